@@ -1,0 +1,49 @@
+# Every target bootstraps .venv from python3 and the package registry; nothing happens again when nothing changed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-deep lint format bench lock clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARGS=--check drives the story by itself)
+	@$(BIN)/haptic-trio demo $(ARGS)
+
+test: $(STAMP)  ## run all tests (ARGS goes to pytest)
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-deep: $(STAMP)  ## run the property tests with ten times the examples
+	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)  ## formatter, linters, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/flake8-async $$(git ls-files -co --exclude-standard '*.py')
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP)  ## format and apply the linters' safe fixes
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## measure: file save to traffic, for three kinds of change at three sizes (ARGS goes to the bench)
+	@$(BIN)/python bench/latency.py $(ARGS)
+
+lock: $(STAMP)  ## resolve the locked requirements again, with hashes
+	@$(BIN)/uv pip compile pyproject.toml --group dev --extra haproxy --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements/dev.txt
+	@$(BIN)/uv pip compile pyproject.toml --extra haproxy --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/dev.txt -o requirements/run.txt
+
+clean:  ## remove what make built
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

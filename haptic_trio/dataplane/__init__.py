@@ -1,0 +1,1 @@
+"""Everything that touches an HAProxy: files, sockets, processes."""

@@ -1,0 +1,86 @@
+"""What deployment needs from one HAProxy, however it is reached."""
+
+from typing import Protocol
+
+import msgspec
+
+from haptic_trio.errors import HapticError
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.operations import Plan
+
+
+class EndpointError(HapticError):
+    """An endpoint could not do what it was asked; the subclass says whether trying again helps."""
+
+    def __init__(self, endpoint: str, message: str) -> None:
+        self.endpoint = endpoint
+        super().__init__(f"{endpoint}: {message}")
+
+
+class EndpointUnreachableError(EndpointError):
+    """The endpoint does not answer; trying again later is fine."""
+
+
+class EndpointTimeoutError(EndpointError):
+    """The endpoint took too long; trying again later is fine."""
+
+
+class DeploymentRefusedError(EndpointError):
+    """The endpoint's HAProxy refused the generation and runs what it ran before; trying the same again is futile."""
+
+
+class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What an endpoint says about itself."""
+
+    name: str
+    version: str
+    """HAProxy's version, such as `2.8.25`."""
+    generation: str
+    """Id of the generation that it runs; empty before the first."""
+    reloads: int = 0
+    """Successful reloads since the HAProxy process was started."""
+    pid: int = 0
+    """The HAProxy master process; 0 when none runs."""
+
+
+class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one deployment to one endpoint did."""
+
+    endpoint: str
+    changed: bool
+    """False when the endpoint already ran the generation: nothing was written."""
+    reloaded: bool
+    reasons: tuple[str, ...] = ()
+    """Why it reloaded."""
+    operations: int = 0
+    """Runtime operations applied."""
+    seconds: float = 0.0
+
+
+class Endpoint(Protocol):
+    """One HAProxy. Calls for the same endpoint are serialised by the caller."""
+
+    @property
+    def name(self) -> str:
+        """Unique and stable, such as `local-1`."""
+        ...
+
+    async def describe(self) -> EndpointInfo:
+        """Ask the endpoint for its present state."""
+        ...
+
+    async def fetch_running(self) -> Generation | None:
+        """Return the generation that the running process has, runtime changes included; None before the first."""
+        ...
+
+    async def activate(self, generation: Generation) -> None:
+        """Stage, check, switch, and (re)load HAProxy; on refusal everything is as before."""
+        ...
+
+    async def patch(self, generation: Generation, plan: Plan) -> None:
+        """Apply the runtime operations of *plan* and make *generation* the one on disk, without a reload.
+
+        When an operation is refused the endpoint is left on its former
+        files, and the error says so; the caller activates instead.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Discovery, schedule, deployment and drift: from a valid configuration to every endpoint."""

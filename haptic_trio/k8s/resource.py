@@ -1,0 +1,42 @@
+"""A watched object: plain decoded data, and the few facts that every object has."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+Resource: TypeAlias = dict[str, Any]
+"""An object as decoded from JSON or YAML. Treated as immutable once it is in a store."""
+
+
+class ResourceRef(msgspec.Struct, frozen=True, order=True):
+    """Which object: enough to find it again and to name it to a person."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class ResourceType(msgspec.Struct, frozen=True):
+    """A kind of object as the API names it."""
+
+    api_version: str
+    """Group and version, such as `networking.k8s.io/v1`, or `v1`."""
+    plural: str
+    """Lower-case plural, such as `ingresses`."""
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.api_version}"
+
+
+def ref_of(resource: Resource) -> ResourceRef:
+    """Return the reference of *resource*."""
+    metadata = resource.get("metadata") or {}
+    return ResourceRef(resource.get("kind", ""), metadata.get("namespace") or "", metadata.get("name") or "")
+
+
+def version_of(resource: Resource) -> str:
+    """Return the resourceVersion of *resource*, an opaque string; empty if it has none."""
+    return str((resource.get("metadata") or {}).get("resourceVersion") or "")

@@ -1,0 +1,36 @@
+"""Structured logging: one configuration for the process, loggers by component name."""
+
+import logging
+import sys
+from typing import Literal, TextIO
+
+import structlog
+
+LogFormat = Literal["console", "json"]
+Logger = structlog.typing.FilteringBoundLogger
+
+
+def configure_logs(log_format: LogFormat = "console", level: str = "info", *, stream: TextIO | None = None) -> None:
+    """Send log lines to *stream* (standard error by default) in *log_format*, from *level* up."""
+    stream = stream or sys.stderr
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if log_format == "json":
+        shared += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    else:
+        shared.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
+    structlog.configure(
+        processors=shared,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+
+
+def get_logger(component: str) -> Logger:
+    """Return a logger whose lines carry `component=`."""
+    logger: Logger = structlog.get_logger(component=component)
+    return logger

@@ -1,0 +1,1 @@
+"""Debounce, render, validate: from a change to a configuration that may be deployed."""

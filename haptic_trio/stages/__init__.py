@@ -1,0 +1,1 @@
+"""The three lifetimes: iteration, its five startup stages, and the leadership term."""

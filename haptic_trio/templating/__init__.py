@@ -1,0 +1,1 @@
+"""Jinja2 with recorded fragments, typed emitters and a time limit."""
