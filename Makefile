@@ -4,6 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# 113, 114: our names for startable functions; 124: handlers that a framework awaits; 127: httpx is our client;
+# 128: task_status that is handed on.
+ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-deep lint format bench lock clean
 
@@ -28,7 +32,7 @@ test-deep: $(STAMP)  ## run the property tests with ten times the examples
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/flake8-async $$(git ls-files -co --exclude-standard '*.py')
+	@$(BIN)/flake8-async --disable $(ASYNC_OFF) $$(git ls-files -co --exclude-standard '*.py')
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 

@@ -1,13 +1,19 @@
 """What the program needs from a cluster, whichever it is: an API server or a directory of manifests."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
 import msgspec
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+
+Report: TypeAlias = Callable[[str, tuple[Problem, ...]], None]
+"""Told a source (a file, a watch) and its problems whenever these are other than before; none: all are solved.
+
+Called on the event loop; must not block.
+"""
 
 
 class NotFoundError(HapticError):

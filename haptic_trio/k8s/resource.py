@@ -40,3 +40,12 @@ def ref_of(resource: Resource) -> ResourceRef:
 def version_of(resource: Resource) -> str:
     """Return the resourceVersion of *resource*, an opaque string; empty if it has none."""
     return str((resource.get("metadata") or {}).get("resourceVersion") or "")
+
+
+def text_of(value: object) -> str:
+    """Return *value* as a look-up key or a selector writes it: booleans and null as in JSON, the rest as `str`."""
+    if type(value) is str:
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)

@@ -1,0 +1,198 @@
+"""A directory of manifests as a cluster.
+
+One task follows the directory: kernel events name what may have changed, a
+worker thread reads it, the catalog decides what that means, and every
+watcher gets the changes it has selected. Kernel events can be lost (a full
+queue, a directory filled while it is new), so a slow audit compares the
+times of all files; it reads only those that differ.
+"""
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from haptic_trio.k8s.catalog import Catalog, FileContent, Outcome
+from haptic_trio.k8s.client import NotFoundError, Report, Selection, WatchEvent
+from haptic_trio.k8s.files import Known, Reading, RootMissingError, Survey, read_files, survey_all, survey_paths
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.subscription import Matcher, Subscription
+from haptic_trio.k8s.tree import DirectoryError, TreeChange, watch_tree
+
+T = TypeVar("T")
+
+GRACE: Final = 0.1
+"""Seconds that an object outlives its disappearance."""
+AUDIT_INTERVAL: Final = 30.0
+BUFFER: Final = 1000
+"""Events that a watcher may fall behind before it gets a new list instead."""
+
+# Small, so that the event loop gets its turn between files.
+_BATCH_FILES: Final = 32
+
+
+class DirectoryCluster:
+    """A `Client` over all `*.yaml`, `*.yml` and `*.json` files below a directory.
+
+    Names that begin with a dot are ignored, and links to directories are
+    not followed. Whatever a file holds wrongly is told to *report*, and its
+    last good objects stay. Watches wait until `run` has made its first scan.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        report: Report,
+        grace: float = GRACE,
+        audit_interval: float = AUDIT_INTERVAL,
+        buffer: int = BUFFER,
+    ) -> None:
+        self._root = Path(path).absolute()
+        self._report = report
+        self._grace = grace
+        self._audit_interval = audit_interval
+        self._buffer = buffer
+        self._catalog = Catalog(grace)
+        self._known: dict[str, Known] = {}
+        self._refused: set[str] = set()
+        self._rechecks: dict[str, float] = {}
+        self._subscriptions: set[Subscription] = set()
+        self._scanned = trio.Event()
+        self._ended = False
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follow the directory until cancelled; to be called once.
+
+        started() means that the first scan is complete. Ends all watches
+        when it ends. Raises `DirectoryError` if the directory cannot be
+        listed or watched at the start; one that vanishes later is reported
+        and everything in it kept until it is there again.
+        """
+        self._check_root()
+        changes_in, changes_out = trio.open_memory_channel[TreeChange](0)
+        try:
+            async with trio.open_nursery() as nursery:
+                # Before the scan, so that nothing falls between the two.
+                nursery.start_soon(watch_tree, self._root, changes_in)
+                await self._scan(None)
+                self._scanned.set()
+                task_status.started()
+                await self._follow(changes_out)
+        finally:
+            self._ended = True
+            self._scanned.set()
+            for subscription in self._subscriptions:
+                subscription.close()
+
+    @asynccontextmanager
+    async def watch(self, selection: Selection) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """See `Client.watch`. Raises `SelectorError`."""
+        matcher = Matcher(selection)
+        await self._scanned.wait()
+        subscription = Subscription(matcher, lambda: self._catalog.select(selection.type), buffer=self._buffer)
+        if self._ended:
+            subscription.close()
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+
+    async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
+        """See `Client.get`."""
+        await self._scanned.wait()
+        resource = self._catalog.find(resource_type, namespace, name)
+        if resource is None:
+            raise NotFoundError(ResourceRef(resource_type.plural, namespace, name))
+        return resource
+
+    def _check_root(self) -> None:
+        if not self._root.is_dir():
+            what = "is no directory" if self._root.exists() else "does not exist"
+            raise DirectoryError(self._root, what, "name a directory that holds manifests")
+        try:
+            next(self._root.iterdir(), None)
+        except OSError as error:
+            hint = "give the user of this process the right to list it"
+            raise DirectoryError(self._root, f"cannot be listed: {error.strerror}", hint) from error
+
+    async def _follow(self, changes: trio.MemoryReceiveChannel[TreeChange]) -> None:
+        audit_at = trio.current_time() + self._audit_interval
+        with changes:
+            while True:
+                change: TreeChange = frozenset()
+                with trio.move_on_at(min(audit_at, self._next_deadline())):
+                    change = await changes.receive()
+                now = trio.current_time()
+                if now >= audit_at:
+                    change, audit_at = None, now + self._audit_interval
+                await self._scan(change)
+
+    def _next_deadline(self) -> float:
+        expiry = self._catalog.next_expiry
+        return min([*self._rechecks.values(), *([] if expiry is None else [expiry])], default=math.inf)
+
+    async def _scan(self, change: TreeChange) -> None:
+        """Bring the catalog up to date with the files that *change* names, and with the time."""
+        now = trio.current_time()
+        due = frozenset(path for path, at in self._rechecks.items() if at <= now)
+        for path in due:
+            del self._rechecks[path]
+        root = str(self._root)
+        try:
+            if change is None:
+                await self._read(await _in_thread(partial(survey_all, root, self._known)))
+            elif change or due:
+                survey = await _in_thread(partial(survey_paths, root, change | due, self._known))
+                self._rechecks |= dict.fromkeys(set(survey.directories) - due, trio.current_time() + self._grace)
+                await self._read(survey)
+        except RootMissingError as error:
+            self._refused.add(root)
+            self._publish([FileContent(path=root, problems=(error.problem,))], [])
+        else:
+            self._publish([], [])
+
+    async def _read(self, survey: Survey) -> None:
+        self._note_directories(survey)
+        for start in range(0, len(survey.read), _BATCH_FILES):
+            paths = survey.read[start : start + _BATCH_FILES]
+            self._take(await _in_thread(partial(read_files, str(self._root), paths, self._known)))
+        self._take([Reading(path, None, None) for path in survey.gone])
+
+    def _note_directories(self, survey: Survey) -> None:
+        refused = {content.path for content in survey.refused}
+        solved = self._refused & {*survey.listed, *survey.missing}
+        self._refused = (self._refused - solved) | refused
+        if refused or solved:
+            self._publish([*survey.refused, *(FileContent(path=path) for path in solved)], [])
+
+    def _take(self, readings: Iterable[Reading]) -> None:
+        contents: list[FileContent] = []
+        gone: list[str] = []
+        for reading in readings:
+            if reading.known is None:
+                self._known.pop(reading.path, None)
+                gone.append(reading.path)
+                continue
+            self._known[reading.path] = reading.known
+            if reading.content is not None:
+                contents.append(reading.content)
+        self._publish(contents, gone)
+
+    def _publish(self, contents: Iterable[FileContent], gone: Iterable[str]) -> None:
+        outcome: Outcome = self._catalog.update(contents, gone, trio.current_time())
+        for change in outcome.changes:
+            for subscription in self._subscriptions:
+                subscription.offer(change)
+        for source, problems in outcome.reports:
+            self._report(source, problems)
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    # It only reads, so a cancelled scan need not wait for the end of a large file.
+    return await trio.to_thread.run_sync(function, abandon_on_cancel=True)

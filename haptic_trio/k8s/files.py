@@ -1,0 +1,257 @@
+"""Manifest files on disk: which are there, which have changed, what they hold. Blocking: for a worker thread."""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO, Final, TypeAlias
+
+import msgspec
+
+from haptic_trio.errors import HapticError, Problem
+from haptic_trio.k8s.catalog import FileContent, fill_in
+from haptic_trio.k8s.manifests import MAX_SIZE, read_manifests
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+Fingerprint: TypeAlias = tuple[int, int, int, int]
+"""Modification time, change time, size, inode: equal means not touched since."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A file as it was when it was read."""
+
+    fingerprint: Fingerprint
+    digest: bytes
+
+
+_UNREAD: Final = Known((0, 0, 0, 0), b"")
+"""A file that is there and could not be read: the next survey tries again."""
+
+
+class RootMissingError(HapticError):
+    """The directory is not there any more; trying again helps once it is back."""
+
+    def __init__(self, root: str) -> None:
+        self.problem = Problem(
+            message="the directory is missing; its last state is kept",
+            source=root,
+            hint="put it back; to remove everything, remove the files in it",
+        )
+        super().__init__(str(self.problem))
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do about some paths."""
+
+    read: tuple[str, ...]
+    """In order, so that of two new duplicates the first one is there first."""
+    gone: tuple[str, ...]
+    refused: tuple[FileContent, ...]
+    """Directories that cannot be listed; files in them count as unchanged."""
+    listed: tuple[str, ...]
+    """Directories that can."""
+    missing: tuple[str, ...]
+    """Directories that are not there."""
+    directories: tuple[str, ...]
+    """Those listed that were named. They may be new: the kernel may not have told of files put into them at once."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What was read; *content* is None where there is no file, or its bytes are those of last time."""
+
+    path: str
+    known: Known | None
+    """None: not there."""
+    content: FileContent | None
+
+
+def is_manifest(name: str) -> bool:
+    """Whether a file name is one of a manifest, and not hidden or an editor's."""
+    return name.endswith(SUFFIXES) and name[0] not in ".#"
+
+
+def is_relevant(root: str, path: str) -> bool:
+    """Whether a change at *path* may change what the files below *root* mean.
+
+    Nothing hidden matters, except names that begin with `..`: the directory
+    of a mounted ConfigMap is switched by renaming its link `..data`.
+    """
+    relative = path[len(root) :].lstrip("/")
+    hidden = [part for part in relative.split("/") if part.startswith(".")]
+    return not hidden or (hidden[0].startswith("..") and relative.endswith(hidden[0]))
+
+
+def survey_all(root: str, known: Mapping[str, Known]) -> Survey:
+    """Compare everything below *root* with what is known; reads no file.
+
+    Raises `RootMissingError`.
+    """
+    return _survey_below(root, [root], [], known)
+
+
+def survey_paths(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> Survey:
+    """Say what follows from changes at *paths*; files named directly are read whatever their times are.
+
+    Raises `RootMissingError`.
+    """
+    read: dict[str, None] = {}
+    directories: dict[str, None] = {}
+    for changed in paths:
+        path = _inside(Path(root), Path(changed))
+        if path is None:
+            continue
+        if path.name.startswith(".."):
+            directories[str(path.parent)] = None
+        elif path.is_dir() and not path.is_symlink():
+            directories[str(path)] = None
+        elif is_manifest(path.name):
+            read[str(path)] = None
+        elif not path.exists():
+            # It may have been a directory.
+            directories[str(path)] = None
+    return _survey_below(root, list(directories), list(read), known)
+
+
+def read_files(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> list[Reading]:
+    """Read *paths*, see `read_file`. Raises `RootMissingError`: then none of them counts as gone."""
+    readings = [read_file(path, known.get(path)) for path in paths]
+    if any(reading.known is None for reading in readings):
+        _check_root(root)
+    return readings
+
+
+def read_file(path: str, known: Known | None) -> Reading:
+    """Read *path* and the manifests in it, unless its bytes are the *known* ones."""
+    try:
+        with _opened(path) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return Reading(path, None, None)
+            content = file.read(MAX_SIZE + 1) if status.st_size <= MAX_SIZE else b""
+    except (FileNotFoundError, NotADirectoryError):
+        return Reading(path, None, None)
+    except OSError as error:
+        return _refused(path, _unreadable(path, error), _UNREAD)
+    if max(status.st_size, len(content)) > MAX_SIZE:
+        return _refused(path, _too_large(path), Known(fingerprint_of(status), b""))
+    read = Known(fingerprint_of(status), blake2b(content, digest_size=16).digest())
+    if known is not None and known.digest == read.digest:
+        return Reading(path, read, None)
+    return Reading(path, read, _content(path, content, status.st_mtime))
+
+
+def _opened(path: str) -> BinaryIO:
+    # Not every name is a file: opening a pipe would wait for a writer.
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+def fingerprint_of(status: os.stat_result) -> Fingerprint:
+    """Return the fingerprint of a file with *status*."""
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def _content(path: str, content: bytes, modified: float) -> FileContent:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = Problem(message="is not UTF-8", source=path, line=line, hint="save the file as UTF-8")
+        return FileContent(path=path, problems=(problem,))
+    located, problems = read_manifests(text, path)
+    manifests = tuple(fill_in(each) for each in located)
+    return FileContent(path=path, manifests=manifests, problems=tuple(problems), modified=modified)
+
+
+def _survey_below(root: str, directories: list[str], read: list[str], known: Mapping[str, Known]) -> Survey:
+    """List *directories* and compare them with what is known; a directory that is not there has no files."""
+    walk = _Walk()
+    for directory in directories:
+        walk.go(directory)
+    changed = [path for path, seen in walk.found.items() if path not in known or known[path].fingerprint != seen]
+    gone: list[str] = []
+    if directories:
+        below = tuple(f"{directory}/" for directory in directories)
+        closed = tuple(f"{directory}/" for directory in walk.refused)
+        gone = [
+            path for path in known if path.startswith(below) and path not in walk.found and not path.startswith(closed)
+        ]
+    _check_root(root)
+    return Survey(
+        read=tuple(sorted({*read, *changed})),
+        gone=tuple(gone),
+        refused=tuple(FileContent(path=path, problems=(problem,)) for path, problem in walk.refused.items()),
+        listed=tuple(walk.listed),
+        missing=tuple(walk.missing),
+        directories=tuple(directory for directory in directories if directory in walk.listed),
+    )
+
+
+def _check_root(root: str) -> None:
+    # Afterwards, not before: all files are gone too when the directory goes while we look.
+    if not Path(root).is_dir():
+        raise RootMissingError(root)
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.found: dict[str, Fingerprint] = {}
+        self.refused: dict[str, Problem] = {}
+        self.listed: dict[str, None] = {}
+        self.missing: list[str] = []
+
+    def go(self, top: str) -> None:
+        waiting = [top]
+        while waiting:
+            directory = waiting.pop()
+            try:
+                with os.scandir(directory) as entries:
+                    waiting.extend(entry.path for entry in entries if self._note(entry))
+            except (FileNotFoundError, NotADirectoryError):
+                self.missing.append(directory)
+            except OSError as error:
+                self.refused[directory] = _unreadable(directory, error)
+            else:
+                self.listed[directory] = None
+
+    def _note(self, entry: "os.DirEntry[str]") -> bool:
+        """Take in a file; return whether *entry* is a directory to go into."""
+        if entry.name.startswith("."):
+            return False
+        try:
+            # Links to directories are not followed: they may lead round in circles.
+            if entry.is_dir(follow_symlinks=False):
+                return True
+            if is_manifest(entry.name):
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode):
+                    self.found[entry.path] = fingerprint_of(status)
+        except FileNotFoundError:
+            # Gone again, or a link that leads nowhere.
+            pass
+        except OSError:
+            # Reading it will tell what is wrong.
+            self.found[entry.path] = _UNREAD.fingerprint
+        return False
+
+
+def _inside(root: Path, path: Path) -> Path | None:
+    """Return *path* as a walk from *root* would find it, or None if it would not."""
+    if path == root:
+        return path
+    base, directory = root.resolve(), path.parent.resolve()
+    return root / directory.relative_to(base) / path.name if directory.is_relative_to(base) else None
+
+
+def _refused(path: str, problem: Problem, known: Known) -> Reading:
+    return Reading(path, known, FileContent(path=path, problems=(problem,)))
+
+
+def _unreadable(path: str, error: OSError) -> Problem:
+    hint = "give the user of this process the right to read it" if isinstance(error, PermissionError) else ""
+    return Problem(message=f"cannot be read: {error.strerror}", source=path, hint=hint)
+
+
+def _too_large(path: str) -> Problem:
+    return Problem(message=f"larger than {MAX_SIZE >> 20} MiB", source=path, hint="split the file")

@@ -1,0 +1,192 @@
+"""How a store finds objects: look-up keys, and a table that keeps objects in order under each of them."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain, product
+from typing import TypeAlias
+
+from haptic_trio.errors import HapticError, Problem, ProblemsError
+from haptic_trio.jsonpath import JSONPathError, Path, compile_path
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, text_of
+
+Keys: TypeAlias = tuple[str, ...]
+_Order: TypeAlias = tuple[str, str, str]
+
+
+class TooManyKeysError(HapticError):
+    """A look-up has more keys than the store is indexed by; trying again does not help."""
+
+    def __init__(self, store: str, keys: Keys, index_by: Sequence[str]) -> None:
+        self.store = store
+        self.keys = keys
+        self.index_by = tuple(index_by)
+        super().__init__(
+            f"{store} is indexed by {len(index_by)} keys ({', '.join(index_by)}), looked up by {len(keys)}"
+        )
+
+
+class AmbiguousLookupError(HapticError):
+    """One object was asked for and several match; trying again helps once all but one are gone."""
+
+    def __init__(self, store: str, keys: Keys, refs: tuple[ResourceRef, ...]) -> None:
+        self.store = store
+        self.keys = keys
+        self.refs = refs
+        shown = ", ".join(str(ref) for ref in refs[:3]) + (", …" if len(refs) > 3 else "")
+        super().__init__(f"{len(refs)} objects of {store} match {', '.join(keys) or 'no key'}: {shown}")
+
+
+def compile_paths(expressions: Sequence[str], field: str, *, plain: bool = False) -> tuple[Path, ...]:
+    """Compile all *expressions* of the configuration field *field*, or raise `ProblemsError` with every bad one."""
+    paths, problems = [], []
+    for position, expression in enumerate(expressions):
+        where = f"{field}[{position}]"
+        try:
+            path = compile_path(expression)
+        except JSONPathError as error:
+            problems.append(Problem(message=f"{expression!r}: {error.message}", path=where, hint=error.hint))
+            continue
+        if plain and not path.steps:
+            hint = "use names, indexes and wildcards only"
+            problems.append(Problem(message=f"{expression!r} is not a plain path", path=where, hint=hint))
+        paths.append(path)
+    if problems:
+        raise ProblemsError(problems)
+    return tuple(paths)
+
+
+class KeySchema:
+    """Which keys objects are found under.
+
+    A path may yield several values; the object is then found under each.
+    Where a path yields none (or null), the object is found under the keys
+    of the paths before it and no further.
+    """
+
+    def __init__(self, index_by: Sequence[str]) -> None:
+        """Raises `ProblemsError` for expressions that are no JSONPath."""
+        self.index_by = tuple(index_by)
+        self._paths = compile_paths(index_by, "indexBy")
+
+    def prefixes(self, resource: Resource) -> tuple[Keys, ...]:
+        """Return each key prefix that *resource* is found under, the empty one excluded, none twice."""
+        columns: list[list[str]] = []
+        for path in self._paths:
+            values = path.find(resource)
+            if len(values) == 1 and type(values[0]) is str:
+                columns.append(values)
+            else:
+                texts = dict.fromkeys(text_of(value) for value in values if value is not None)
+                if not texts:
+                    break
+                columns.append(list(texts))
+        return tuple(chain.from_iterable(product(*columns[:depth]) for depth in range(1, len(columns) + 1)))
+
+    def lookup_keys(self, store: str, keys: Sequence[object]) -> Keys:
+        """Return *keys* as texts, or raise `TooManyKeysError`."""
+        texts = tuple(text_of(key) for key in keys)
+        if len(texts) > len(self.index_by):
+            raise TooManyKeysError(store, texts, self.index_by)
+        return texts
+
+
+class Table:
+    """Objects in order of namespace and name, as a whole and under each key prefix."""
+
+    def __init__(self, schema: KeySchema) -> None:
+        self._schema = schema
+        self._all = _Bucket()
+        self._buckets: dict[Keys, _Bucket] = {}
+        self._objects: dict[ResourceRef, Resource] = {}
+        self._prefixes: dict[ResourceRef, tuple[Keys, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def refs(self) -> Iterator[ResourceRef]:
+        """Yield the reference of every object."""
+        return iter(self._objects)
+
+    def by_ref(self, ref: ResourceRef) -> Resource | None:
+        """Return the object *ref*, or None."""
+        return self._objects.get(ref)
+
+    def put(self, ref: ResourceRef, resource: Resource) -> None:
+        """Insert *resource*, in place of what is there."""
+        order = _order(ref)
+        prefixes = self._schema.prefixes(resource)
+        before = self._prefixes.get(ref, prefixes)
+        if before != prefixes:
+            for prefix in set(before).difference(prefixes):
+                self._drop(prefix, order)
+        self._objects[ref] = resource
+        self._prefixes[ref] = prefixes
+        self._all.put(order, resource)
+        for prefix in prefixes:
+            bucket = self._buckets.get(prefix)
+            if bucket is None:
+                bucket = self._buckets[prefix] = _Bucket()
+            bucket.put(order, resource)
+
+    def remove(self, ref: ResourceRef) -> None:
+        """Take the object *ref* out; it must be there."""
+        del self._objects[ref]
+        order = _order(ref)
+        self._all.remove(order)
+        for prefix in self._prefixes.pop(ref):
+            self._drop(prefix, order)
+
+    def get(self, keys: Keys) -> tuple[Resource, ...]:
+        """Return the objects below *keys*, in order; the same tuple until one of them changes."""
+        bucket = self._buckets.get(keys) if keys else self._all
+        return bucket.snapshot() if bucket else ()
+
+    def has(self, keys: Keys) -> bool:
+        """Whether there is an object below *keys*."""
+        return keys in self._buckets if keys else bool(self._objects)
+
+    def _drop(self, prefix: Keys, order: _Order) -> None:
+        bucket = self._buckets[prefix]
+        bucket.remove(order)
+        if not bucket.orders:
+            del self._buckets[prefix]
+
+
+def order_of(resource: Resource) -> _Order:
+    """Return what objects are ordered by: namespace, name, kind."""
+    return _order(ref_of(resource))
+
+
+def _order(ref: ResourceRef) -> _Order:
+    return ref.namespace, ref.name, ref.kind
+
+
+class _Bucket:
+    """Parallel lists in order: a look-up for writing is a bisection, a snapshot is one copy of references."""
+
+    __slots__ = ("_objects", "_snapshot", "orders")
+
+    def __init__(self) -> None:
+        self.orders: list[_Order] = []
+        self._objects: list[Resource] = []
+        self._snapshot: tuple[Resource, ...] | None = None
+
+    def put(self, order: _Order, resource: Resource) -> None:
+        position = bisect_left(self.orders, order)
+        if position < len(self.orders) and self.orders[position] == order:
+            self._objects[position] = resource
+        else:
+            self.orders.insert(position, order)
+            self._objects.insert(position, resource)
+        self._snapshot = None
+
+    def remove(self, order: _Order) -> None:
+        position = bisect_left(self.orders, order)
+        del self.orders[position], self._objects[position]
+        self._snapshot = None
+
+    def snapshot(self) -> tuple[Resource, ...]:
+        snapshot = self._snapshot
+        if snapshot is None:
+            snapshot = self._snapshot = tuple(self._objects)
+        return snapshot

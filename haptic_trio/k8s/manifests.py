@@ -1,0 +1,211 @@
+"""Manifests: the text of a file to objects, each with the line where it begins.
+
+Every document is read for itself, so that one broken document takes none of
+its neighbours with it. JSON is YAML; lists such as `kubectl get -o yaml`
+writes them are taken apart.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.document import MAX_DEPTH, Document, DocumentError, read_document
+from haptic_trio.k8s.resource import Resource
+
+MAX_SIZE: Final = 8 * 1024 * 1024
+"""Characters in one file."""
+
+_MARKER: Final = re.compile(r"^(---|\.\.\.)(?=\s|$)", re.MULTILINE)
+_CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
+_SECRET: Final = re.compile(r"""["']?\bkind["']?\s*:\s*["']?Secret\b|\bstringData\b""")
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._:]{0,251}[A-Za-z0-9])?")
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_NAME_HINT: Final = "use letters, digits, '-' and '.', at most 253, with a letter or digit at both ends"
+
+
+class LocatedResource(msgspec.Struct, frozen=True):
+    """An object, and where it begins."""
+
+    resource: Resource
+    source: str
+    line: int
+
+
+class ObjectError(DocumentError):
+    """The document is no object that a cluster would take; trying again helps only after it has changed."""
+
+
+def read_manifests(text: str, source: str) -> tuple[list[LocatedResource], list[Problem]]:
+    """Return the objects in *text* and the problems of documents that are none.
+
+    Problems quote the lines around the fault, except for documents that
+    look like a Secret.
+    """
+    if len(text) > MAX_SIZE:
+        hint = "split the file; the limit is there so that one file cannot exhaust the memory"
+        return [], [Problem(message=f"larger than {MAX_SIZE >> 20} MiB", source=source, hint=hint)]
+    located: list[LocatedResource] = []
+    problems: list[Problem] = []
+    for chunk, first_line in _chunks(text.removeprefix("\ufeff")):
+        try:
+            objects = _objects(_read_chunk(chunk))
+        except DocumentError as error:
+            problems.append(_Place(chunk, source, first_line).problem(error, error.line or 1))
+            continue
+        for resource, line in objects:
+            try:
+                _check_object(resource)
+            except ObjectError as error:
+                problems.append(_Place(chunk, source, first_line).problem(error, line, _subject(resource)))
+            else:
+                located.append(LocatedResource(resource, source, first_line + line - 1))
+    return located, problems
+
+
+def _chunks(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the text of each document that has content, and the line where it starts.
+
+    A line that begins with --- or ... ends a document wherever it stands,
+    says YAML, even within quotes.
+    """
+    line, start = 1, 0
+    for match in _MARKER.finditer(text):
+        chunk = text[start : match.start()]
+        if _CONTENT.search(chunk):
+            yield chunk, line
+        line += chunk.count("\n")
+        start = match.end()
+    if _CONTENT.search(text, start):
+        yield text[start:], line
+
+
+def _read_chunk(chunk: str) -> Document:
+    stripped = chunk.lstrip()
+    if stripped.startswith("{"):
+        # Most JSON is YAML, but not all: surrogate pairs in escapes are not. It is also ten times as fast.
+        document = Document()
+        try:
+            document.data = msgspec.json.decode(stripped)
+        except (msgspec.DecodeError, RecursionError):
+            return read_document(chunk)
+        document.line = chunk[: len(chunk) - len(stripped)].count("\n") + 1
+        _check_depth(document.data)
+        return document
+    return read_document(chunk)
+
+
+def _check_depth(data: Any) -> None:
+    level: list[Any] = [data]
+    for _depth in range(MAX_DEPTH + 1):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise DocumentError(f"nested deeper than {MAX_DEPTH} levels", line=1, hint="no resource needs that")
+
+
+def _objects(document: Document) -> list[tuple[Any, int]]:
+    """Return what the document holds, with lines: itself, or the items if it is a list."""
+    data = document.data
+    if data is None:
+        return []
+    if not _is_list(data):
+        return [(data, document.line)]
+    items = data["items"] or []
+    lines = document.item_lines.get("items", [])
+    if len(lines) != len(items):
+        lines = [document.line] * len(items)
+    if data["kind"] != "List":
+        # The API leaves the type out of the items of an IngressList.
+        item_type = {"apiVersion": data.get("apiVersion"), "kind": data["kind"].removesuffix("List")}
+        items = [item_type | item if isinstance(item, dict) else item for item in items]
+    return list(zip(items, lines, strict=True))
+
+
+def _is_list(data: Any) -> bool:
+    return (
+        isinstance(data, dict)
+        and isinstance(data.get("kind"), str)
+        and data["kind"].endswith("List")
+        and "items" in data
+        and isinstance(data["items"], list | None)
+    )
+
+
+def _check_object(data: Any) -> None:
+    if not isinstance(data, dict):
+        raise ObjectError("is no object", hint="a manifest begins with apiVersion, kind and metadata")
+    for field, example in (("apiVersion", "networking.k8s.io/v1"), ("kind", "Ingress")):
+        if not isinstance(data.get(field), str) or not data[field]:
+            raise ObjectError(f"{field} is missing or no text", hint=f"write, for instance, {field}: {example}")
+    metadata = data.get("metadata")
+    if not isinstance(metadata, dict):
+        raise ObjectError("metadata is missing or no mapping", hint="write metadata: and, indented below it, name:")
+    _check_metadata(metadata)
+
+
+def _check_metadata(metadata: dict[str, Any]) -> None:
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if name is None or name == "":
+        generated = "generateName" in metadata
+        hint = "generateName is not supported; write a name" if generated else "write a name"
+        raise ObjectError("metadata.name is missing", hint=hint)
+    if not isinstance(name, str):
+        raise ObjectError("metadata.name is no text", hint=f"put it in quotes: name: {str(name)!r}")
+    if not _NAME.fullmatch(name):
+        raise ObjectError("metadata.name is not valid", hint=_NAME_HINT)
+    if namespace is not None and not (
+        isinstance(namespace, str) and (not namespace or _NAMESPACE.fullmatch(namespace))
+    ):
+        hint = "use lower-case letters, digits and '-', at most 63; put a number in quotes"
+        raise ObjectError("metadata.namespace is not valid", hint=hint)
+    for field in ("labels", "annotations"):
+        entries = metadata.get(field)
+        if entries is None:
+            continue
+        if not isinstance(entries, dict):
+            raise ObjectError(f"metadata.{field} is no mapping", hint="write a line of key: value for each")
+        for key, value in entries.items():
+            if not isinstance(value, str):
+                hint = "a cluster takes text only: put numbers, true, yes and on in quotes"
+                raise ObjectError(f"metadata.{field}[{key!r}] is no text", hint=hint)
+
+
+class _Place(msgspec.Struct, frozen=True):
+    chunk: str
+    source: str
+    first_line: int
+
+    def problem(self, error: DocumentError, line: int, subject: str = "") -> Problem:
+        message, excerpt = str(error), self._excerpt(line)
+        if _SECRET.search(self.chunk):
+            message, excerpt = error.message, ""
+        return Problem(
+            message=message,
+            source=self.source,
+            line=self.first_line + line - 1,
+            column=error.column,
+            hint=error.hint,
+            excerpt=excerpt,
+            subject=subject,
+        )
+
+    def _excerpt(self, line: int) -> str:
+        lines = self.chunk.rstrip().split("\n", line + 1)[: line + 1]
+        shown = range(max(1, line - 1), len(lines) + 1)
+        return "\n".join(f"{self.first_line + at - 1:>5} | {lines[at - 1][:200].rstrip()}" for at in shown)
+
+
+def _subject(data: Any) -> str:
+    if not isinstance(data, dict) or not isinstance(data.get("metadata"), dict):
+        return ""
+    metadata = data["metadata"]
+    name = "/".join(str(metadata[field]) for field in ("namespace", "name") if metadata.get(field))
+    return f"{data.get('kind') or 'object'} {name}" if name else ""

@@ -1,0 +1,109 @@
+"""A store seen with some of its objects replaced or left out: for quarantine, and for trying a change."""
+
+from bisect import insort
+from collections.abc import Mapping, Sequence
+
+from haptic_trio.k8s.index import Keys, KeySchema, Table, order_of
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+from haptic_trio.k8s.store import ReadableStore, same_content, single
+
+
+class Overlay:
+    """Reads as *base* would if *replacements* had been written to it; None leaves an object out.
+
+    Follows later changes of *base*. Making one costs nothing that grows with
+    *base*, and neither do look-ups that no replacement touches.
+    """
+
+    def __init__(self, base: ReadableStore, replacements: Mapping[ResourceRef, Resource | None]) -> None:
+        """Raises `ValueError` for a replacement that stands under another object's reference."""
+        self._base = base
+        self._replacements: dict[ResourceRef, Resource | None] = {}
+        for ref, resource in replacements.items():
+            if resource is not None and ref_of(resource) != ref:
+                raise ValueError(f"{ref_of(resource)} cannot replace {ref}")
+            self._replacements[ref] = None if resource is None else base.without_ignored(resource)
+        self._seen = -1
+        self._effective: dict[ResourceRef, Resource | None] = {}
+        self._table = Table(base.schema)
+        self._touched: frozenset[Keys] = frozenset()
+        self._merged: dict[Keys, tuple[Resource, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """See `ReadableStore.name`."""
+        return self._base.name
+
+    @property
+    def schema(self) -> KeySchema:
+        """See `ReadableStore.schema`."""
+        return self._base.schema
+
+    @property
+    def version(self) -> int:
+        """See `ReadableStore.version`; that of the base."""
+        return self._base.version
+
+    def __len__(self) -> int:
+        self._catch_up()
+        hidden = sum(self._base.by_ref(ref) is not None for ref in self._effective)
+        return len(self._base) - hidden + len(self._table)
+
+    def list(self) -> Sequence[Resource]:
+        """See `ReadableStore.list`."""
+        return self._find(())
+
+    def get(self, *keys: str) -> Sequence[Resource]:
+        """See `ReadableStore.get`."""
+        return self._find(self.schema.lookup_keys(self.name, keys))
+
+    def get_single(self, *keys: str) -> Resource | None:
+        """See `ReadableStore.get_single`."""
+        return single(self.name, keys, self.get(*keys))
+
+    def by_ref(self, ref: ResourceRef) -> Resource | None:
+        """See `ReadableStore.by_ref`."""
+        self._catch_up()
+        return self._effective[ref] if ref in self._effective else self._base.by_ref(ref)
+
+    def without_ignored(self, resource: Resource) -> Resource:
+        """See `ReadableStore.without_ignored`."""
+        return self._base.without_ignored(resource)
+
+    def _find(self, keys: Keys) -> Sequence[Resource]:
+        self._catch_up()
+        below = self._base.get(*keys)
+        if keys not in self._touched:
+            return below
+        merged = self._merged.get(keys)
+        if merged is None:
+            found = [resource for resource in below if ref_of(resource) not in self._effective]
+            for resource in self._table.get(keys):
+                insort(found, resource, key=order_of)
+            merged = self._merged[keys] = tuple(found)
+        return merged
+
+    def _catch_up(self) -> None:
+        """Work out again what the replacements touch, if the base has changed since."""
+        version = self._base.version
+        if version == self._seen:
+            return
+        effective: dict[ResourceRef, Resource | None] = {}
+        table = Table(self.schema)
+        touched: set[Keys] = set()
+        for ref, replacement in self._replacements.items():
+            current = self._base.by_ref(ref)
+            if current is None and replacement is None:
+                continue
+            if current is not None and replacement is not None and same_content(current, replacement):
+                continue
+            effective[ref] = replacement
+            touched.add(())
+            if current is not None:
+                touched.update(self.schema.prefixes(current))
+            if replacement is not None:
+                touched.update(self.schema.prefixes(replacement))
+                table.put(ref, replacement)
+        self._effective, self._table, self._touched = effective, table, frozenset(touched)
+        self._merged = {}
+        self._seen = version

@@ -1,0 +1,256 @@
+"""The watched objects of one kind in memory: many readers, one writer, look-ups by key.
+
+Reading and writing happen on the event loop, except while a store is frozen:
+then a worker thread may read it too, because writes wait until it thaws.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+from haptic_trio.jsonpath import remove_path
+from haptic_trio.k8s.index import AmbiguousLookupError, Keys, KeySchema, Table, compile_paths
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+
+_VERSION_FIELDS = ("resourceVersion", "managedFields")
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What a replacement changed, each in order of namespace and name."""
+
+    added: tuple[ResourceRef, ...] = ()
+    changed: tuple[ResourceRef, ...] = ()
+    removed: tuple[ResourceRef, ...] = ()
+
+    @property
+    def refs(self) -> tuple[ResourceRef, ...]:
+        """All of them: added, changed, removed."""
+        return self.added + self.changed + self.removed
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+class ReadableStore(Protocol):
+    """What templates and resolvers may ask of the objects of one kind."""
+
+    @property
+    def name(self) -> str:
+        """The name under which templates know it, such as `ingresses`."""
+        ...
+
+    @property
+    def schema(self) -> KeySchema:
+        """What the objects are indexed by."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Grows with each visible change."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def list(self) -> Sequence[Resource]:
+        """Return all objects, ordered by namespace and name."""
+        ...
+
+    def get(self, *keys: str) -> Sequence[Resource]:
+        """Return the objects found under *keys*, ordered by namespace and name.
+
+        Fewer keys than the index has: all objects below. Raises
+        `TooManyKeysError` for more.
+        """
+        ...
+
+    def get_single(self, *keys: str) -> Resource | None:
+        """Return the one object found under *keys*, None for none, or raise `AmbiguousLookupError`."""
+        ...
+
+    def by_ref(self, ref: ResourceRef) -> Resource | None:
+        """Return the object *ref*, or None."""
+        ...
+
+    def without_ignored(self, resource: Resource) -> Resource:
+        """Return *resource* as the store would hold it: a copy without the ignored fields."""
+        ...
+
+
+class Store:
+    """All watched objects of one kind. One task writes; see `frozen` for reading from a thread.
+
+    An object counts as changed when something other than its
+    resourceVersion, its managedFields and the ignored fields differs.
+    Otherwise the object that is there stays, so readers can compare by
+    identity.
+    """
+
+    def __init__(self, name: str, index_by: Sequence[str], ignore_fields: Sequence[str] = ()) -> None:
+        """Raises `ProblemsError` for expressions that cannot be used."""
+        self.name = name
+        self.schema = KeySchema(index_by)
+        self.version = 0
+        self._ignored = compile_paths(ignore_fields, "ignoreFields", plain=True)
+        self._table = Table(self.schema)
+        self._freezes = 0
+        # What the writer has changed since the freeze; None is a deletion.
+        self._pending: dict[ResourceRef, Resource | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def list(self) -> Sequence[Resource]:
+        """See `ReadableStore.list`; the same tuple until something changes."""
+        return self._table.get(())
+
+    def get(self, *keys: str) -> Sequence[Resource]:
+        """See `ReadableStore.get`; the same tuple until something below *keys* changes."""
+        return self._table.get(self.schema.lookup_keys(self.name, keys))
+
+    def get_single(self, *keys: str) -> Resource | None:
+        """See `ReadableStore.get_single`."""
+        return single(self.name, keys, self.get(*keys))
+
+    def by_ref(self, ref: ResourceRef) -> Resource | None:
+        """See `ReadableStore.by_ref`."""
+        return self._table.by_ref(ref)
+
+    def without_ignored(self, resource: Resource) -> Resource:
+        """See `ReadableStore.without_ignored`."""
+        for path in self._ignored:
+            resource = remove_path(resource, path)
+        return resource
+
+    def upsert(self, resource: Resource) -> bool:
+        """Put *resource* in; False if that changes nothing."""
+        return self._put(ref_of(resource), resource) is not _UNCHANGED
+
+    def delete(self, ref: ResourceRef) -> bool:
+        """Take the object *ref* out; False if it is not there."""
+        if self._current(ref) is None:
+            return False
+        self._write(ref, None)
+        return True
+
+    def replace(self, resources: Iterable[Resource]) -> Changes:
+        """Make *resources* the content; of several with the same reference the last one counts."""
+        wanted = {ref_of(resource): resource for resource in resources}
+        added, changed = [], []
+        for ref in sorted(wanted, key=_order):
+            outcome = self._put(ref, wanted[ref])
+            if outcome is _ADDED:
+                added.append(ref)
+            elif outcome is _CHANGED:
+                changed.append(ref)
+        removed = sorted(self._present() - wanted.keys(), key=_order)
+        for ref in removed:
+            self._write(ref, None)
+        return Changes(tuple(added), tuple(changed), tuple(removed))
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Keep what readers see as it is; may be nested.
+
+        The writer goes on: its calls return what they change relative to the
+        writes before them, and readers see all of it when the last freeze
+        ends.
+        """
+        self._freezes += 1
+        try:
+            yield
+        finally:
+            self._freezes -= 1
+            if not self._freezes:
+                pending, self._pending = self._pending, {}
+                for ref, resource in pending.items():
+                    self._apply(ref, resource)
+
+    def _put(self, ref: ResourceRef, resource: Resource) -> str:
+        current = self._current(ref)
+        resource = self.without_ignored(resource)
+        if current is not None and same_content(current, resource):
+            return _UNCHANGED
+        self._write(ref, resource)
+        return _ADDED if current is None else _CHANGED
+
+    def _current(self, ref: ResourceRef) -> Resource | None:
+        return self._pending[ref] if ref in self._pending else self._table.by_ref(ref)
+
+    def _present(self) -> set[ResourceRef]:
+        present = set(self._table.refs())
+        for ref, resource in self._pending.items():
+            (present.discard if resource is None else present.add)(ref)
+        return present
+
+    def _write(self, ref: ResourceRef, resource: Resource | None) -> None:
+        if self._freezes:
+            self._pending[ref] = resource
+        else:
+            self._apply(ref, resource)
+
+    def _apply(self, ref: ResourceRef, resource: Resource | None) -> None:
+        if resource is not None:
+            self._table.put(ref, resource)
+        elif self._table.by_ref(ref) is not None:
+            self._table.remove(ref)
+        else:
+            return
+        self.version += 1
+
+
+_UNCHANGED, _ADDED, _CHANGED = "unchanged", "added", "changed"
+
+
+class Stores(Mapping[str, Store]):
+    """The stores of an iteration by name."""
+
+    def __init__(self, stores: Iterable[Store]) -> None:
+        self._stores = {store.name: store for store in stores}
+
+    def __getitem__(self, name: str) -> Store:
+        return self._stores[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stores)
+
+    def __len__(self) -> int:
+        return len(self._stores)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze all of them at the same moment; see `Store.frozen`."""
+        with ExitStack() as stack:
+            for store in self._stores.values():
+                stack.enter_context(store.frozen())
+            yield
+
+
+def single(store: str, keys: Keys, found: Sequence[Resource]) -> Resource | None:
+    """Return the only one of *found*, None for none, or raise `AmbiguousLookupError`."""
+    if len(found) > 1:
+        raise AmbiguousLookupError(store, tuple(keys), tuple(ref_of(resource) for resource in found))
+    return found[0] if found else None
+
+
+def same_content(left: Resource, right: Resource) -> bool:
+    """Whether two states of an object differ in nothing but resourceVersion and managedFields."""
+    if left is right:
+        return True
+    if left.keys() != right.keys():
+        return False
+    return all(
+        _unversioned(value) == _unversioned(right[field]) if field == "metadata" else value == right[field]
+        for field, value in left.items()
+    )
+
+
+def _unversioned(metadata: Any) -> Any:
+    if not isinstance(metadata, dict):
+        return metadata
+    return {field: value for field, value in metadata.items() if field not in _VERSION_FIELDS}
+
+
+def _order(ref: ResourceRef) -> tuple[str, str, str]:
+    return ref.namespace, ref.name, ref.kind

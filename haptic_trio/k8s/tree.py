@@ -1,0 +1,102 @@
+"""Follows a directory tree through the kernel's notifications, across the replacement of the directory itself."""
+
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import trio
+import watchfiles
+from watchfiles._rust_notify import WatchfilesRustInternalError
+
+from haptic_trio.errors import HapticError
+from haptic_trio.k8s.files import is_relevant
+
+TreeChange: TypeAlias = frozenset[str] | None
+"""Paths at which something may have changed; None: anywhere."""
+
+# Milliseconds. A save is told after one quiet step, a stream of changes at least once per debounce.
+_STEP: Final = 5
+_DEBOUNCE: Final = 30
+_HEARTBEAT: Final = 250
+
+
+class DirectoryError(HapticError):
+    """The directory cannot be used as a cluster; trying again helps once it is there and readable."""
+
+    def __init__(self, path: Path, message: str, hint: str) -> None:
+        self.path = path
+        self.hint = hint
+        super().__init__(f"{path}: {message} ({hint})")
+
+
+async def watch_tree(root: Path, changes: trio.MemorySendChannel[TreeChange]) -> None:
+    """Send what may have changed below *root*, an absolute path, until the reader is gone.
+
+    Takes ownership of *changes*. Sends None each time that it begins to
+    watch, at most a heartbeat of 250 ms later (what happened before that has
+    not been noticed), and each time that the directory goes or is replaced.
+    Raises `DirectoryError`, in an exception group, if the kernel refuses to
+    watch.
+    """
+    stop = trio.Event()
+    with changes:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_set_when_cancelled, stop)
+            with suppress(trio.BrokenResourceError):
+                while True:
+                    identity = _identity(root)
+                    if identity is not None:
+                        await _watch_one(root, identity, changes, stop)
+                        await changes.send(None)
+                    else:
+                        await trio.sleep(_HEARTBEAT / 1000)
+            nursery.cancel_scope.cancel()
+
+
+async def _watch_one(
+    root: Path, identity: tuple[int, int], changes: trio.MemorySendChannel[TreeChange], stop: trio.Event
+) -> None:
+    """Watch until another directory, or none, is at *root*."""
+    batches = watchfiles.awatch(
+        root,
+        watch_filter=lambda _change, path: is_relevant(str(root), path),
+        debounce=_DEBOUNCE,
+        step=_STEP,
+        stop_event=stop,
+        rust_timeout=_HEARTBEAT,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    )
+    is_first = True
+    async with aclosing(batches):
+        try:
+            async for batch in batches:
+                if is_first:
+                    is_first = False
+                    await changes.send(None)
+                if batch:
+                    await changes.send(frozenset(path for _change, path in batch))
+                if _identity(root) != identity:
+                    return
+        except FileNotFoundError:
+            return
+        except (OSError, WatchfilesRustInternalError) as error:
+            hint = "the limits fs.inotify.max_user_watches and max_user_instances may be too low"
+            raise DirectoryError(root, f"cannot be watched: {error}", hint) from error
+
+
+def _identity(root: Path) -> tuple[int, int] | None:
+    """Return what tells the directory at *root* from another one that takes its place; None if there is none."""
+    try:
+        status = root.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+async def _set_when_cancelled(stop: trio.Event) -> None:
+    """Make the waiting thread return at once: it cannot be cancelled, but it looks at *stop* in every step."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()

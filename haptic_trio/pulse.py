@@ -1,0 +1,76 @@
+"""Signs of life: which component is at work, since when, and which is stalled.
+
+A component that waits for input is healthy however long it waits; one that
+has been busy with the same thing for longer than its limit is stalled. A
+timer is the other way round: it is stalled when it has stopped firing.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import trio
+
+
+class PulseState(msgspec.Struct, frozen=True, kw_only=True):
+    """One component's state at a moment."""
+
+    name: str
+    stalled: bool
+    busy_for: float
+    """Seconds it has been at the present piece of work; 0 when idle."""
+    limit: float
+    detail: str = ""
+
+
+class Pulse:
+    """The sign of life of one component. *limit* is in seconds."""
+
+    def __init__(self, name: str, limit: float, *, clock: Callable[[], float] = trio.current_time) -> None:
+        self.name = name
+        # Configured durations are a subclass that encoders do not know.
+        self._limit = float(limit)
+        self._clock = clock
+        self._busy_since: float | None = None
+        self._beats_until: float | None = None
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Mark the component as at work within the block."""
+        self._busy_since = self._clock()
+        try:
+            yield
+        finally:
+            self._busy_since = None
+
+    def expect_beat(self, within: float) -> None:
+        """Say that the component, a timer, will call this again *within* seconds; late by its limit it is stalled."""
+        self._beats_until = self._clock() + within
+
+    def state(self) -> PulseState:
+        """Return the state now."""
+        now = self._clock()
+        busy_for = 0.0 if self._busy_since is None else now - self._busy_since
+        if busy_for > self._limit:
+            detail = f"busy for {busy_for:.1f} s, limit {self._limit:.1f} s"
+        elif self._beats_until is not None and now > self._beats_until + self._limit:
+            detail = f"timer is {now - self._beats_until:.1f} s late"
+        else:
+            detail = ""
+        return PulseState(name=self.name, stalled=bool(detail), busy_for=busy_for, limit=self._limit, detail=detail)
+
+
+class Pulses:
+    """The components of one iteration, by name."""
+
+    def __init__(self) -> None:
+        self._pulses: dict[str, Pulse] = {}
+
+    def add(self, name: str, *, limit: float) -> Pulse:
+        """Register a component and return its pulse."""
+        pulse = self._pulses[name] = Pulse(name, limit)
+        return pulse
+
+    def states(self) -> tuple[PulseState, ...]:
+        """Return every component's state, in order of registration."""
+        return tuple(pulse.state() for pulse in self._pulses.values())

@@ -1,0 +1,214 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from haptic_trio.k8s.files import (
+    Known,
+    RootMissingError,
+    is_manifest,
+    is_relevant,
+    read_file,
+    read_files,
+    survey_all,
+    survey_paths,
+)
+from haptic_trio.k8s.manifests import MAX_SIZE
+from tests.k8s.objects import service_manifest
+
+
+def known_of(path: Path) -> dict[str, Known]:
+    known = read_file(str(path), None).known
+    assert known is not None
+    return {str(path): known}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.yaml", True),
+        ("a.yml", True),
+        ("a.json", True),
+        ("a.yaml~", False),
+        (".a.yaml.swp", False),
+        (".a.yaml", False),
+        ("#a.yaml#", False),
+        (".#a.yaml", False),
+        ("#a.yaml", False),
+        ("a.txt", False),
+        ("yaml", False),
+    ],
+)
+def test_editor_files_are_no_manifests(name: str, expected: bool) -> None:
+    assert is_manifest(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/m/a.yaml", True),
+        ("/m", True),
+        ("/m/x/a.yaml", True),
+        ("/m/.git/index", False),
+        ("/m/.a.swp", False),
+        ("/m/..data", True),
+        ("/m/x/..data_tmp", True),
+        ("/m/..2026/a.yaml", False),
+    ],
+)
+def test_only_hidden_names_that_switch_a_mounted_config_map_matter(path: str, expected: bool) -> None:
+    assert is_relevant("/m", path) is expected
+
+
+def test_a_survey_finds_what_is_new_changed_and_gone(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".git").mkdir()
+    for name in ("same.yaml", "changed.yaml", "gone.yaml"):
+        (tmp_path / name).write_text(service_manifest("a"))
+    known = known_of(tmp_path / "same.yaml") | known_of(tmp_path / "changed.yaml") | known_of(tmp_path / "gone.yaml")
+    (tmp_path / "changed.yaml").write_text(service_manifest("longer-name"))
+    (tmp_path / "gone.yaml").unlink()
+    (tmp_path / "sub/new.json").write_text("{}")
+    (tmp_path / ".git/hidden.yaml").write_text("")
+
+    survey = survey_all(str(tmp_path), known)
+
+    assert survey.read == (str(tmp_path / "changed.yaml"), str(tmp_path / "sub/new.json"))
+    assert survey.gone == (str(tmp_path / "gone.yaml"),)
+
+
+def test_a_survey_of_paths_looks_at_nothing_else(tmp_path: Path) -> None:
+    for name in ("named.yaml", "other.yaml"):
+        (tmp_path / name).write_text(service_manifest("a"))
+    named = str(tmp_path / "named.yaml")
+
+    survey = survey_paths(str(tmp_path), [named, str(tmp_path / "4913"), str(tmp_path / "note.txt")], {})
+
+    assert survey.read == (named,)
+    assert survey.gone == ()
+
+
+def test_a_directory_that_went_takes_its_files_with_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/a.yaml").write_text(service_manifest("a"))
+    (tmp_path / "subway.yaml").write_text(service_manifest("b"))
+    known = known_of(tmp_path / "sub/a.yaml") | known_of(tmp_path / "subway.yaml")
+    (tmp_path / "sub").rename(tmp_path.parent / f"{tmp_path.name}-moved")
+
+    survey = survey_paths(str(tmp_path), [str(tmp_path / "sub")], known)
+
+    assert survey.gone == (str(tmp_path / "sub/a.yaml"),)
+    assert survey.missing == (str(tmp_path / "sub"),)
+
+
+def test_links_to_files_are_read_and_links_to_directories_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..2026/a.yaml").write_text(service_manifest("a"))
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    (tmp_path / "round").symlink_to(".")
+    (tmp_path / "nowhere.yaml").symlink_to("missing.yaml")
+
+    assert survey_all(str(tmp_path), {}).read == (str(tmp_path / "a.yaml"),)
+
+
+def test_the_switch_of_a_mounted_config_map_is_a_survey_of_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(service_manifest("a"))
+
+    survey = survey_paths(str(tmp_path), [str(tmp_path / "..data")], {})
+
+    assert survey.read == (str(tmp_path / "a.yaml"),)
+
+
+def test_a_path_through_a_link_is_the_path_that_a_walk_finds(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real/a.yaml").write_text(service_manifest("a"))
+
+    survey = survey_paths(str(tmp_path), [str(tmp_path / "link/a.yaml"), str(tmp_path.parent / "outside.yaml")], {})
+
+    assert survey.read == (str(tmp_path / "real/a.yaml"),)
+
+
+def test_a_missing_root_has_no_files_gone(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "a.yaml").write_text(service_manifest("a"))
+    known = known_of(root / "a.yaml")
+    root.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(RootMissingError):
+        survey_all(str(root), known)
+    with pytest.raises(RootMissingError):
+        survey_paths(str(root), [str(root)], known)
+    with pytest.raises(RootMissingError):
+        read_files(str(root), [str(root / "a.yaml")], known)
+
+
+def test_the_same_bytes_are_not_parsed_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(service_manifest("a"))
+    first = read_file(str(path), None)
+    path.write_text(service_manifest("a"))
+
+    again = read_file(str(path), first.known)
+
+    assert first.content is not None
+    assert first.content.manifests[0].key == ("", "Service", "default", "a")
+    assert again.content is None
+    assert again.known is not None
+
+
+def test_what_is_no_regular_file_counts_as_not_there(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "dir.yaml").mkdir()
+
+    assert survey_all(str(tmp_path), {}).read == ()
+    assert read_file(str(tmp_path / "pipe.yaml"), None).known is None
+    assert read_file(str(tmp_path / "missing.yaml"), None).known is None
+
+
+def test_a_file_that_is_not_utf_8_or_too_large_is_a_problem(tmp_path: Path) -> None:
+    latin, large = tmp_path / "latin.yaml", tmp_path / "large.yaml"
+    latin.write_bytes(b"a: 1\nb: \xfc\n")
+    with large.open("wb") as file:
+        file.truncate(MAX_SIZE + 1)
+
+    for path, line, part in ((latin, 2, "not UTF-8"), (large, 0, "larger than")):
+        reading = read_file(str(path), None)
+        assert reading.content is not None
+        (problem,) = reading.content.problems
+        assert part in problem.message
+        assert (problem.source, problem.line) == (str(path), line)
+
+
+def test_what_cannot_be_opened_is_a_problem_and_not_gone(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.symlink_to("a.yaml")
+
+    assert survey_all(str(tmp_path), {}).read == (str(path),)
+    reading = read_file(str(path), None)
+
+    assert reading.known is not None
+    assert reading.content is not None
+    assert "cannot be read" in reading.content.problems[0].message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_a_problem_and_not_gone(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/a.yaml").write_text(service_manifest("a"))
+    known = known_of(tmp_path / "sub/a.yaml")
+    (tmp_path / "sub/a.yaml").chmod(0)
+    reading = read_file(str(tmp_path / "sub/a.yaml"), known[str(tmp_path / "sub/a.yaml")])
+    assert reading.known is not None
+    assert reading.content is not None
+    assert "cannot be read" in reading.content.problems[0].message
+    (tmp_path / "sub").chmod(0)
+    try:
+        survey = survey_all(str(tmp_path), known)
+    finally:
+        (tmp_path / "sub").chmod(0o700)
+
+    assert survey.gone == ()
+    assert [content.path for content in survey.refused] == [str(tmp_path / "sub")]
