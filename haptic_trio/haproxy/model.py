@@ -14,8 +14,11 @@ import msgspec
 
 
 def digest_of(content: bytes | str) -> str:
-    """Return the content hash used everywhere: BLAKE2b-160 in hexadecimal."""
-    data = content.encode() if isinstance(content, str) else content
+    """Return the content hash used everywhere: BLAKE2b-160 in hexadecimal.
+
+    Bytes that are not UTF-8 may stand in a string as surrogate escapes.
+    """
+    data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 
@@ -26,6 +29,8 @@ class Directive(msgspec.Struct, frozen=True):
     """Words with quoting and escapes resolved; the first is the keyword."""
     line: int = 0
     """1-based line in the source text; not part of equality of sections."""
+    raw: tuple[int, ...] = ()
+    """Indices of words that refer to environment variables: those are kept exactly as written, quotes included."""
 
     @property
     def keyword(self) -> str:
@@ -59,6 +64,8 @@ class Config(msgspec.Struct, frozen=True):
 
     sections: tuple[Section, ...]
     digest: str
+    preamble: tuple[Directive, ...] = ()
+    """What stands before the first section: only `.if`, `.notice` and their like may."""
 
     def all(self, kind: str) -> Iterator[Section]:
         """Yield the sections of *kind*, in order."""

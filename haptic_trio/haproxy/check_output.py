@@ -1,0 +1,88 @@
+"""The messages of `haproxy -c` as problems with a place."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from haptic_trio.errors import Problem
+
+_MESSAGE: Final = re.compile(
+    r"\[(?P<level>ALERT|WARNING|NOTICE|DIAG/[A-Z]+|INFO)\]\s*\(\d+\)\s*:\s*(?P<text>.*)", re.DOTALL
+)
+_PLACE: Final = re.compile(r"(?:[Pp]arsing\s+)?\[(?P<source>[^\]]*):(?P<line>\d+)\]\s*:\s*")
+_IN_TEXT: Final = re.compile(r"(?:at line |\bfile '[^']*' line )(?P<line>\d+)|\[(?P<source>[^\]\s]*):(?P<also>\d+)\]")
+_POSITION: Final = re.compile(r" at position (?P<column>\d+)[:.]?$")
+# What HAProxy says after every refusal; it names no fault.
+_SUMMARY: Final = re.compile(
+    r"Error\(s\) found in configuration file : .*|Fatal errors found in configuration\.?|Errors in configuration file.*"
+)
+_VERDICTS: Final = ("Warnings were found.", "Configuration file is valid", "Configuration file has no error")
+
+
+class CheckOutput(msgspec.Struct, frozen=True):
+    """What `haproxy -c` found."""
+
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def parse_check_output(text: str) -> CheckOutput:
+    """Read the standard error of `haproxy -c`.
+
+    Lines that continue a message become its excerpt. Where HAProxy names a
+    file and line they are the problem's source and line, as it wrote them.
+    Text without any message, such as that of the dynamic linker, is one
+    error when there is no other.
+    """
+    errors: list[Problem] = []
+    warnings: list[Problem] = []
+    stray: list[str] = []
+    for message, *more in _messages(text, stray):
+        match = _MESSAGE.fullmatch(message)
+        if match is None:
+            continue
+        body = match["text"].removeprefix("config : ").strip()
+        if _SUMMARY.fullmatch(body):
+            continue
+        if match["level"] == "ALERT":
+            errors.append(_problem(body, more))
+        elif match["level"] in {"WARNING", "DIAG/WARNING"}:
+            warnings.append(_problem(body, more))
+    if not errors and not warnings and stray:
+        errors.append(Problem(message=stray[0], excerpt="\n".join(stray[1:])))
+    return CheckOutput(tuple(errors), tuple(warnings))
+
+
+def _messages(text: str, stray: list[str]) -> list[list[str]]:
+    """Group the lines of *text* by message; lines that belong to none go to *stray*."""
+    groups: list[list[str]] = []
+    for line in text.splitlines():
+        if _MESSAGE.fullmatch(line):
+            groups.append([line])
+        elif line.startswith(_VERDICTS) or not line.strip():
+            continue
+        elif groups:
+            groups[-1].append(line)
+        else:
+            stray.append(line)
+    return groups
+
+
+def _problem(body: str, more: list[str]) -> Problem:
+    source, line = "", 0
+    # Some messages carry their place twice.
+    while (place := _PLACE.match(body)) is not None:
+        source, line = place["source"], int(place["line"])
+        body = body[place.end() :]
+    if not line and (place := _IN_TEXT.search(body)) is not None:
+        source, line = place["source"] or "", int(place["line"] or place["also"])
+    position = _POSITION.search(body)
+    excerpt = "\n".join(part.removeprefix("   | ") for part in more)
+    return Problem(
+        message=body.rstrip(":"),
+        source=source,
+        line=line,
+        column=int(position["column"]) if position is not None else 0,
+        excerpt=excerpt,
+    )

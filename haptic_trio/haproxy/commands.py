@@ -1,0 +1,209 @@
+"""Runtime commands as text, and what HAProxy's reply to one means.
+
+Rules of the command line, as the real binary shows them: words are divided
+by blanks; there are no quotes; a backslash keeps the next character from
+meaning anything; `;` divides commands; a command that ends in `<<` takes the
+lines that follow, up to an empty one, as they are. Text that is not UTF-8
+stands in strings as surrogate escapes: encode commands with
+`errors="surrogateescape"`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from haptic_trio.errors import HapticError
+from haptic_trio.haproxy.operations import (
+    AddMapEntry,
+    DeleteMapEntry,
+    Operation,
+    ReplaceMap,
+    SetMapEntry,
+    SetServerAddress,
+    SetServerState,
+    SetServerWeight,
+)
+
+MAX_BATCH: Final = 64
+"""Commands worth joining into one line: beyond this the gain is small."""
+
+MAX_COMMAND_BYTES: Final = 12_000
+"""HAProxy's buffer is 16 KiB, part of which it keeps for itself; a command with its payload has to fit."""
+
+SimpleOperation: TypeAlias = (
+    SetServerAddress | SetServerWeight | SetServerState | AddMapEntry | SetMapEntry | DeleteMapEntry
+)
+"""Operations that are one command; ReplaceMap is a transaction of several."""
+
+_SPECIAL: Final = re.compile("[ \t\v\f;\\\\<>\"'#$|]")
+_FORBIDDEN: Final = re.compile("[\0\r\n]")
+# A reply may begin like a success and end with why the port was not changed.
+_ADDRESS_REPLY: Final = re.compile(
+    r"(?:IP changed from '[^']*' to '[^']*'|no need to change the addr)"
+    r", (?:port changed from '[^']*' to '[^']*'|no need to change the port) by '.*'"
+)
+_VERSION_REPLY: Final = re.compile(r"New version created: (?P<version>\d+)")
+
+
+class UnsendableError(HapticError):
+    """A value that no runtime command can carry; trying again is futile, a reload takes it in."""
+
+
+class RuntimeCommandError(HapticError):
+    """HAProxy refused a runtime command; the same command again meets the same answer."""
+
+    def __init__(self, command: str, reply: str) -> None:
+        self.command = command
+        self.reply = reply
+        super().__init__(f"'{command.partition(chr(10))[0]}': {reply.strip() or 'no reply'}")
+
+
+def escape_word(word: str) -> str:
+    """Return *word* as one word of a command; raises UnsendableError for what cannot be one."""
+    if not word or _FORBIDDEN.search(word):
+        raise UnsendableError("an empty word or one with a line break or NUL cannot be sent")
+    return _SPECIAL.sub(r"\\\g<0>", word)
+
+
+def format_command(operation: SimpleOperation) -> str:
+    """Return the command for *operation*, without line feed; raises UnsendableError."""
+    match operation:
+        case SetServerAddress(backend, server, address, port):
+            # HAProxy takes a port that is too large for another one.
+            if not 0 < port < 65536:
+                raise UnsendableError(f"{port} is no port")
+            words = ["set", "server", f"{backend}/{server}", "addr", address, "port", str(port)]
+        case SetServerWeight(backend, server, weight):
+            words = ["set", "server", f"{backend}/{server}", "weight", str(weight)]
+        case SetServerState(backend, server, state):
+            words = ["set", "server", f"{backend}/{server}", "state", state]
+        case AddMapEntry(name, key, value):
+            words = ["add", "map", _map(name), key, value]
+        case SetMapEntry(name, key, value):
+            words = ["set", "map", _map(name), _key(key), value]
+        case DeleteMapEntry(name, key):
+            words = ["del", "map", _map(name), _key(key)]
+    return _checked(" ".join(map(escape_word, words)))
+
+
+def format_operations(operations: Iterable[Operation]) -> Iterator[str | ReplaceMap]:
+    """Yield the commands for *operations* in order; a map replacement stays itself, to be sent as a transaction."""
+    for operation in operations:
+        yield operation if isinstance(operation, ReplaceMap) else format_command(operation)
+
+
+def prepare_map(name: str) -> str:
+    """Return the command that opens a new version of a map; its reply is for `read_prepared_version`."""
+    return f"prepare map {escape_word(_map(name))}"
+
+
+def read_prepared_version(command: str, reply: str) -> int:
+    """Return the version that `prepare map` opened; raises RuntimeCommandError."""
+    match = _VERSION_REPLY.search(reply)
+    if match is None:
+        raise RuntimeCommandError(command, reply)
+    return int(match["version"])
+
+
+def fill_map(name: str, version: int, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the commands that add *entries* to a prepared version, each with its payload.
+
+    A payload ends with an empty line, and nothing can follow it in a batch.
+    Raises UnsendableError for entries that a payload cannot hold.
+    """
+    head = f"add map @{version} {escape_word(_map(name))} <<\n"
+    lines: list[str] = []
+    size = len(head)
+    for key, value in entries:
+        line = _payload_line(key, value)
+        width = len(line.encode(errors="surrogateescape"))
+        if lines and size + width > MAX_COMMAND_BYTES:
+            yield head + "".join(lines) + "\n"
+            lines, size = [], len(head)
+        lines.append(line)
+        size += width
+    if lines:
+        yield head + "".join(lines) + "\n"
+
+
+def commit_map(name: str, version: int) -> str:
+    """Return the command that makes a prepared version the one in use, at once."""
+    return f"commit map @{version} {escape_word(_map(name))}"
+
+
+def abandon_map(name: str, version: int) -> str:
+    """Return the command that frees the entries of a version that will not be committed."""
+    return f"clear map @{version} {escape_word(_map(name))}"
+
+
+def join_commands(commands: Sequence[str]) -> str:
+    """Return *commands* as one line for one connection, with its line feed; none but the last may have a payload."""
+    if any("\n" in command for command in commands[:-1]):
+        raise UnsendableError("nothing can follow a payload")
+    return ";".join(commands) + "\n"
+
+
+def split_replies(text: str, count: int) -> tuple[str, ...]:
+    """Return the replies to *count* joined commands, each without its final line feeds.
+
+    Only for commands whose replies hold no empty line: the operations' and
+    the map transaction's. One that got no reply has an entry all the same,
+    which is empty for a success too: compare the number of blank lines that
+    HAProxy sent by `count_replies`.
+    """
+    replies = [reply.strip("\n") for reply in _replies(text)]
+    return tuple(replies[:count]) + ("",) * (count - len(replies))
+
+
+def count_replies(text: str) -> int:
+    """Return to how many commands *text* replies: a connection that broke gives fewer than were sent."""
+    return sum(1 for _ in _replies(text))
+
+
+def check_reply(command: str, reply: str) -> RuntimeCommandError | None:
+    """Return what went wrong with *command*, for the caller to raise, or None for success."""
+    text = reply.strip()
+    words = command.split(" ", 5)
+    if words[:2] == ["set", "server"] and words[3:4] == ["addr"]:
+        accepted = _ADDRESS_REPLY.fullmatch(text) is not None
+    elif words[:2] == ["prepare", "map"]:
+        accepted = _VERSION_REPLY.fullmatch(text) is not None
+    else:
+        accepted = not text
+    return None if accepted else RuntimeCommandError(command, text)
+
+
+def _replies(text: str) -> Iterator[str]:
+    lines: list[str] = []
+    for line in text.split("\n")[:-1]:
+        if line:
+            lines.append(line)
+        else:
+            yield "\n".join(lines)
+            lines = []
+
+
+def _map(name: str) -> str:
+    if name[:1] in {"#", "@"}:
+        raise UnsendableError("a map whose name begins with # or @ cannot be named in a command")
+    return name
+
+
+def _key(key: str) -> str:
+    # HAProxy takes such a key for the number of an entry, escaped or not.
+    if key[:1] == "#":
+        raise UnsendableError("a map key that begins with # cannot be named in a command")
+    return key
+
+
+def _payload_line(key: str, value: str) -> str:
+    line = f"{key} {value}\n"
+    if not key or not value or _FORBIDDEN.search(line[:-1]):
+        raise UnsendableError("a map entry without key or value, or with a line break or NUL, cannot be sent")
+    return _checked(line)
+
+
+def _checked(command: str) -> str:
+    if len(command.encode(errors="surrogateescape")) > MAX_COMMAND_BYTES:
+        raise UnsendableError(f"a command of more than {MAX_COMMAND_BYTES} bytes cannot be sent")
+    return command

@@ -1,0 +1,178 @@
+"""What differs between two configurations, section by section, and between two sets of files.
+
+Hashes are compared first: what is equal costs nothing more.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from haptic_trio.haproxy.grammar import read_header
+from haptic_trio.haproxy.model import AuxFile, Config, Directive, Section
+from haptic_trio.haproxy.unlisted import PROXY_KINDS
+
+# Beyond this many differing lines the shortest edit is not worth its quadratic price.
+_EXACT_LIMIT: Final = 2000
+
+SectionId: TypeAlias = tuple[str, str, int]
+"""Kind, name, and how many sections with both came before."""
+
+
+class SectionChange(msgspec.Struct, frozen=True):
+    """A section that both configurations have, with different content."""
+
+    running: Section
+    desired: Section
+    removed: tuple[Directive, ...]
+    """Lines of the running section that the desired one lacks or has elsewhere; order counts."""
+    added: tuple[Directive, ...]
+
+    @property
+    def header_changed(self) -> bool:
+        """Whether the words after kind and name differ."""
+        return not same_words(self.running.header, self.desired.header)
+
+
+class ConfigDiff(msgspec.Struct, frozen=True):
+    """How to get from one configuration to another, by section."""
+
+    added: tuple[Section, ...] = ()
+    removed: tuple[Section, ...] = ()
+    changed: tuple[SectionChange, ...] = ()
+    reordered: bool = False
+    """Whether sections changed places in a way that changes what they mean to each other."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both mean the same to HAProxy."""
+        return not (self.added or self.removed or self.changed or self.reordered)
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file that is new, gone, or different."""
+
+    path: str
+    running: AuxFile | None
+    desired: AuxFile | None
+
+
+def diff_configs(running: Config, desired: Config) -> ConfigDiff:
+    """Compare two configurations; comments, blank lines, and quoting do not count."""
+    if running.digest == desired.digest:
+        return ConfigDiff()
+    before, after = _identify(running.sections), _identify(desired.sections)
+    changed = [
+        _diff_sections(section, after[name])
+        for name, section in before.items()
+        if name in after and section.digest != after[name].digest
+    ]
+    return ConfigDiff(
+        tuple(section for name, section in after.items() if name not in before),
+        tuple(section for name, section in before.items() if name not in after),
+        tuple(changed),
+        _reordered(running, desired, before, after),
+    )
+
+
+def diff_files(running: Mapping[str, AuxFile], desired: Mapping[str, AuxFile]) -> tuple[FileChange, ...]:
+    """Return the files that differ, by path."""
+    return tuple(
+        FileChange(path, running.get(path), desired.get(path))
+        for path in sorted(running.keys() | desired.keys())
+        if not _same_file(running.get(path), desired.get(path))
+    )
+
+
+def same_words(one: Directive, other: Directive) -> bool:
+    """Whether two lines are the same to HAProxy, wherever they stand."""
+    return one.words == other.words and one.raw == other.raw
+
+
+def has_conditions(config: Config) -> bool:
+    """Whether any line depends on `.if`, so that the text alone does not tell what HAProxy read."""
+    return bool(config.preamble) or any(
+        directive.words[0][0] == "." for section in config.sections for directive in section.directives
+    )
+
+
+def _same_file(one: AuxFile | None, other: AuxFile | None) -> bool:
+    return one is not None and other is not None and (one.kind, one.digest) == (other.kind, other.digest)
+
+
+def _identify(sections: Sequence[Section]) -> dict[SectionId, Section]:
+    counts: Counter[tuple[str, str]] = Counter()
+    found: dict[SectionId, Section] = {}
+    for section in sections:
+        found[(*section.key, counts[section.key])] = section
+        counts[section.key] += 1
+    return found
+
+
+def _diff_sections(running: Section, desired: Section) -> SectionChange:
+    before, after = running.directives, desired.directives
+    start, end = _common_ends(before, after)
+    before, after = before[start : len(before) - end], after[start : len(after) - end]
+    if len(before) + len(after) > _EXACT_LIMIT:
+        return SectionChange(running, desired, before, after)
+    matcher = difflib.SequenceMatcher(
+        None, [(one.words, one.raw) for one in before], [(one.words, one.raw) for one in after], autojunk=False
+    )
+    removed: list[Directive] = []
+    added: list[Directive] = []
+    for tag, low, high, new_low, new_high in matcher.get_opcodes():
+        if tag != "equal":
+            removed += before[low:high]
+            added += after[new_low:new_high]
+    return SectionChange(running, desired, tuple(removed), tuple(added))
+
+
+def _common_ends(before: Sequence[Directive], after: Sequence[Directive]) -> tuple[int, int]:
+    shortest = min(len(before), len(after))
+    start = 0
+    while start < shortest and same_words(before[start], after[start]):
+        start += 1
+    end = 0
+    while end < shortest - start and same_words(before[-1 - end], after[-1 - end]):
+        end += 1
+    return start, end
+
+
+def _reordered(
+    running: Config, desired: Config, before: Mapping[SectionId, Section], after: Mapping[SectionId, Section]
+) -> bool:
+    """Whether the order of the sections that both have, or what stands before all, means something else now.
+
+    Frontends, backends, and most others may stand in any order. What counts
+    is the order of the rest, and which `defaults` a proxy takes when it
+    names none.
+    """
+    if [(one.words, one.raw) for one in running.preamble] != [(one.words, one.raw) for one in desired.preamble]:
+        return True
+    if has_conditions(running) or has_conditions(desired):
+        return [name for name in before if name in after] != [name for name in after if name in before]
+    fixed = [
+        [name for name in one if name in other and name[0] in _ORDERED]
+        for one, other in ((before, after), (after, before))
+    ]
+    if fixed[0] != fixed[1]:
+        return True
+    inherited, inherits = _inherited(before), _inherited(after)
+    return any(inherited[name] != inherits[name] for name in inherited.keys() & inherits.keys())
+
+
+_ORDERED: Final = frozenset({"global", "defaults"})
+
+
+def _inherited(sections: Mapping[SectionId, Section]) -> dict[SectionId, SectionId | None]:
+    """Return which defaults section each proxy takes because it is the last one before it."""
+    last: SectionId | None = None
+    found: dict[SectionId, SectionId | None] = {}
+    for name, section in sections.items():
+        if section.kind == "defaults":
+            last = name
+        elif section.kind in PROXY_KINDS and not read_header(section.header.words).base:
+            found[name] = last
+    return found

@@ -1,0 +1,254 @@
+"""What may stand where in haproxy.cfg: section headers, first words, and the words after some of them.
+
+Checks are made where HAProxy itself refuses to start, and only where its
+answer does not depend on more than the line and its section. Lines inside
+`.if` are not checked for keywords: HAProxy reads only the branch that holds.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from haptic_trio.haproxy.keywords import Keywords
+from haptic_trio.haproxy.model import Directive
+from haptic_trio.haproxy.options import check_bind, check_default_server, check_server, check_template
+from haptic_trio.haproxy.unlisted import OPEN_PREFIXES, PROXY_KINDS
+
+UNNAMED_KINDS: Final = frozenset({"global", "traces", "namespace_list"})
+_NAME_OPTIONAL: Final = frozenset({"defaults", "crt-store"})
+# Kinds whose names HAProxy 2.8 does not check character by character.
+_FREE_NAMES: Final = frozenset({"cache", "defaults", "program", "crt-store", "acme", "log-profile", "healthcheck"})
+# HAProxy refuses more words after these, but for `backend`, which it then silently leaves out.
+_EXTRA_REFUSED: Final = frozenset(
+    {"backend", "global", "frontend", "listen", "peers", "userlist", "cache", "log-forward", "fcgi-app", "program"}
+)
+_NAME: Final = re.compile("[A-Za-z0-9_:.-]+")
+_NEGATABLE_IN_PROXIES: Final = frozenset({"option", "log"})
+_FORBIDDEN_IN_DEFAULTS: Final = """
+bind capture description dispatch filter force-persist id ignore-persist monitor redirect server server-template stick
+use-server use_backend
+"""
+_FORBIDDEN: Final[Mapping[str, frozenset[str]]] = {
+    "defaults": frozenset(_FORBIDDEN_IN_DEFAULTS.split()),
+    "frontend": frozenset({"default-server", "server", "server-template"}),
+}
+_FORBIDDEN_UNNAMED: Final = frozenset({"acl", "http-after-response", "http-request", "http-response"})
+_TIMEOUT_NAMES: Final = """
+client server connect check queue http-keep-alive http-request
+tunnel tarpit client-fin server-fin client-hs clitimeout contimeout srvtimeout
+"""
+_TIMEOUTS: Final = frozenset(_TIMEOUT_NAMES.split())
+_RULE_HOOKS: Final[Mapping[str, frozenset[str]]] = {
+    "tcp-request": frozenset({"connection", "session", "content", "inspect-delay"}),
+    "tcp-response": frozenset({"content", "inspect-delay"}),
+}
+_CONDITIONS: Final = frozenset({".if", ".elif", ".else", ".endif"})
+_MESSAGES: Final = frozenset({".diag", ".notice", ".warning", ".alert"})
+
+
+class Finding(NamedTuple):
+    """Something wrong with a word of a directive."""
+
+    directive: Directive
+    word: int
+    """Index of the word; the directive's line is at fault as a whole where it has fewer words."""
+    message: str
+    hint: str = ""
+
+
+class HeaderParts(NamedTuple):
+    """What a section header says."""
+
+    name: str
+    base: str
+    """The `defaults` section named after `from`; empty where there is none."""
+    extra: int
+    """Index of the first word that belongs to neither."""
+
+
+def read_header(words: tuple[str, ...]) -> HeaderParts:
+    """Take the words of a section header apart."""
+    if words[0] not in PROXY_KINDS:
+        return HeaderParts(words[1] if len(words) > 1 and words[0] not in UNNAMED_KINDS else "", "", 2)
+    name = words[1] if len(words) > 1 else ""
+    if len(words) > 3 and words[2] == "from":
+        return HeaderParts(name, words[3], 4)
+    # A section other than `defaults` would be named "from".
+    if words[0] == "defaults" and len(words) > 2 and words[1] == "from":
+        return HeaderParts("", words[2], 3)
+    return HeaderParts(name, "", 2)
+
+
+def check_header(header: Directive) -> Iterator[Finding]:
+    """Check the name and the number of words of a section header."""
+    kind, words = header.words[0], header.words
+    parts = read_header(words)
+    if kind in UNNAMED_KINDS:
+        if len(words) > 1 and kind in _EXTRA_REFUSED:
+            yield Finding(header, 1, f"section '{kind}' takes no name", f"remove '{words[1]}'")
+        return
+    if not parts.name and kind not in _NAME_OPTIONAL:
+        yield Finding(header, 1, f"section '{kind}' needs a name", f"write '{kind} <name>'")
+        return
+    if parts.name and kind not in _FREE_NAMES and 1 not in header.raw and not _NAME.fullmatch(parts.name):
+        hint = "names consist of ASCII letters, digits, and _ : . -"
+        yield Finding(header, 1, f"character not permitted in the name of a '{kind}' section", hint)
+    if len(words) > parts.extra and (kind in _EXTRA_REFUSED or parts.base):
+        hint = "addresses belong to 'bind' lines" if kind in {"frontend", "listen"} else ""
+        yield Finding(header, parts.extra, f"unexpected '{words[parts.extra]}' after the name", hint)
+
+
+def check_directives(
+    kind: str, name: str, directives: Sequence[Directive], keywords: Keywords, *, conditional: bool
+) -> Iterator[Finding]:
+    """Check the lines of a section; *conditional* says that it begins inside an `.if`."""
+    known = keywords.sections[kind]
+    forbidden = _FORBIDDEN.get(kind, frozenset())
+    if kind == "defaults" and not name:
+        forbidden |= _FORBIDDEN_UNNAMED
+    checks = _LINE_CHECKS if kind in PROXY_KINDS else {}
+    depth = int(conditional)
+    for directive in directives:
+        keyword = directive.words[0]
+        if keyword[0] == ".":
+            depth = max(0, depth + (keyword == ".if") - (keyword == ".endif"))
+            yield from check_macro(directive, conditional=depth > 0)
+        elif depth:
+            continue
+        elif keyword not in known:
+            if known:
+                yield from _check_unknown(kind, directive, keywords)
+        elif keyword in forbidden:
+            hint = "give the section a name" if keyword in _FORBIDDEN_UNNAMED else ""
+            yield Finding(directive, 0, f"'{keyword}' is not allowed in this '{kind}' section", hint)
+        elif (check := checks.get(keyword)) is not None:
+            yield from check(kind, directive, keywords)
+    if checks and not conditional:
+        yield from _check_server_names(directives)
+
+
+def check_macro(directive: Directive, *, conditional: bool) -> Iterator[Finding]:
+    """Check a directive that begins with a dot; whether `.if` and `.endif` match is the caller's to know."""
+    keyword, count = directive.words[0], len(directive.words)
+    if conditional and keyword not in _CONDITIONS:
+        return
+    if keyword not in _CONDITIONS | _MESSAGES:
+        yield Finding(directive, 0, f"unknown directive '{keyword}'", suggest(keyword, _CONDITIONS | _MESSAGES))
+    elif keyword in {".else", ".endif"} and count > 1:
+        yield Finding(directive, 1, f"'{keyword}' takes no argument")
+    elif keyword in _MESSAGES and count > 2:
+        yield Finding(directive, 2, f"'{keyword}' takes one argument", "quote it if it contains spaces")
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the nearest of *known*, or nothing."""
+    nearest = difflib.get_close_matches(word, [name.rstrip("*") for name in known], n=1, cutoff=0.6)
+    return f"did you mean '{nearest[0]}'?" if nearest else ""
+
+
+def _check_unknown(kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
+    words = directive.words
+    at = 1 if words[0] in {"no", "default"} and len(words) > 1 else 0
+    word = words[at]
+    if at in directive.raw or (kind == "global" and word.startswith(OPEN_PREFIXES)):
+        return
+    if word not in keywords.sections[kind]:
+        elsewhere = sorted(other for other, known in keywords.sections.items() if word in known)
+        hint = suggest(word, [*keywords.sections[kind], *keywords.sections])
+        if elsewhere:
+            hint = f"it belongs to sections of kind {', '.join(elsewhere)}"
+        yield Finding(directive, at, f"unknown keyword '{word}' in section '{kind}'", hint)
+    elif kind in PROXY_KINDS:
+        if word not in _NEGATABLE_IN_PROXIES:
+            yield Finding(directive, 0, f"'{words[0]}' does not go with '{word}'", "only with 'option' and 'log'")
+        elif word == "option":
+            yield from _check_word(directive, 2, keywords.options, "option")
+
+
+def _check_word(directive: Directive, index: int, known: Iterable[str], what: str) -> Iterator[Finding]:
+    if index in directive.raw:
+        return
+    if len(directive.words) <= index or not directive.words[index]:
+        yield Finding(directive, index, f"missing {what}")
+        return
+    word = directive.words[index]
+    if word in known or any(name.endswith("*") and word.startswith(name[:-1]) for name in known):
+        return
+    yield Finding(directive, index, f"unknown {what} '{word}'", suggest(word, known))
+
+
+def _check_option(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
+    return _check_word(directive, 1, keywords.options, "option")
+
+
+def _check_timeout(_kind: str, directive: Directive, _keywords: Keywords) -> Iterator[Finding]:
+    return _check_word(directive, 1, _TIMEOUTS, "timeout")
+
+
+def _check_http_rule(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
+    return _check_action(directive, 1, directive.words[0], keywords)
+
+
+def _check_tcp_rule(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
+    keyword = directive.words[0]
+    unknown = list(_check_word(directive, 1, _RULE_HOOKS[keyword], f"kind of '{keyword}' rule"))
+    if unknown or 1 in directive.raw or directive.words[1] == "inspect-delay":
+        yield from unknown
+        return
+    yield from _check_action(directive, 2, f"{keyword} {directive.words[1]}", keywords)
+
+
+def _check_action(directive: Directive, index: int, rule_set: str, keywords: Keywords) -> Iterator[Finding]:
+    # Lua code registers actions under names of its own.
+    if len(directive.words) > index and directive.words[index].startswith("lua."):
+        return
+    yield from _check_word(directive, index, keywords.rules[rule_set], f"'{rule_set}' action")
+
+
+def _check_server_line(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
+    check = _SERVER_CHECKS[directive.words[0]]
+    for index, message, known in check(directive, keywords):
+        yield Finding(directive, index, message, suggest(directive.words[index], known) if known else "")
+
+
+def _check_bind_line(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
+    for index, message, known in check_bind(directive, keywords):
+        yield Finding(directive, index, message, suggest(directive.words[index], known) if known else "")
+
+
+def _check_server_names(directives: Sequence[Directive]) -> Iterator[Finding]:
+    names = [directive.words[1:2] for directive in directives if directive.words[0] == "server"]
+    if len(set(names)) == len(names):
+        return
+    seen: dict[str, Directive] = {}
+    depth = 0
+    for directive in directives:
+        keyword = directive.words[0]
+        depth += (keyword == ".if") - (keyword == ".endif")
+        if keyword != "server" or depth or len(directive.words) < 3 or 1 in directive.raw:
+            continue
+        first = seen.setdefault(directive.words[1], directive)
+        if first is not directive:
+            hint = f"the other is at line {first.line}"
+            yield Finding(directive, 1, f"another server of this section is named '{directive.words[1]}'", hint)
+
+
+_LINE_CHECKS: Final[Mapping[str, Callable[[str, Directive, Keywords], Iterator[Finding]]]] = {
+    "option": _check_option,
+    "timeout": _check_timeout,
+    "http-request": _check_http_rule,
+    "http-response": _check_http_rule,
+    "http-after-response": _check_http_rule,
+    "tcp-request": _check_tcp_rule,
+    "tcp-response": _check_tcp_rule,
+    "server": _check_server_line,
+    "server-template": _check_server_line,
+    "default-server": _check_server_line,
+    "bind": _check_bind_line,
+}
+_SERVER_CHECKS: Final = {
+    "server": check_server,
+    "server-template": check_template,
+    "default-server": check_default_server,
+}

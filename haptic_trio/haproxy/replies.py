@@ -1,0 +1,130 @@
+"""What HAProxy says on its runtime and master sockets, as data."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from haptic_trio.errors import HapticError
+
+MAINTENANCE_FLAGS: Final = 0x01 | 0x02 | 0x20
+"""Bits of a server's administrative state that mean maintenance: forced, inherited, or unresolved.
+
+0x04 says only that the configuration had the server disabled: it stays when the server is made ready.
+"""
+
+DRAIN_FLAGS: Final = 0x08 | 0x10
+"""Bits of a server's administrative state that mean draining: forced or inherited."""
+
+_UPTIME: Final = re.compile(r"(?P<days>\d+)d ?(?P<hours>\d+)h(?P<minutes>\d+)m(?P<seconds>\d+)s")
+
+
+class UnreadableReplyError(HapticError):
+    """A reply has not the form that was expected; the same command again gives the same."""
+
+
+class ServerState(msgspec.Struct, frozen=True):
+    """A server as the process has it now."""
+
+    backend: str
+    server: str
+    address: str
+    port: int
+    weight: int
+    """The weight in use; `initial_weight` is what the configuration gave."""
+    initial_weight: int
+    admin_state: int
+    """Bits, see MAINTENANCE_FLAGS and DRAIN_FLAGS."""
+    operational_state: int
+    """0 stopped, 1 starting, 2 running, 3 stopping."""
+
+    @property
+    def state(self) -> str:
+        """The state that `set server … state` would have been given: `ready`, `drain`, or `maint`."""
+        if self.admin_state & MAINTENANCE_FLAGS:
+            return "maint"
+        return "drain" if self.admin_state & DRAIN_FLAGS else "ready"
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A line of the master's `show proc`."""
+
+    pid: int
+    kind: str
+    """`master`, `worker`, or `program`."""
+    reloads: int
+    """Of the master: how often it was reloaded; of a worker: how many reloads ago it was started."""
+    uptime: int
+    """Seconds."""
+    version: str
+    is_old: bool
+    """A worker that a reload has replaced and that still has connections."""
+
+
+def parse_show_info(reply: str) -> dict[str, str]:
+    """Read the reply to `show info`."""
+    pairs = (line.partition(": ") for line in reply.splitlines() if ":" in line)
+    return {name.rstrip(":"): value for name, _, value in pairs}
+
+
+def parse_servers_state(reply: str) -> tuple[ServerState, ...]:
+    """Read the reply to `show servers state`; raises UnreadableReplyError."""
+    lines = [line for line in reply.splitlines() if line]
+    if len(lines) < 2 or lines[0] != "1" or not lines[1].startswith("# "):
+        raise UnreadableReplyError(f"unexpected reply to 'show servers state': {reply[:100]!r}")
+    names = lines[1][2:].split()
+    try:
+        rows = [dict(zip(names, line.split(" "), strict=False)) for line in lines[2:]]
+        return tuple(_server_state(row) for row in rows)
+    except (KeyError, ValueError) as exc:
+        raise UnreadableReplyError("unexpected columns in the reply to 'show servers state'") from exc
+
+
+def parse_map(reply: str) -> tuple[tuple[str, str], ...]:
+    """Read the reply to `show map <name>` as entries, in order; raises UnreadableReplyError."""
+    entries = []
+    for line in reply.split("\n"):
+        if not line:
+            continue
+        reference, found, entry = line.partition(" ")
+        if not found or not reference.startswith("0x"):
+            raise UnreadableReplyError(f"unexpected reply to 'show map': {line[:100]!r}")
+        key, _, value = entry.partition(" ")
+        entries.append((key, value))
+    return tuple(entries)
+
+
+def parse_proc(reply: str) -> tuple[Process, ...]:
+    """Read the reply to the master's `show proc`."""
+    processes = []
+    is_old = False
+    for line in reply.splitlines():
+        if line.startswith("#"):
+            is_old = line.startswith("# old")
+            continue
+        words = line.split()
+        if len(words) >= 4 and words[0].isdecimal() and words[2].isdecimal():
+            version = words[4] if len(words) > 4 else ""
+            processes.append(Process(int(words[0]), words[1], int(words[2]), _seconds(words[3]), version, is_old))
+    return tuple(processes)
+
+
+def _server_state(row: dict[str, str]) -> ServerState:
+    return ServerState(
+        backend=row["be_name"],
+        server=row["srv_name"],
+        address=row["srv_addr"],
+        port=int(row["srv_port"]),
+        weight=int(row["srv_uweight"]),
+        initial_weight=int(row["srv_iweight"]),
+        admin_state=int(row["srv_admin_state"]),
+        operational_state=int(row["srv_op_state"]),
+    )
+
+
+def _seconds(uptime: str) -> int:
+    match = _UPTIME.fullmatch(uptime)
+    if match is None:
+        return 0
+    days, hours, minutes, seconds = (int(match[part]) for part in ("days", "hours", "minutes", "seconds"))
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
