@@ -1,0 +1,147 @@
+"""What can be known to be wrong with templates before any is rendered: every problem of every template at once."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from jinja2 import TemplateSyntaxError, nodes
+
+from haptic_trio.errors import Problem
+from haptic_trio.templating.marks import strip_marks
+from haptic_trio.templating.missing import did_you_mean
+from haptic_trio.templating.report import excerpt
+from haptic_trio.templating.sandbox import TemplateEnvironment
+
+_ALWAYS_DEFINED: Final = frozenset({"caller", "loop", "self", "super", "varargs", "kwargs"})
+_ABSENT_FILTERS: Final = {
+    "safe": "text is trusted through emitters only: | word, | logformat, | name …",
+    "escape": "use an emitter: | word, | logformat, | map_value …",
+    "e": "use an emitter: | word, | logformat, | map_value …",
+    "random": "equal input must give equal output",
+    "fallback": "use | default(…)",
+}
+_FILTERS_BY_NAME: Final = {"map": 0}
+_TESTS_BY_NAME: Final = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
+
+
+class TemplateChecker:
+    """Parses and compiles the templates of an environment and collects problems."""
+
+    def __init__(self, environment: TemplateEnvironment) -> None:
+        self._environment = environment
+        self._trees: dict[str, nodes.Template] = {}
+        self.problems: list[Problem] = []
+
+    def compile_all(self) -> None:
+        """Fill `environment.compiled`; every fault found on the way is in `problems`."""
+        for name, source in self._environment.sources.items():
+            self._parse(name, source)
+        named = set(self._environment.globals) | _ALWAYS_DEFINED
+        for tree in self._trees.values():
+            named |= _assigned_names(tree)
+        for name, tree in self._trees.items():
+            before = len(self.problems)
+            for line, message, hint in self._faults(tree, named):
+                self._report(name, line, message, hint)
+            if len(self.problems) == before:
+                self._compile(name, tree)
+
+    def _parse(self, name: str, source: str) -> None:
+        if strip_marks(source) != source:
+            line = next(number for number, text in enumerate(source.split("\n"), 1) if strip_marks(text) != text)
+            self._report(name, line, "the template holds Unicode noncharacters", "remove U+FDD0 to U+FDEF")
+            return
+        try:
+            self._trees[name] = self._environment.parse(source, name)
+        except TemplateSyntaxError as error:
+            self._report(name, error.lineno, error.message or "syntax error", _syntax_hint(error.message or ""))
+        except RecursionError:
+            self._report(name, 1, "the template nests too deeply", "")
+        except ValueError as error:
+            # Python refuses to convert numbers of thousands of digits, and Jinja lets that through.
+            self._report(name, 1, f"a literal cannot be read: {error}", "")
+
+    def _compile(self, name: str, tree: nodes.Template) -> None:
+        environment = self._environment
+        try:
+            code = environment.compile(tree, name, None)
+            loaded = environment.template_class.from_code(environment, code, environment.make_globals(None))
+            environment.compiled[name] = loaded
+        except TemplateSyntaxError as error:
+            self._report(name, error.lineno, error.message or "syntax error", "")
+        except (SyntaxError, RecursionError):
+            self._report(name, 1, "the template nests too deeply", "at most 20 loops and blocks within each other")
+        except AssertionError:
+            # Jinja forgets to look into the arguments of a set block's filter, and into nothing else.
+            line = next((node.lineno for node in tree.find_all(nodes.AssignBlock) if node.filter), 1)
+            hint = "use literals only, or filter the variable afterwards"
+            self._report(name, line, "a filter of a set block has a variable for an argument", hint)
+
+    def _report(self, name: str, line: int, message: str, hint: str) -> None:
+        source = self._environment.sources[name]
+        self.problems.append(Problem(message=message, source=name, line=line, hint=hint, excerpt=excerpt(source, line)))
+
+    def _faults(self, tree: nodes.Template, named: set[str]) -> Iterator[tuple[int, str, str]]:
+        kinds = (
+            nodes.Filter, nodes.Test, nodes.Call, nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends,
+            nodes.ScopedEvalContextModifier,
+        )  # fmt: skip
+        for node in tree.find_all(kinds):
+            match node:
+                case nodes.Filter():
+                    yield from self._unknown(node, "filter", node.name)
+                    yield from self._unknown_by_name(node)
+                case nodes.Test():
+                    yield from self._unknown(node, "test", node.name)
+                case nodes.Call(node=nodes.Name() as function) if function.name not in named:
+                    message = f"there is no function or macro {function.name!r}"
+                    yield node.lineno, message, did_you_mean(function.name, named - _ALWAYS_DEFINED)
+                case nodes.Include():
+                    yield from self._missing_templates(node, node.template, node.ignore_missing)
+                    if not node.with_context:
+                        yield node.lineno, "an include without context is not possible", "remove 'without context'"
+                case nodes.Import() | nodes.FromImport() | nodes.Extends():
+                    yield from self._missing_templates(node, node.template, optional=False)
+                case nodes.ScopedEvalContextModifier():
+                    yield node.lineno, "autoescape has no meaning here", "use emitters: | word, | logformat …"
+
+    def _unknown(self, node: nodes.Node, kind: str, name: str) -> Iterator[tuple[int, str, str]]:
+        known: Iterable[str] = self._environment.filters if kind == "filter" else self._environment.tests
+        if name not in known:
+            hint = _ABSENT_FILTERS.get(name, "") if kind == "filter" else ""
+            yield node.lineno, f"there is no {kind} {name!r}", hint or did_you_mean(name, known)
+
+    def _unknown_by_name(self, node: nodes.Filter) -> Iterator[tuple[int, str, str]]:
+        for table, kind in ((_FILTERS_BY_NAME, "filter"), (_TESTS_BY_NAME, "test")):
+            position = table.get(node.name)
+            if position is not None and len(node.args) > position:
+                argument = node.args[position]
+                if isinstance(argument, nodes.Const) and isinstance(argument.value, str):
+                    yield from self._unknown(argument, kind, argument.value)
+
+    def _missing_templates(
+        self, node: nodes.Node, template: nodes.Expr, optional: bool
+    ) -> Iterator[tuple[int, str, str]]:
+        items = template.items if isinstance(template, nodes.List | nodes.Tuple) else [template]
+        names = [item.value for item in items if isinstance(item, nodes.Const)]
+        sources: Mapping[str, str] = self._environment.sources
+        if optional or len(names) != len(items) or any(name in sources for name in names):
+            return
+        yield node.lineno, f"there is no template {names[0]!r}", did_you_mean(str(names[0]), sources)
+
+
+def _assigned_names(tree: nodes.Template) -> set[str]:
+    names: set[str] = set()
+    for node in tree.find_all((nodes.Name, nodes.Macro, nodes.Import, nodes.FromImport)):
+        if isinstance(node, nodes.Macro) or (isinstance(node, nodes.Name) and node.ctx != "load"):
+            names.add(node.name)
+        elif isinstance(node, nodes.Import):
+            names.add(node.target)
+        elif isinstance(node, nodes.FromImport):
+            names.update(item if isinstance(item, str) else item[1] for item in node.names)
+    return names
+
+
+def _syntax_hint(message: str) -> str:
+    if "endfragment" in message or "fragment" in message:
+        return '{% fragment "name" for object %} … {% endfragment %}'
+    return ""

@@ -1,0 +1,123 @@
+"""Emitters for whole contents and for made-up names: PEM bundles, Base64, hashes, comments, identifiers."""
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError, number_text
+from haptic_trio.templating.marks import strip_marks
+
+MAX_IDENT: Final = 200
+_PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
+_PLAIN_IDENT: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.-]*").fullmatch
+_HASHED_TAIL: Final = 2 + 32
+
+
+def pem(value: Any, *more: Any) -> Emitted:
+    """A bundle of PEM blocks, those of *value* and then of *more*, in their order.
+
+    Text between blocks is left out, and line ends become LF. A key that needs
+    a passphrase is refused, since HAProxy has nobody to ask.
+    """
+    blocks: list[str] = []
+    for part in (value, *more):
+        text = str(part) if isinstance(part, str) else number_text(part, "pem")
+        text = "\n".join(line.strip(" \t\r") for line in text.split("\n"))
+        if "Proc-Type:" in text or "-----BEGIN ENCRYPTED " in text:
+            raise EmitError("pem: a key is encrypted", "store it without a passphrase")
+        found = [_pem_block(match) for match in _PEM.finditer(text)]
+        if not found or len(found) != text.count("-----BEGIN "):
+            raise EmitError("pem: the value is not a sequence of well-formed PEM blocks")
+        blocks += found
+    return Emitted("".join(blocks))
+
+
+def _pem_block(match: re.Match[str]) -> str:
+    label, body = match.group(1), match.group(2).replace("\n", "")
+    try:
+        base64.b64decode(body, validate=True)
+    except binascii.Error:
+        raise EmitError(f"pem: the {label} block is not valid Base64") from None
+    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+def b64encode(value: Any) -> Emitted:
+    """Base64 of the text's UTF-8 bytes."""
+    text = str(value) if isinstance(value, str) else number_text(value, "b64encode")
+    return Emitted(base64.b64encode(strip_marks(text).encode()).decode())
+
+
+def b64decode(value: Any) -> str:
+    """The UTF-8 text that *value* is the Base64 of; still data."""
+    text = str(value) if isinstance(value, str) else number_text(value, "b64decode")
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise EmitError("b64decode: the value is not the Base64 of UTF-8 text") from None
+
+
+def short_hash(value: Any, length: int = 16) -> Emitted:
+    """The first *length* (1 to 64) hexadecimal digits of the SHA-256 of *value*, or of its JSON if it is no text."""
+    if not 1 <= length <= 64:
+        raise TemplateFaultError(f"hash: a length of {length}; it must be 1 to 64")
+    text = str(value) if isinstance(value, str) else to_json(value)
+    return Emitted(hashlib.sha256(strip_marks(text).encode("utf-8", "surrogatepass")).hexdigest()[:length])
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON with sorted keys and only ASCII; plain data, so that it needs an emitter."""
+    if indent is not None and not 0 <= indent <= 8:
+        raise TemplateFaultError(f"tojson: an indent of {indent}; it must be 0 to 8")
+    try:
+        return json.dumps(value, sort_keys=True, indent=indent, default=_plain)
+    except (RecursionError, ValueError):
+        raise TemplateFaultError("tojson: the value nests too deeply, or holds itself") from None
+
+
+def debug(value: Any, label: str = "") -> Emitted:
+    """Readable JSON in comment lines, each beginning with `# `."""
+    head = [f"# {json.dumps(str(label))}"] if label else []
+    return Emitted("\n".join(head + [f"# {line}" for line in to_json(value, 2).split("\n")]) + "\n")
+
+
+def ident(*parts: Any) -> Emitted:
+    """A name made of *parts*, readable and never the same for different parts.
+
+    Parts are joined by `_`; what is not a letter, digit, `.` or inner `-`
+    becomes `:` and two hexadecimal digits per byte. Beyond `MAX_IDENT`
+    characters the end is replaced by a hash. Numbers count as their digits.
+    """
+    given = list(parts[0]) + list(parts[1:]) if parts and isinstance(parts[0], list | tuple) else list(parts)
+    text = "_".join(_ident_part(part) for part in given)
+    if not text:
+        raise EmitError("ident: all parts are empty")
+    if len(text) <= MAX_IDENT:
+        return Emitted(text)
+    # `h` is no hexadecimal digit: a shortened name cannot equal an escaped one.
+    digest = hashlib.sha256(text.encode()).hexdigest()[: _HASHED_TAIL - 2]
+    return Emitted(f"{text[: MAX_IDENT - _HASHED_TAIL]}:h{digest}")
+
+
+def _ident_part(part: Any) -> str:
+    text = str(part) if isinstance(part, str) else number_text(part, "a part of ident")
+    if _PLAIN_IDENT(text):
+        return text
+    return "".join(
+        c if re.match(r"[A-Za-z0-9.]" if position == 0 else r"[A-Za-z0-9.-]", c) else _escaped(c)
+        for position, c in enumerate(text)
+    )
+
+
+def _escaped(char: str) -> str:
+    return "".join(f":{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TemplateFaultError(f"a {type(value).__name__} has no JSON")

@@ -1,0 +1,104 @@
+"""The template engine: compile once, render often, from any one thread at a time per run."""
+
+from collections.abc import Generator, Mapping
+from typing import Any, cast
+
+from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.templating.checks import TemplateChecker
+from haptic_trio.templating.functions import GLOBALS, make_snippets
+from haptic_trio.templating.limits import LimitReachedError, RenderLimits
+from haptic_trio.templating.marks import read_marks
+from haptic_trio.templating.missing import did_you_mean
+from haptic_trio.templating.paths import Paths
+from haptic_trio.templating.report import problem_of
+from haptic_trio.templating.run import CURRENT, RenderRun
+from haptic_trio.templating.sandbox import TemplateEnvironment
+from haptic_trio.templating.subjects import RenderedText
+
+
+class TemplateSyntaxProblems(ProblemsError):  # noqa: N818  a ProblemsError by its base
+    """Templates cannot be compiled; trying again helps only after they have changed."""
+
+
+class RenderError(ProblemsError):
+    """A render failed outside all fragments; trying again helps after the template or its data has changed."""
+
+
+class RenderLimitError(RenderError):
+    """A render took too long or grew too large; trying again helps with less data, other limits or another template."""
+
+
+class Engine:
+    """A fixed set of templates, compiled. Safe to use from several threads, each with a run of its own."""
+
+    def __init__(
+        self,
+        templates: Mapping[str, str],
+        *,
+        snippets: Mapping[str, int] | None = None,
+        limits: RenderLimits | None = None,
+    ) -> None:
+        """Compile *templates*; raise `TemplateSyntaxProblems` with every problem of every template.
+
+        *snippets* names those templates that may be included by prefix, with
+        their priorities; lower comes first.
+        """
+        self.limits = limits or RenderLimits()
+        priorities = dict(snippets or {})
+        functions = {**GLOBALS, "snippets": make_snippets(priorities)}
+        self._environment = TemplateEnvironment(dict(templates), functions)
+        checker = TemplateChecker(self._environment)
+        checker.compile_all()
+        problems = checker.problems + [
+            Problem(message=f"the snippet {name!r} has no template", source=name, hint=did_you_mean(name, templates))
+            for name in priorities
+            if name not in templates
+        ]
+        if problems:
+            raise TemplateSyntaxProblems(problems)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all templates."""
+        return tuple(self._environment.compiled)
+
+    def start_run(self, *, paths: Paths | None = None) -> RenderRun:
+        """Return a new run under this engine's limits."""
+        return RenderRun(self.limits, paths=paths)
+
+    def render(self, name: str, context: Mapping[str, Any], run: RenderRun) -> RenderedText:
+        """Render the template *name* with the variables *context*; blocking, for a worker thread.
+
+        Files, refusals and origins are collected in *run*. Raises
+        `RenderLimitError` for a limit, and `RenderError` for whatever fails
+        outside of a fragment.
+        """
+        template = self._environment.compiled.get(name)
+        if template is None:
+            hint = did_you_mean(name, self._environment.compiled)
+            raise RenderError([Problem(message=f"there is no template {name!r}", hint=hint)])
+        run.begin(context)
+        token = CURRENT.set(run)
+        try:
+            pieces: list[str] = []
+            size, room = 0, run.room
+            stream = cast("Generator[str, None, None]", template.root_render_func(template.new_context(dict(context))))
+            for piece in stream:
+                pieces.append(piece)
+                size += len(piece)
+                if size > room:
+                    # Thrown into the template, so that the traceback knows the line.
+                    stream.throw(run.too_large())
+            text = "".join(pieces)
+            run.produce(size if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
+            return read_marks(text, run.origins)
+        except (LimitReachedError, RecursionError, MemoryError) as error:
+            raise RenderLimitError([self._problem(name, run, error)]) from None
+        except Exception as error:  # noqa: BLE001  whatever a template or its data raises is reported with its place
+            raise RenderError([self._problem(name, run, error)]) from None
+        finally:
+            CURRENT.reset(token)
+
+    def _problem(self, name: str, run: RenderRun, error: BaseException) -> Problem:
+        problem = problem_of(error, run.subjects[-1] if run.subjects else None)
+        return problem if problem.source else Problem(message=problem.message, source=name, hint=problem.hint)

@@ -1,0 +1,235 @@
+"""The filters of templates: Jinja's own that are harmless, ours, and bounded versions of those that could grow.
+
+Jinja's `safe`, `escape` and the HTML filters are absent on purpose: trust is
+made by emitters only. `random` is absent because equal input must give equal
+output.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Undefined, filters, pass_context, pass_environment
+from jinja2.environment import Environment
+from jinja2.runtime import Context
+
+from haptic_trio.templating import content, limits, selection
+from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError, emit, number_text
+from haptic_trio.templating.emitters import EMITTERS
+from haptic_trio.templating.marks import is_blank, trim
+from haptic_trio.templating.run import current_run
+
+_FROM_JINJA: Final = (
+    "abs", "count", "dictsort", "first", "float", "groupby", "int", "items", "last", "length", "list", "max", "min",
+    "reverse", "sort", "truncate", "unique",
+)  # fmt: skip
+_CHECKED_ITERATION: Final = ("map", "select", "reject", "selectattr", "rejectattr")
+_EMPTY: Final = Emitted("")
+_MAX_INDENT: Final = 200
+_MAX_DIGITS: Final = 15
+
+
+def default(value: Any, default_value: Any = _EMPTY, boolean: bool = False) -> Any:
+    """*default_value* where *value* is absent or null, or with *boolean* anything false."""
+    if value is None or isinstance(value, Undefined) or (boolean and not value):
+        return default_value
+    return value
+
+
+@pass_environment
+def join(environment: Environment, items: Iterable[Any], separator: str = "", attribute: str | None = None) -> str:
+    """Join *items*, or their *attribute*; the result is trusted only if every part and the separator is."""
+    return join_items(separator, items if attribute is None else map(_getter(environment, attribute), items))
+
+
+def join_items(separator: str, items: Iterable[Any]) -> str:
+    """Join *items*; the result is trusted only if every part and the separator is."""
+    trusted = separator == "" or type(separator) is Emitted
+    parts: list[str] = []
+    for item in items:
+        if isinstance(item, str):
+            trusted = trusted and type(item) is Emitted
+            parts.append(item)
+        else:
+            parts.append(emit(item, "a part of join"))
+    current_run().build(sum(map(len, parts)) + len(separator) * len(parts))
+    text = str(separator).join(parts)
+    return Emitted(text) if trusted else text
+
+
+def indent(text: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
+    """Indent the lines of *text*; blank lines only with *blank*. Trusted if *text* is."""
+    if not isinstance(text, str):
+        raise TemplateFaultError("indent: not text")
+    if isinstance(width, int) and 0 <= width <= _MAX_INDENT:
+        space = " " * width
+    elif isinstance(width, str) and re.fullmatch(r"[ \t]{0,200}", width):
+        space = str(width)
+    else:
+        raise TemplateFaultError(f"indent: the width must be 0 to {_MAX_INDENT} or blanks")
+    lines = text.split("\n")
+    current_run().build(len(text) + len(space) * len(lines))
+    indented = [
+        space + line if (first or number) and (blank or not is_blank(line)) else line
+        for number, line in enumerate(lines)
+    ]
+    return _like(text, "\n".join(indented))
+
+
+def strip(text: Any) -> str:
+    """Strip blanks at both ends. Trusted if *text* is."""
+    if not isinstance(text, str):
+        raise TemplateFaultError("trim: not text")
+    return _like(text, trim(text))
+
+
+def replace(text: Any, old: str, new: str, count: int = -1) -> str:
+    """Replace *old* by *new*; the result is data."""
+    return limits.replace(current_run(), _any_text(text), str(old), str(new), count)
+
+
+def percent_format(text: str, *args: Any, **kwargs: Any) -> str:
+    """`text % args`; the result is data."""
+    if args and kwargs:
+        raise TemplateFaultError("format: either positional or named values")
+    return limits.percent_format(current_run(), str(text), kwargs or args)
+
+
+@pass_environment
+def total(environment: Environment, items: Iterable[Any], attribute: str | None = None, start: float = 0) -> Any:
+    """The sum of numbers, or of the numbers in *attribute*."""
+    numbers = list(items if attribute is None else map(_getter(environment, attribute), items))
+    numbers.append(start)
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise TemplateFaultError("sum: only of numbers")
+    return sum(numbers)
+
+
+def rounded(number: float, precision: int = 0, method: str = "common") -> Any:
+    """*number* rounded to *precision* digits: method common, ceil or floor."""
+    if not -_MAX_DIGITS <= precision <= _MAX_DIGITS:
+        raise TemplateFaultError(f"round: the precision must be within {_MAX_DIGITS} digits")
+    return filters.do_round(number, precision, method)  # type: ignore[arg-type]
+
+
+def urlencode(text: Any) -> str:
+    """*text* percent-encoded but for `/`; the result is data."""
+    return quote(_any_text(text), safe="/")
+
+
+def split(text: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
+    """The parts of *text* between separators (by default, blanks)."""
+    return _any_text(text).split(separator, maxsplit)
+
+
+def strip_prefix(text: Any, prefix: str) -> str:
+    """*text* without *prefix*, if it begins so."""
+    return _any_text(text).removeprefix(prefix)
+
+
+def strip_suffix(text: Any, suffix: str) -> str:
+    """*text* without *suffix*, if it ends so."""
+    return _any_text(text).removesuffix(suffix)
+
+
+def to_int(value: Any, default_value: int | None = None) -> int:
+    """A whole number from its decimal text; *default_value*, or `EmitError` without one, for anything else."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", value):
+        return int(value)
+    if default_value is None:
+        raise EmitError("to_int: the value is not a whole number")
+    return default_value
+
+
+@pass_environment
+def attr(environment: Environment, value: Any, name: str) -> Any:
+    """The attribute or item *name* of *value*."""
+    return environment.getattr(value, str(name))
+
+
+def _like(original: str, text: str) -> str:
+    return Emitted(text) if type(original) is Emitted else text
+
+
+def _any_text(value: Any) -> str:
+    # Not `emit`: what comes of it is data again, whatever it holds.
+    return str(value) if isinstance(value, str) else emit(value)
+
+
+def _on_text(change: Callable[[str], str]) -> Callable[[Any], str]:
+    # Jinja's own take a null for the word "none".
+    def changed(text: Any) -> str:
+        return change(_any_text(text))
+
+    return changed
+
+
+def _getter(environment: Environment, attribute: str | int) -> Callable[[Any], Any]:
+    return filters.make_attrgetter(environment, attribute)
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else number_text(value, "string")
+
+
+def _checked(name: str) -> Callable[..., Any]:
+    inner: Callable[..., Any] = filters.FILTERS[name]
+
+    @pass_context
+    def checked(context: Context, items: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        return inner(context, limits.checked_items(current_run(), items), *args, **kwargs)
+
+    return checked
+
+
+def _bounded(name: str) -> Callable[..., Any]:
+    inner = filters.FILTERS[name]
+
+    def bounded(items: Any, number: int, fill_with: Any = None) -> Any:
+        if not 0 < number <= limits.MAX_ITEMS:
+            raise TemplateFaultError(f"{name}: the number must be 1 to {limits.MAX_ITEMS:,}")
+        return inner(items, number, fill_with)
+
+    return bounded
+
+
+FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    **{name: filters.FILTERS[name] for name in _FROM_JINJA},
+    **{name: _checked(name) for name in _CHECKED_ITERATION},
+    **{name: _bounded(name) for name in ("batch", "slice")},
+    **EMITTERS,
+    "attr": attr,
+    "b64decode": content.b64decode,
+    "b64encode": content.b64encode,
+    "capitalize": _on_text(str.capitalize),
+    "d": default,
+    "debug": content.debug,
+    "default": default,
+    "dig": selection.dig,
+    "format": percent_format,
+    "glob_match": selection.glob_match,
+    "group_by": selection.group_by,
+    "hash": content.short_hash,
+    "ident": content.ident,
+    "indent": indent,
+    "join": join,
+    "lower": _on_text(str.lower),
+    "pem": content.pem,
+    "replace": replace,
+    "round": rounded,
+    "sort_by": selection.sort_by,
+    "split": split,
+    "string": _string,
+    "strip_prefix": strip_prefix,
+    "strip_suffix": strip_suffix,
+    "sum": total,
+    "title": _on_text(str.title),
+    "to_int": to_int,
+    "tojson": content.to_json,
+    "trim": strip,
+    "upper": _on_text(str.upper),
+    "urlencode": urlencode,
+}

@@ -1,0 +1,124 @@
+"""The functions of templates: `fail`, `snippets`, `ident`, `paths`, `files`."""
+
+import fnmatch
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from haptic_trio.templating.content import ident
+from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError
+from haptic_trio.templating.limits import limited_range
+from haptic_trio.templating.marks import read_marks
+from haptic_trio.templating.paths import FileKind, RenderedFile, is_safe_name
+from haptic_trio.templating.run import current_run
+from haptic_trio.templating.subjects import RenderedText
+
+
+class FailError(TemplateFaultError):
+    """A template called `fail()`; trying again helps after the object or the template has changed."""
+
+
+def fail(message: str) -> NoReturn:
+    """Refuse the object in hand, or the whole render where there is none, with *message*."""
+    raise FailError(str(message))
+
+
+class PathFunctions:
+    """`paths`: where an auxiliary file is, whether or not it is registered."""
+
+    __slots__ = ()
+
+    def map(self, name: str) -> Emitted:
+        """Return the path of the map *name*."""
+        return _path(FileKind.MAP, name)
+
+    def cert(self, name: str) -> Emitted:
+        """Return the path of the certificate bundle *name*."""
+        return _path(FileKind.CERT, name)
+
+    def crt_list(self, name: str) -> Emitted:
+        """Return the path of the crt-list *name*."""
+        return _path(FileKind.CRT_LIST, name)
+
+    def file(self, name: str) -> Emitted:
+        """Return the path of the general file *name*."""
+        return _path(FileKind.GENERAL, name)
+
+
+class FileFunctions:
+    """`files`: register a file while rendering; each returns the file's path.
+
+    Maps, certificates and crt-lists take trusted text only (what an emitter,
+    a macro or a set block made), since HAProxy reads them as configuration;
+    a general file takes any text.
+    """
+
+    __slots__ = ()
+
+    def map(self, name: str, content: str) -> Emitted:
+        """Register a map file."""
+        return _register(FileKind.MAP, name, content)
+
+    def cert(self, name: str, content: str) -> Emitted:
+        """Register a certificate bundle: `files.cert(name, data | pem)`."""
+        return _register(FileKind.CERT, name, content)
+
+    def crt_list(self, name: str, content: str) -> Emitted:
+        """Register a crt-list."""
+        return _register(FileKind.CRT_LIST, name, content)
+
+    def file(self, name: str, content: str) -> Emitted:
+        """Register a general file, such as an error page."""
+        return _register(FileKind.GENERAL, name, content)
+
+
+def _path(kind: FileKind, name: object) -> Emitted:
+    if not isinstance(name, str) or not is_safe_name(name):
+        raise EmitError(
+            f"the {kind} file's name is not a safe file name",
+            "1 to 200 letters, digits and _ . : + = -, beginning with a letter, digit or _",
+        )
+    return Emitted(f"{current_run().paths.directory(kind)}/{name}")
+
+
+def _register(kind: FileKind, name: str, content: str) -> Emitted:
+    path = _path(kind, name)
+    if not isinstance(content, str):
+        raise EmitError(f"the content of {path} is a {type(content).__name__}, not text")
+    trusted = type(content) is Emitted
+    if not trusted and kind is not FileKind.GENERAL:
+        raise EmitError(
+            f"the content of {path} is data", "build it with {% set content %}…{% endset %} and emitters, or | pem"
+        )
+    run = current_run()
+    text = read_marks(content, run.origins) if trusted else RenderedText(content)
+    known = run.files.get(path)
+    if known is None:
+        run.produce(len(text.text) if text.text.isascii() else len(text.text.encode("utf-8", "surrogatepass")))
+        run.files[str(path)] = RenderedFile(kind, str(name), str(path), text)
+    elif known.text != text.text or known.kind is not kind:
+        raise TemplateFaultError(f"the file {path} is registered twice with different content")
+    return path
+
+
+def make_snippets(priorities: Mapping[str, int]) -> Callable[[str], list[Emitted]]:
+    """Return the function `snippets(pattern)`: names that match, by priority, then by name."""
+    ordered = sorted(priorities, key=lambda name: (priorities[name], name))
+
+    @lru_cache(maxsize=256)
+    def matching(pattern: str) -> tuple[Emitted, ...]:
+        return tuple(Emitted(name) for name in ordered if fnmatch.fnmatchcase(name, pattern))
+
+    def snippets(pattern: str) -> list[Emitted]:
+        return list(matching(str(pattern)))
+
+    return snippets
+
+
+GLOBALS: Mapping[str, Any] = {
+    "fail": fail,
+    "files": FileFunctions(),
+    "ident": ident,
+    "paths": PathFunctions(),
+    "range": limited_range,
+}

@@ -1,0 +1,92 @@
+"""Turns whatever rendering raised into a problem that names its place.
+
+Messages of exceptions that are not ours may quote a value, and values may
+come from Secrets: quoted parts of such messages are left out.
+"""
+
+import re
+from types import TracebackType
+from typing import Final
+
+from jinja2 import Template, TemplateError, TemplateNotFound, UndefinedError
+from jinja2.exceptions import SecurityError
+
+from haptic_trio.errors import HapticError, Problem
+from haptic_trio.templating.emit import TemplateFaultError
+from haptic_trio.templating.limits import LimitReachedError
+from haptic_trio.templating.missing import MissingValueError, did_you_mean
+from haptic_trio.templating.subjects import Subject
+
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
+_LONG: Final = re.compile(r"'[^']{61,}'|\"[^\"]{61,}\"", re.DOTALL)
+_LONGEST_MESSAGE: Final = 400
+
+
+def problem_of(error: BaseException, subject: Subject | None = None) -> Problem:
+    """Return *error* as a problem at the innermost template frame of its traceback."""
+    template, line = _innermost(error.__traceback__)
+    name = (template.name or "") if template else ""
+    sources = getattr(template.environment, "sources", {}) if template else {}
+    message, hint = describe(error, sources)
+    return Problem(
+        message=message,
+        source=name,
+        line=line,
+        hint=hint,
+        excerpt=excerpt(sources.get(name, ""), line),
+        subject=str(subject) if subject else "",
+    )
+
+
+def describe(error: BaseException, templates: object = ()) -> tuple[str, str]:
+    """Return a message and a hint for *error*, without values of resources."""
+    hint = ""
+    if isinstance(error, TemplateFaultError | LimitReachedError | MissingValueError):
+        message, hint = str(error), error.hint
+    elif isinstance(error, RecursionError):
+        message, hint = "templates nest too deeply", "a macro or an include that calls itself never ends"
+    elif isinstance(error, MemoryError):
+        message = "the render ran out of memory"
+    elif isinstance(error, TemplateNotFound):
+        missing = str(error.name or error)
+        message = f"there is no template {missing!r}"
+        hint = did_you_mean(missing, templates) if isinstance(templates, dict) else ""
+    elif isinstance(error, SecurityError):
+        message = "access is not allowed in templates"
+    elif isinstance(error, UndefinedError | TemplateError | HapticError):
+        message = str(error)
+    elif isinstance(error, TypeError):
+        message = _LONG.sub("'…'", f"a value has the wrong type: {error}")
+    elif isinstance(error, ZeroDivisionError):
+        message = "division by zero"
+    else:
+        message = f"{type(error).__name__}: {_QUOTED.sub(chr(39) + '…' + chr(39), str(error))}"
+    message = _LONG.sub("'…'", message)
+    return (message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"), hint
+
+
+def excerpt(source: str, line: int) -> str:
+    """Return up to three lines round *line* of *source*, the one in question marked with `>`."""
+    lines = source.split("\n")
+    if not 1 <= line <= len(lines):
+        return ""
+    first, last = max(1, line - 1), min(len(lines), line + 1)
+    if last == len(lines) and not lines[-1] and last > line:
+        last -= 1
+    width = len(str(last))
+    return "\n".join(
+        f"{'>' if number == line else ' '} {number:>{width}} | {lines[number - 1]}"[:200]
+        for number in range(first, last + 1)
+    )
+
+
+def _innermost(traceback: TracebackType | None) -> tuple[Template | None, int]:
+    template: Template | None = None
+    line = 0
+    while traceback is not None:
+        found = traceback.tb_frame.f_globals.get("__jinja_template__")
+        if isinstance(found, Template):
+            template = found
+            line = found.get_corresponding_lineno(traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return template, line

@@ -1,0 +1,133 @@
+"""The environment that templates run in: what they may reach, and what every call and operator is checked for."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from jinja2 import Template, TemplateNotFound
+from jinja2.runtime import Context, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from haptic_trio.templating import limits
+from haptic_trio.templating.codegen import TemplateCodeGenerator
+from haptic_trio.templating.emit import Emitted, concat
+from haptic_trio.templating.filters import FILTERS, join_items
+from haptic_trio.templating.fragments import FragmentTag, IncludeSnippetsTag
+from haptic_trio.templating.missing import MissingValue
+from haptic_trio.templating.run import current_run
+
+_DICT_METHODS: Final = frozenset({"get", "items", "keys", "values"})
+_LIST_METHODS: Final = frozenset({"count", "index"})
+_STR_METHODS: Final = frozenset({
+    "capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isascii", "isdecimal",
+    "isdigit", "islower", "isnumeric", "isspace", "isupper", "lower", "lstrip", "partition", "removeprefix",
+    "removesuffix", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip",
+    "swapcase", "title", "upper",
+})  # fmt: skip
+# Named tuples, such as those that groupby makes, are reached by their fields.
+_METHODS: Final[tuple[tuple[Any, frozenset[str]], ...]] = (
+    (Mapping, _DICT_METHODS),
+    (str, _STR_METHODS),
+    (list, _LIST_METHODS),
+    ((int, float, bytes, range, type(None)), frozenset()),
+)
+_DROPPED_GLOBALS: Final = ("lipsum",)
+
+
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox over a fixed set of templates."""
+
+    code_generator_class = TemplateCodeGenerator
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+    concat = staticmethod(concat)
+
+    def __init__(self, sources: Mapping[str, str], functions: Mapping[str, Any]) -> None:
+        super().__init__(
+            undefined=MissingValue,
+            keep_trailing_newline=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,
+            cache_size=0,
+            extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", FragmentTag, IncludeSnippetsTag],
+        )
+        self.sources = sources
+        self.compiled: dict[str, Template] = {}
+        self.filters = dict(FILTERS)
+        self.tests = {name: test for name, test in self.tests.items() if name not in ("escaped", "filter", "test")}
+        for name in _DROPPED_GLOBALS:
+            del self.globals[name]
+        self.globals.update(functions)
+
+    def _load_template(self, name: str, globals: Any) -> Template:  # noqa: A002, ARG002  Jinja names it so
+        try:
+            return self.compiled[name]
+        except KeyError:
+            raise TemplateNotFound(name) from None
+
+    def getattr(self, obj: Any, attribute: str, place: str = "") -> Any:
+        """Return the item *attribute* of a mapping, or what may be reached of another object."""
+        if type(obj) is dict and attribute in obj:
+            return obj[attribute]
+        return self._reach(obj, attribute, place)
+
+    def _reach(self, obj: Any, attribute: str, place: str) -> Any:
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        if isinstance(obj, str) and attribute in _BOUNDED:
+            return partial(_BOUNDED[attribute], obj)
+        methods = next((methods for kind, methods in _METHODS if isinstance(obj, kind)), None)
+        if methods is not None and attribute not in methods:
+            return MissingValue(obj=obj, name=attribute, place=place)
+        try:
+            # What is absent tells its own fault here.
+            value = getattr(obj, attribute)
+        except AttributeError:
+            return MissingValue(obj=obj, name=attribute, place=place)
+        return value if self.is_safe_attribute(obj, attribute, value) else self.unsafe_undefined(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any, place: str = "") -> Any:
+        """Return `obj[argument]`; never an attribute."""
+        try:
+            return obj[argument]
+        except (TypeError, LookupError):
+            return MissingValue(obj=obj, name=str(argument), place=place)
+
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call *function* from a template, within the deadline."""
+        run = current_run()
+        if limits.clock() > run.deadline:
+            run.stop()
+        if type(function) is Macro:
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            return function(*args, **kwargs)
+        return super().call(context, function, *args, **kwargs)
+
+    def call_binop(self, _context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Apply *operator* within the limits."""
+        if operator == "+":
+            return _add(left, right)
+        if operator == "*":
+            return limits.multiply(current_run(), left, right)
+        if operator == "**":
+            return limits.power(left, right)
+        return limits.modulo(current_run(), left, right)
+
+
+def _add(left: Any, right: Any) -> Any:
+    if isinstance(left, str) and isinstance(right, str):
+        current_run().build(len(left) + len(right))
+        text = str(left) + str(right)
+        return Emitted(text) if type(left) is Emitted and type(right) is Emitted else text
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        limits.check_items(left, right)
+        current_run().build(8 * (len(left) + len(right)))
+    return left + right
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    return limits.replace(current_run(), text, old, new, count)
+
+
+_BOUNDED: Final[dict[str, Callable[..., str]]] = {"replace": _replace, "join": join_items}

@@ -1,0 +1,74 @@
+"""Which object made which line, and which object was refused."""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from haptic_trio.errors import Problem
+
+
+class Subject(msgspec.Struct, frozen=True, order=True):
+    """The object that a fragment is rendered for."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    resource_version: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {name}" if self.kind else name
+
+
+def subject_of(resource: Mapping[str, Any]) -> Subject:
+    """Return the subject that *resource* is."""
+    metadata = resource.get("metadata") or {}
+    return Subject(
+        str(resource.get("kind") or ""),
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+        str(metadata.get("resourceVersion") or ""),
+    )
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a range of output lines comes from."""
+
+    fragment: str
+    subject: Subject
+    template: str
+    line: int
+    """Of the fragment's tag in its template, 1-based."""
+
+
+class LineRange(msgspec.Struct, frozen=True):
+    """Output lines, 1-based and inclusive, that one fragment made."""
+
+    first: int
+    last: int
+    origin: Origin
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A fragment that was left out because its object cannot be rendered."""
+
+    fragment: str
+    subject: Subject
+    problem: Problem
+
+
+class RenderedText(msgspec.Struct, frozen=True):
+    """A rendered text and which fragment made which of its lines."""
+
+    text: str
+    origins: tuple[LineRange, ...] = ()
+    """In order of lines; ranges do not overlap."""
+
+    def origin_of(self, line: int) -> Origin | None:
+        """Return the origin of the 1-based output *line*; None outside all fragments."""
+        index = bisect_right(self.origins, line, key=lambda item: item.first) - 1
+        if index < 0 or line > self.origins[index].last:
+            return None
+        return self.origins[index].origin

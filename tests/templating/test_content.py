@@ -1,0 +1,122 @@
+"""Whole contents and made-up names."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.templating.content import MAX_IDENT, b64decode, b64encode, debug, ident, pem, short_hash, to_json
+from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError
+from haptic_trio.templating.emitters import name
+from tests.templating.rendering import render
+
+BODY = base64.b64encode(bytes(range(120))).decode()
+
+
+def block(label: str = "CERTIFICATE", body: str = BODY, end: str = "\n") -> str:
+    """Return a PEM block."""
+    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
+    return end.join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+parts = st.lists(st.text(st.sampled_from("ab-._:/é0"), max_size=6), min_size=1, max_size=4)
+
+
+@given(one=parts, other=parts)
+def test_identifiers_of_different_parts_differ(one: list[str], other: list[str]) -> None:
+    if any(one) and any(other) and one != other:
+        assert ident(*one) != ident(*other)
+
+
+@given(given_parts=st.lists(st.text(max_size=150), min_size=1, max_size=4))
+def test_an_identifier_is_a_name_for_haproxy(given_parts: list[str]) -> None:
+    if "".join(given_parts) or len(given_parts) > 1:
+        made = ident(*given_parts)
+        assert name(made) == made
+        assert len(made) <= MAX_IDENT
+        assert type(made) is Emitted
+
+
+def test_identifiers_are_readable_and_shortened_with_a_hash() -> None:
+    assert ident("default", "web", 80) == "default_web_80"
+    assert ident("a-b", "c") != ident("a", "b-c")
+    long = ident("n" * 300, "x")
+    assert len(long) == MAX_IDENT
+    assert long != ident("n" * 300, "y")
+    assert ident(["a", "b"]) == ident("a", "b") == render("{{ 'a' | ident('b') }}")
+
+
+@pytest.mark.parametrize("given_parts", [(), ("",), (None,), ("a", None), ({},)])
+def test_an_identifier_of_nothing_is_refused(given_parts: tuple[object, ...]) -> None:
+    with pytest.raises(EmitError):
+        ident(*given_parts)
+
+
+def test_pem_blocks_are_bundled_in_their_order() -> None:
+    text = pem("subject=CN = x\n" + block(end="\r\n"), block("EC PRIVATE KEY").rstrip())
+    assert text == block() + block("EC PRIVATE KEY")
+    assert type(text) is Emitted
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "no pem",
+        block(body="%%%%"),
+        block(body="abcde"),
+        block().replace("END CERTIFICATE", "END KEY"),
+        block() + "-----BEGIN CERTIFICATE-----\n",
+        block("ENCRYPTED PRIVATE KEY"),
+        block("RSA PRIVATE KEY").replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\n", 1),
+        None,
+    ],
+)
+def test_what_is_no_usable_pem_is_refused(value: object) -> None:
+    with pytest.raises(EmitError) as caught:
+        pem(value)
+    assert BODY[:10] not in str(caught.value)
+
+
+def test_base64_of_text_and_back() -> None:
+    assert b64decode(b64encode("käse")) == "käse"
+    assert type(b64decode(b64encode("x"))) is str
+    assert b64decode("YQ==\n") == "a"
+
+
+@pytest.mark.parametrize("value", ["a", "!!!!", base64.b64encode(b"\xff\xfe").decode(), None])
+def test_what_is_no_base64_of_text_is_refused(value: object) -> None:
+    with pytest.raises(EmitError):
+        b64decode(value)
+
+
+def test_a_hash_is_short_stable_and_of_anything() -> None:
+    assert short_hash("a") == "ca978112ca1bbdca"
+    assert short_hash({"b": 1, "a": 2}, 8) == short_hash({"a": 2, "b": 1}, 8)
+    with pytest.raises(TemplateFaultError):
+        short_hash("a", 0)
+
+
+@given(
+    value=st.recursive(
+        st.text() | st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_debug_output_is_comments_only(value: object) -> None:
+    text = debug(value, "label\nx")
+    assert all(line.startswith("# ") for line in text.splitlines())
+    assert text.isascii()
+
+
+def test_json_is_data_with_sorted_keys() -> None:
+    assert to_json({"b": "é", "a": [1]}) == '{"a": [1], "b": "\\u00e9"}'
+    assert type(to_json("a")) is str
+
+
+def test_json_of_what_nests_too_deeply_is_the_fault_of_the_value() -> None:
+    value: list[object] = []
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(TemplateFaultError):
+        to_json(value)
