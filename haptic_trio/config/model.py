@@ -6,7 +6,7 @@ are flags of the command line, not fields.
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,6 +17,10 @@ class Duration(float):
     __slots__ = ()
 
 
+PositiveDuration = Annotated[Duration, msgspec.Meta(extra={"positive": True})]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
 class _Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     pass
 
@@ -25,32 +29,49 @@ class PodSelector(_Model, frozen=True):
     """Which pods are our HAProxy instances."""
 
     match_labels: dict[str, str] = {}
+    """Labels that a pod must have, all of them. Not used for local instances."""
 
 
 class LeaderElection(_Model, frozen=True):
     """The lease that decides which replica deploys."""
 
     enabled: bool = True
+    """False: this replica is always the leader. Run only one then."""
     lease_name: str = "haptic-trio-leader"
-    lease_duration: Duration = Duration(15)
-    renew_deadline: Duration = Duration(10)
-    retry_period: Duration = Duration(2)
+    """Name of the Lease object."""
+    lease_duration: PositiveDuration = Duration(15)
+    """Others take the lease over when it was not renewed for this long. Longer than `renewDeadline`."""
+    renew_deadline: PositiveDuration = Duration(10)
+    """The leader steps down when it could not renew for this long. Longer than `retryPeriod`."""
+    retry_period: PositiveDuration = Duration(2)
+    """Time between two attempts to take or renew the lease."""
 
 
 class ControllerConfig(_Model, frozen=True):
     """The controller itself."""
 
     leader_election: LeaderElection = LeaderElection()
-    start_timeout: Duration = Duration(60)
+    """The lease that decides which replica deploys."""
+    start_timeout: PositiveDuration = Duration(60)
     """An iteration that does not reach reconciliation within this time gives way to the last good configuration."""
     drain_timeout: Duration = Duration(5)
     """How long a deployment in flight may finish when its iteration ends."""
 
 
+class LogLevel(StrEnum):
+    """The least severe lines that are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 class LoggingConfig(_Model, frozen=True):
     """What is logged."""
 
-    level: str = "info"
+    level: LogLevel = LogLevel.INFO
+    """Lines of this level and the more severe ones are written."""
 
 
 class DataplaneKind(StrEnum):
@@ -65,22 +86,32 @@ class DataplaneConfig(_Model, frozen=True):
     """How and how often instances are deployed to."""
 
     kind: DataplaneKind = DataplaneKind.LOCAL
-    port: int = 5555
+    """How instances are reached: processes of this machine, our agent beside HAProxy, or HAProxy's Data Plane API."""
+    port: Port = 5555
+    """TCP port of the agent or the Data Plane API in each pod. Not used for local instances."""
     min_deployment_interval: Duration = Duration(2)
-    drift_prevention_interval: Duration = Duration(60)
-    deployment_timeout: Duration = Duration(30)
-    max_parallel: int = 0
+    """Least time between the starts of two deployments; `0s` is no limit."""
+    drift_prevention_interval: PositiveDuration = Duration(60)
+    """After this long without a deployment the configuration is rendered and compared with the instances again."""
+    deployment_timeout: PositiveDuration = Duration(30)
+    """A deployment that takes longer counts as failed for the instances that have not answered."""
+    max_parallel: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many instances are deployed to at once; 0 is no limit."""
     maps_dir: str = "maps"
+    """Directory of maps on the instances, as haproxy.cfg names it; relative unless `kind` is `dataplaneapi`."""
     ssl_certs_dir: str = "ssl"
+    """Directory of certificates and crt-lists."""
     general_storage_dir: str = "general"
+    """Directory of all other files, such as error pages."""
     config_file: str = "haproxy.cfg"
+    """File that receives the rendered HAProxy configuration."""
 
 
 class ReconcilerConfig(_Model, frozen=True):
     """When changes become renders."""
 
     debounce_interval: Duration = Duration(5)
+    """The first change triggers at once; further ones within this time are gathered into the next trigger."""
 
 
 class ValidationMode(StrEnum):
@@ -94,16 +125,20 @@ class ValidationConfig(_Model, frozen=True):
     """How a rendered configuration is checked."""
 
     mode: ValidationMode = ValidationMode.STRICT
-    check_timeout: Duration = Duration(30)
+    """`strict`: nothing is deployed before `haproxy -c` has accepted it. `fast`: data-only changes go ahead of it."""
+    check_timeout: PositiveDuration = Duration(30)
     """Time limit of one `haproxy -c`."""
 
 
 class TemplatingConfig(_Model, frozen=True):
     """How templates are rendered and which shipped libraries are part of the configuration."""
 
-    render_timeout: Duration = Duration(10)
-    max_output_bytes: int = 256 * 1024 * 1024
+    render_timeout: PositiveDuration = Duration(10)
+    """Time limit of one rendering of everything; a template that runs longer is stopped."""
+    max_output_bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024 * 1024
+    """Limit on what one template may write, in bytes."""
     libraries: tuple[str, ...] = ("base", "ssl", "ingress")
+    """Shipped libraries that are part of the configuration; a later one overrides an earlier one entry by entry."""
     extra_context: dict[str, Any] = {}
     """Top-level variables of every template. A library's defaults are merged below these, key by key."""
 
@@ -119,22 +154,30 @@ class WatchedResource(_Model, frozen=True):
     """A kind of object that templates may look up under `resources.<name>`."""
 
     api_version: str
+    """Group and version such as `networking.k8s.io/v1`, or only the version, such as `v1`."""
     resources: str
     """Lower-case plural, such as `ingresses`."""
-    index_by: tuple[str, ...] = ("metadata.namespace", "metadata.name")
+    index_by: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("metadata.namespace", "metadata.name")
     """JSONPaths whose values are the look-up keys, most significant first. One may yield several values."""
     label_selector: str = ""
+    """Only objects with these labels, in Kubernetes' syntax: `app=web,tier in (a, b)`."""
     field_selector: str = ""
+    """Only objects with these field values: `metadata.name=x,spec.type!=ExternalName`."""
     namespaces: tuple[str, ...] = ()
+    """Only objects of these namespaces; empty is all."""
     store: StoreKind = StoreKind.FULL
+    """`full` keeps whole objects; `on-demand` keeps their keys and fetches an object when a template asks for it."""
     required: bool = True
+    """False: a kind that may not be read counts as empty instead of holding back the start."""
     enable_validation_webhook: bool = False
+    """Have the API server ask us before it accepts an object of this kind."""
 
 
 class Snippet(_Model, frozen=True):
     """A piece of template that others include by name or by name prefix."""
 
     template: str
+    """The Jinja2 source."""
     priority: int = 500
     """Lower comes first where snippets are included by prefix; equal ones in order of name."""
 
@@ -143,36 +186,58 @@ class Template(_Model, frozen=True):
     """A template that becomes a file."""
 
     template: str
+    """The Jinja2 source."""
 
 
 class ValidationTest(_Model, frozen=True):
     """A test that travels with the configuration: fixtures in, assertions out."""
 
     description: str = ""
+    """What the test shows."""
     fixtures: dict[str, list[dict[str, Any]]] = {}
+    """Objects by name of the watched resource: the cluster as the test has it."""
     http_resources: list[dict[str, Any]] = []
+    """What HTTP fetches return: each with `url` and `content`."""
     current_config: str = ""
+    """The HAProxy configuration that runs before."""
     extra_context: dict[str, Any] = {}
+    """Variables that replace those of `templating.extraContext`, key by key."""
     assertions: list[dict[str, Any]] = []
+    """What must hold for the rendered files."""
 
 
 class Config(_Model, frozen=True):
     """The whole configuration of one iteration."""
 
     pod_selector: PodSelector = PodSelector()
+    """Which pods are our HAProxy instances."""
     controller: ControllerConfig = ControllerConfig()
+    """The controller itself."""
     logging: LoggingConfig = LoggingConfig()
+    """What is logged."""
     dataplane: DataplaneConfig = DataplaneConfig()
+    """How and how often instances are deployed to."""
     reconciler: ReconcilerConfig = ReconcilerConfig()
+    """When changes become renders."""
     validation: ValidationConfig = ValidationConfig()
+    """How a rendered configuration is checked."""
     templating: TemplatingConfig = TemplatingConfig()
+    """How templates are rendered and which shipped libraries take part."""
     watched_resources_ignore_fields: tuple[str, ...] = ("metadata.managedFields",)
+    """JSONPaths that are removed from every object; a change that touches only these is none."""
     watched_resources: dict[str, WatchedResource] = {}
+    """Kinds of objects by the name that templates use: `resources.<name>`."""
     template_snippets: dict[str, Snippet] = {}
+    """Pieces of template by name."""
     maps: dict[str, Template] = {}
+    """Map files by file name, in `dataplane.mapsDir`."""
     files: dict[str, Template] = {}
+    """Other files by file name, in `dataplane.generalStorageDir`."""
     ssl_certificates: dict[str, Template] = {}
+    """Certificates (PEM with key) by file name, in `dataplane.sslCertsDir`. Their content is treated as secret."""
     crt_lists: dict[str, Template] = {}
+    """Lists of certificates by file name, in `dataplane.sslCertsDir`."""
     haproxy_config: Template | None = None
-    """Absent: the one of the libraries."""
+    """The template of haproxy.cfg. Absent: the one of the libraries."""
     validation_tests: dict[str, ValidationTest] = {}
+    """Tests by name that travel with the configuration."""

@@ -1,0 +1,155 @@
+"""ConfigMap and Secret to the configuration of one iteration: decode, merge the libraries in, check."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from haptic_trio.config.check import check_config, check_settings
+from haptic_trio.config.credentials import Credentials, decode_credentials
+from haptic_trio.config.decode import Decoded, decode_text
+from haptic_trio.config.document import enclosing_paths, item_path
+from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.libraries import LibraryDoc, merge, read_library
+from haptic_trio.config.model import Config, DataplaneKind
+from haptic_trio.errors import Problem
+
+CONFIG_KEY = "config"
+"""Key of the ConfigMap's `data` that holds the configuration."""
+
+
+class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A valid configuration, ready to run."""
+
+    config: Config
+    """The user's configuration over its libraries."""
+    version: str
+    """Changes whenever ConfigMap or Secret change."""
+    credentials: Credentials | None
+    config_map_source: str
+    """`ConfigMap namespace/name`."""
+    secret_source: str = ""
+    """`Secret namespace/name`; empty without a Secret."""
+
+
+def load_config(configmap: Mapping[str, Any], secret: Mapping[str, Any] | None) -> LoadedConfig:
+    """Return the configuration that *configmap* and *secret* hold; raises `ConfigInvalidError` with all problems.
+
+    Takes CPU time (it compiles every template) and reads package data: call it in a worker thread.
+    """
+    source = _source_of(configmap, "ConfigMap")
+    secret_source = _source_of(secret, "Secret") if secret is not None else ""
+    problems: list[Problem] = []
+    config: Config | None = None
+    credentials: Credentials | None = None
+    try:
+        config = _load_merged(configmap, source)
+    except ConfigInvalidError as exc:
+        problems += exc.problems
+    try:
+        credentials = decode_credentials(secret, source=secret_source) if secret is not None else None
+    except ConfigInvalidError as exc:
+        problems += exc.problems
+    if config is not None and secret is None and config.dataplane.kind is DataplaneKind.DATAPLANEAPI:
+        problems.append(
+            Problem(
+                message="the Data Plane API needs credentials, and there is no Secret",
+                source=source,
+                path="dataplane.kind",
+                hint="create a Secret with dataplane_username and dataplane_password",
+            )
+        )
+    if problems or config is None:
+        raise ConfigInvalidError(problems)
+    return LoadedConfig(
+        config=config,
+        version=joined_version(configmap, secret),
+        credentials=credentials,
+        config_map_source=source,
+        secret_source=secret_source,
+    )
+
+
+def joined_version(configmap: Mapping[str, Any] | None, secret: Mapping[str, Any] | None) -> str:
+    """Return one text for the resourceVersions of both objects; it differs whenever one of them does."""
+    return f"{_metadata(configmap, 'resourceVersion')}/{_metadata(secret, 'resourceVersion')}"
+
+
+def _load_merged(configmap: Mapping[str, Any], source: str) -> Config:
+    user = decode_text(_text_of(configmap, source), Config, source=source)
+    libraries, problems = _read_libraries(user.value.templating.libraries)
+    config = merge(*(library.value for library in libraries), user=user.value)
+    # With a library missing, templates would be full of faults that are not theirs.
+    problems += check_settings(config) if problems else check_config(config)
+    if problems:
+        layers: list[Decoded[Any]] = [user, *reversed(libraries)]
+        raise ConfigInvalidError(_locate(problem, layers) for problem in problems)
+    return config
+
+
+def _text_of(configmap: Mapping[str, Any], source: str) -> str:
+    data = configmap.get("data")
+    text = data.get(CONFIG_KEY) if isinstance(data, Mapping) else None
+    if isinstance(text, str):
+        return text
+    if text is not None:
+        raise ConfigInvalidError(
+            [
+                Problem(
+                    message="expected text",
+                    source=source,
+                    path=f"data.{CONFIG_KEY}",
+                    hint=f"begin it with `{CONFIG_KEY}: |`, so that it is a block of text",
+                )
+            ]
+        )
+    present = f"it has {', '.join(sorted(map(str, data)))}" if isinstance(data, Mapping) and data else "it has no data"
+    raise ConfigInvalidError(
+        [
+            Problem(
+                message=f"the ConfigMap has no key `{CONFIG_KEY}`",
+                source=source,
+                path=f"data.{CONFIG_KEY}",
+                hint=f"put the configuration under `data.{CONFIG_KEY}`; {present}",
+            )
+        ]
+    )
+
+
+def _read_libraries(names: Sequence[str]) -> tuple[list[Decoded[LibraryDoc]], list[Problem]]:
+    libraries: list[Decoded[LibraryDoc]] = []
+    problems: list[Problem] = []
+    for index, name in enumerate(names):
+        path = item_path("templating.libraries", index)
+        if name in names[:index]:
+            problems.append(Problem(message=f"the library {name!r} is given twice", path=path))
+            continue
+        try:
+            libraries.append(read_library(name))
+        except ConfigInvalidError as exc:
+            problems += [
+                problem if problem.source else msgspec.structs.replace(problem, path=path) for problem in exc.problems
+            ]
+    return libraries, problems
+
+
+def _locate(problem: Problem, layers: Sequence[Decoded[Any]]) -> Problem:
+    """Return *problem* with the place in the text that it comes from; *layers* begin with the user's."""
+    if problem.source:
+        return problem
+    for path in enclosing_paths(problem.path):
+        for layer in layers:
+            place = layer.places.get(path)
+            if place is not None:
+                return msgspec.structs.replace(problem, source=layer.source, line=place.line, column=place.column)
+    return msgspec.structs.replace(problem, source=layers[0].source)
+
+
+def _source_of(resource: Mapping[str, Any], kind: str) -> str:
+    namespace, name = _metadata(resource, "namespace"), _metadata(resource, "name")
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def _metadata(resource: Mapping[str, Any] | None, field: str) -> str:
+    metadata = (resource or {}).get("metadata")
+    return str(metadata.get(field) or "") if isinstance(metadata, Mapping) else ""
