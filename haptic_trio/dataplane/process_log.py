@@ -1,0 +1,49 @@
+"""HAProxy's own output: a file, because a pipe would end with its reader; kept short."""
+
+import os
+from pathlib import Path
+
+SIZE_LIMIT = 4 << 20
+"""Bytes after which the file is cut; a reload of 10,000 backends writes about one million."""
+KEPT = 64 << 10
+"""Bytes of its end that stay."""
+EXCERPT = 4096
+"""Bytes at most of what is quoted in an error."""
+
+
+class ProcessLog:
+    """The file at `path`, which HAProxy opens for appending; every method blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def size(self) -> int:
+        """Return its present size, for `read_since`."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def read_since(self, offset: int) -> str:
+        """Return the end, 4 kB at most, of what was written after *offset*."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(max(offset, self.size() - EXCERPT))
+                return file.read(EXCERPT).decode(errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+
+    def shorten(self) -> None:
+        """Cut the file to its end if it has grown too large.
+
+        HAProxy appends, so it goes on at the new end; a line that it writes
+        in the middle of this is lost.
+        """
+        if self.size() <= SIZE_LIMIT:
+            return
+        with self.path.open("r+b") as file:
+            file.seek(-KEPT, os.SEEK_END)
+            rest = file.read(KEPT)
+            file.truncate(0)
+            file.seek(0)
+            file.write(rest)

@@ -1,0 +1,306 @@
+"""Keeps one HAProxy running: starts, adopts, reloads, restarts and ends its master process."""
+
+import contextlib
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import trio
+
+from haptic_trio.dataplane.check import PRELUDE
+from haptic_trio.dataplane.disk import replace_file
+from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
+from haptic_trio.dataplane.files import CONFIG_NAME, GenerationFiles
+from haptic_trio.dataplane.master import MasterClient
+from haptic_trio.dataplane.process import (
+    MasterProcess,
+    ProcessRecord,
+    find_masters,
+    is_alive,
+    read_boot_id,
+    read_record,
+    spawn,
+    write_record,
+)
+from haptic_trio.dataplane.process_log import ProcessLog
+from haptic_trio.dataplane.runtime import RuntimeClient
+from haptic_trio.dataplane.sockets import choose_socket_directory
+from haptic_trio.errors import HapticError
+from haptic_trio.logs import get_logger
+
+OnExit = Literal["leave", "stop"]
+"""What becomes of HAProxy when its supervisor ends: it goes on serving, to be adopted, or it is ended."""
+
+START_LIMIT = 60.0
+"""Seconds that a start or a reload may take; HAProxy needs about one for 20,000 backends or 1,000 certificates."""
+POLL_INTERVAL = 0.01
+"""Seconds between two looks at a process that is coming up."""
+FIRST_DELAY = 0.1
+LONGEST_DELAY = 10.0
+"""Seconds before a restart that follows a failure: doubled from the first to the longest."""
+STABLE_AFTER = 10.0
+"""Seconds of life after which a death is no longer taken for a consequence of the start."""
+SHORTEN_INTERVAL = 60.0
+"""Seconds between two looks at the size of HAProxy's output."""
+TERMINATE_LIMIT = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+class LoadRefusedError(HapticError):
+    """HAProxy does not run what it was told to load; `output` has its own words. Trying the same again is futile."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+        super().__init__(output)
+
+
+class Supervisor:
+    """The HAProxy of the instance at *directory*, which loads what the current one of *files* is.
+
+    `run` owns the process. `load` and the clients may be used while it runs,
+    by whoever holds *lock*; the supervisor takes it for a restart.
+    """
+
+    def __init__(self, directory: Path, files: GenerationFiles, binary: Path, *, name: str, lock: trio.Lock) -> None:
+        self.binary = binary
+        """What runs: an adopted process may come from another one than asked for."""
+        self.output = ProcessLog(directory / "haproxy.log")
+        self._directory = directory
+        self._files = files
+        self._name = name
+        self._lock = lock
+        self._config = directory / "process.cfg"
+        self._record_path = directory / "process.json"
+        self._process: MasterProcess | None = None
+        self._sockets = directory
+        self._wanted = trio.Event()
+        self._log = get_logger("supervisor").bind(instance=name)
+
+    @property
+    def process_config(self) -> Path:
+        """The first of HAProxy's two configuration files: what is ours, not the user's."""
+        return self._config
+
+    @property
+    def pid(self) -> int:
+        """The master process; 0 when none runs."""
+        return self._process.pid if self._process is not None and self._process.is_alive() else 0
+
+    @property
+    def master(self) -> MasterClient:
+        """Client of the master socket."""
+        return MasterClient(self._sockets / "master.sock", endpoint=self._name)
+
+    @property
+    def runtime(self) -> RuntimeClient:
+        """Client of the runtime socket."""
+        return RuntimeClient(self._sockets / "admin.sock", endpoint=self._name)
+
+    async def run(
+        self,
+        *,
+        on_exit: OnExit,
+        grace: float,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Keep HAProxy running until cancelled.
+
+        A process of an earlier controller is adopted. Without one, HAProxy is
+        started if a generation is on disk, else by the first `load`;
+        started() means that this is settled. With `on_exit="stop"` it is
+        ended: softly, and after *grace* seconds by force.
+        """
+        try:
+            async with self._lock:
+                await self._settle()
+            task_status.started()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._shorten_output)
+                await self._keep_alive()
+        finally:
+            process = self._process
+            if on_exit == "stop":
+                if process is not None:
+                    with trio.move_on_after(grace + 2 * TERMINATE_LIMIT, shield=True):
+                        await self._end(process, grace=grace)
+                self._remove_traces()
+            if process is not None:
+                process.close()
+            self._process = None
+
+    async def load(self) -> None:
+        """Make HAProxy run what `current` holds, by a reload or a start; the caller holds the lock.
+
+        Raises LoadRefusedError when HAProxy will not, and EndpointError when
+        it does not answer; either way the caller turns `current` back.
+        """
+        if not await self._is_ready():
+            await self._start()
+            return
+        report = await self.master.reload(limit=START_LIMIT)
+        await trio.to_thread.run_sync(self.output.shorten)
+        if not report.loaded:
+            raise LoadRefusedError(report.output)
+
+    async def _is_ready(self) -> bool:
+        """Wait out a reload that somebody has begun and not awaited; False when no process runs."""
+        if self._process is None:
+            return False
+        try:
+            await self._wait_ready(self._process)
+        except LoadRefusedError:
+            return False
+        return True
+
+    async def _settle(self) -> None:
+        self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
+        record = await trio.to_thread.run_sync(read_record, self._record_path)
+        ours = await trio.to_thread.run_sync(find_masters, str(self._config))
+        # While a master loads itself anew its command line is empty for a moment; the record knows it even then.
+        recorded = [record.pid] if record is not None and is_alive(record) and record.pid not in ours else []
+        for pid in (*recorded, *ours):
+            try:
+                process = MasterProcess(pid)
+            except ProcessLookupError:
+                continue
+            if self._process is None and await self._adopt(process, record):
+                continue
+            if pid in ours:
+                self._log.warning("ending an haproxy that cannot be adopted", pid=pid)
+                await self._end(process, grace=0.0)
+            process.close()
+        await trio.to_thread.run_sync(self._write_config)
+        if self._process is None and self._files.committed:
+            self._wanted.set()
+            await self._restart()
+
+    async def _adopt(self, process: MasterProcess, record: ProcessRecord | None) -> bool:
+        if record is not None and record.pid == process.pid and is_alive(record):
+            self._sockets = Path(record.sockets)
+            self.binary = Path(record.binary)
+        try:
+            await self._wait_ready(process)
+        except (LoadRefusedError, EndpointError) as exc:
+            self._log.warning("haproxy does not answer", pid=process.pid, error=str(exc))
+            return False
+        self._process = process
+        self._wanted.set()
+        await trio.to_thread.run_sync(self._record, process)
+        self._log.info("haproxy adopted", pid=process.pid)
+        return True
+
+    async def _keep_alive(self) -> None:
+        delay = 0.0
+        while True:
+            await self._wanted.wait()
+            process = self._process
+            if process is None:
+                await trio.sleep(delay)
+                delay = min(max(2 * delay, FIRST_DELAY), LONGEST_DELAY)
+                async with self._lock:
+                    if self._process is None:
+                        await self._restart()
+                continue
+            since = trio.current_time()
+            await process.wait_exit()
+            if trio.current_time() - since > STABLE_AFTER:
+                delay = 0.0
+            async with self._lock:
+                if self._process is process:
+                    self._forget(process)
+
+    async def _restart(self) -> None:
+        """Start HAProxy from the last good generation, if there is one; a failure is logged."""
+        await trio.to_thread.run_sync(partial(self._files.abandon, clear=False))
+        if not self._files.committed:
+            self._wanted = trio.Event()
+            return
+        try:
+            await self._start()
+        except (LoadRefusedError, EndpointError, OSError) as exc:
+            self._log.error("haproxy did not start", error=str(exc))
+        else:
+            await trio.to_thread.run_sync(self._files.mark_loaded)
+
+    async def _start(self) -> None:
+        if self._process is not None:
+            self._forget(self._process)
+        await trio.to_thread.run_sync(self.output.shorten)
+        offset = self.output.size()
+        try:
+            self._process = await trio.to_thread.run_sync(self._spawn)
+            self._wanted.set()
+            await self._wait_ready(self._process)
+        except (LoadRefusedError, ProcessLookupError) as exc:
+            if self._process is not None:
+                self._forget(self._process)
+            raise LoadRefusedError(self.output.read_since(offset) or "haproxy ended without a word") from exc
+        self._log.info("haproxy started", pid=self.pid)
+
+    def _write_config(self) -> None:
+        socket = f'    stats socket "{self._sockets}/admin.sock" mode 600 level admin expose-fd listeners\n'
+        replace_file(self._config, (PRELUDE + socket).encode())
+
+    def _spawn(self) -> MasterProcess:
+        # -C: the directory that we were started in may go away, and HAProxy looks at its own at every reload.
+        # -db: a `daemon` in the configuration would take the process out of our hands.
+        options = ["-W", "-db", "-C", str(self._directory), "-S", f"{self._sockets}/master.sock,mode,600"]
+        files = ["-f", str(self._config), "-f", str(self._files.current / CONFIG_NAME)]
+        pid = spawn([str(self.binary), *options, *files], self.output.path)
+        process = MasterProcess(pid)
+        try:
+            self._record(process)
+        except OSError:
+            process.send(signal.SIGKILL)
+            process.close()
+            raise
+        return process
+
+    def _record(self, process: MasterProcess) -> None:
+        record = ProcessRecord(
+            pid=process.pid,
+            start_time=process.start_time,
+            boot_id=read_boot_id(),
+            binary=str(self.binary),
+            sockets=str(self._sockets),
+        )
+        write_record(self._record_path, record)
+
+    async def _wait_ready(self, process: MasterProcess) -> None:
+        with trio.move_on_after(START_LIMIT):
+            while process.is_alive():
+                with contextlib.suppress(EndpointUnreachableError):
+                    state = await self.master.fetch_state()
+                    if state.pid == process.pid and state.worker == await self.runtime.ask_pid():
+                        return
+                # There is nothing to wait on before its sockets exist.
+                await trio.sleep(POLL_INTERVAL)
+            raise LoadRefusedError("haproxy has ended")
+        raise EndpointTimeoutError(self._name, f"haproxy was not ready within {START_LIMIT:g} s")
+
+    def _forget(self, process: MasterProcess) -> None:
+        self._log.warning("haproxy has gone", pid=process.pid, how=process.reap())
+        process.close()
+        self._process = None
+
+    async def _end(self, process: MasterProcess, *, grace: float) -> None:
+        for number, limit in ((signal.SIGUSR1, grace), (signal.SIGTERM, TERMINATE_LIMIT), (signal.SIGKILL, 1.0)):
+            process.send(number)
+            with trio.move_on_after(limit):
+                await process.wait_exit()
+                process.reap()
+                return
+
+    def _remove_traces(self) -> None:
+        self._record_path.unlink(missing_ok=True)
+        for name in ("master.sock", "admin.sock"):
+            (self._sockets / name).unlink(missing_ok=True)
+        # The directory may lie outside the instance's own.
+        with contextlib.suppress(OSError):
+            self._sockets.rmdir()
+
+    async def _shorten_output(self) -> None:
+        while True:
+            await trio.sleep(SHORTEN_INTERVAL)
+            await trio.to_thread.run_sync(self.output.shorten)

@@ -1,0 +1,5 @@
+"""Fixtures of the dataplane tests."""
+
+from tests.support.haproxy import haproxy_binary, instance_root
+
+__all__ = ["haproxy_binary", "instance_root"]

@@ -1,0 +1,123 @@
+"""Phase 2: the real HAProxy's opinion, and nothing left behind."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from haptic_trio.dataplane.check import (
+    OUTPUT_LIMIT,
+    CheckFailedError,
+    CheckTimeoutError,
+    ConfigRefusedError,
+    check_config,
+    judge_output,
+)
+from haptic_trio.dataplane.disk import UnsafePathError
+from haptic_trio.haproxy.model import FileKind, make_file
+from tests.support.haproxy import BASE, answering, build_generation, mapping
+
+FRONTEND = f"{BASE}\nfrontend web\n    bind 127.0.0.1:1\n"
+BROKEN = build_generation(
+    f'{FRONTEND}    http-request return status 200 content-type text/plain lf-string "%[nosuchfetch]"\n'
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where private directories are made; `left` looks at it."""
+    return tmp_path
+
+
+def fake(tmp_path: Path, script: str) -> Path:
+    """A program in HAProxy's place."""
+    path = tmp_path / "fake"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+    return path
+
+
+def left(root: Path) -> list[str]:
+    return [entry.name for entry in root.iterdir() if entry.name != "fake"]
+
+
+@pytest.mark.haproxy
+async def test_a_valid_generation_with_files_is_accepted(root: Path, haproxy_binary: Path) -> None:
+    report = await check_config(haproxy_binary, mapping(1, {"a.example": "1"}), limit=10, root=root)
+    assert report.warnings == ()
+    assert report.seconds > 0
+    assert not left(root)
+
+
+@pytest.mark.haproxy
+async def test_a_refusal_names_the_rendered_line(root: Path, haproxy_binary: Path) -> None:
+    with pytest.raises(ConfigRefusedError) as caught:
+        await check_config(haproxy_binary, BROKEN, limit=10, root=root)
+    problem = caught.value.problems[0]
+    assert (problem.source, problem.line) == ("haproxy.cfg", BROKEN.text.count("\n"))
+    assert "nosuchfetch" in str(caught.value)
+    assert str(root) not in str(caught.value)
+    assert not left(root)
+
+
+@pytest.mark.haproxy
+async def test_warnings_are_reported_and_do_not_refuse(root: Path, haproxy_binary: Path) -> None:
+    careless = build_generation(
+        "defaults\n    mode http\n    timeout client 1s\n\nfrontend web\n    bind 127.0.0.1:1\n"
+        "    default_backend app\n\nbackend app\n    server one 127.0.0.1:2\n"
+    )
+    report = await check_config(haproxy_binary, careless, limit=10, root=root, background=True)
+    assert "timeout" in report.warnings[0].message
+
+
+@pytest.mark.haproxy
+async def test_a_missing_file_is_a_refusal(root: Path, haproxy_binary: Path) -> None:
+    with pytest.raises(ConfigRefusedError, match=r"maps/host\.map"):
+        await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, root=root)
+
+
+@pytest.mark.haproxy
+async def test_the_environment_is_not_visible(
+    root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAPTIC_SECRET", "nosuchfetch")
+    text = FRONTEND + '    http-request return status 200 content-type text/plain lf-string "%[${HAPTIC_SECRET-src}]"\n'
+    await check_config(haproxy_binary, build_generation(text), limit=10, root=root)
+
+
+async def test_a_check_that_takes_too_long_is_ended(root: Path) -> None:
+    with pytest.raises(CheckTimeoutError):
+        await check_config(fake(root, "exec sleep 60"), answering(1, "x"), limit=0.1, root=root)
+    assert not left(root)
+
+
+async def test_a_cancelled_check_leaves_nothing(root: Path) -> None:
+    with trio.move_on_after(0.1) as scope:
+        await check_config(fake(root, "exec sleep 60"), answering(1, "x"), limit=60, root=root)
+    assert scope.cancelled_caught
+    assert not left(root)
+
+
+async def test_endless_output_is_cut(root: Path) -> None:
+    size = 3 * OUTPUT_LIMIT
+    with pytest.raises(ConfigRefusedError) as caught:
+        await check_config(fake(root, f"head -c {size} /dev/zero | tr '\\0' x; exit 1"), BROKEN, limit=10, root=root)
+    assert len(str(caught.value)) <= OUTPUT_LIMIT
+
+
+async def test_a_binary_that_is_not_there_is_reported(root: Path) -> None:
+    with pytest.raises(CheckFailedError):
+        await check_config(root / "nosuch", answering(1, "x"), limit=10, root=root)
+    assert not left(root)
+
+
+async def test_a_path_outside_the_directory_is_refused(root: Path) -> None:
+    escaping = build_generation(BASE, [make_file(FileKind.FILE, "../escaped", "x")])
+    with pytest.raises(UnsafePathError):
+        await check_config(fake(root, "exit 0"), escaping, limit=10, root=root)
+    assert not left(root)
+
+
+def test_a_silent_failure_is_a_refusal_too() -> None:
+    with pytest.raises(ConfigRefusedError, match="code 3"):
+        judge_output(3, "")

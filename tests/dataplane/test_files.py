@@ -1,0 +1,239 @@
+"""The generations on disk survive a crash at every step, and nothing leaves the directory."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.dataplane.disk import UnsafePathError, check_paths
+from haptic_trio.dataplane.files import RESERVED, GenerationFiles
+from haptic_trio.haproxy.model import FileKind, Generation, make_file
+from tests.support.haproxy import BASE, build_generation
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here ends with the power cut that fsync is for."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+class Crash(BaseException):
+    """Stands for kill -9: no handler of ours may run, so it is no Exception."""
+
+
+def generation(answer: str, *, certificates: int = 2) -> Generation:
+    return build_generation(
+        f"{BASE}\nbackend {answer}\n",
+        [
+            make_file(FileKind.MAP, "maps/host.map", f"example.org {answer}\n"),
+            *(make_file(FileKind.CERT, f"ssl/{n}.pem", f"key {n}", secret=True) for n in range(certificates)),
+        ],
+    )
+
+
+def opened(root: Path) -> GenerationFiles:
+    stored = GenerationFiles(root)
+    stored.recover()
+    return stored
+
+
+def deploy(stored: GenerationFiles, desired: Generation) -> None:
+    name = stored.stage(desired)
+    stored.begin(name)
+    stored.switch(name)
+    stored.commit(name, desired)
+
+
+def loadable(root: Path) -> str:
+    """What HAProxy would load now, as a whole: the text and every file."""
+    current = root / "current"
+    text = (current / "haproxy.cfg").read_text()
+    return text.rpartition("backend ")[2].strip() + "/" + (current / "maps/host.map").read_text().split()[1]
+
+
+def test_a_generation_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    first = generation("one")
+    deploy(opened(tmp_path), first)
+    found = opened(tmp_path).read_running()
+    assert found == first
+    assert found is not None
+    assert found.files["ssl/0.pem"].secret
+
+
+def test_before_the_first_generation_there_is_nothing(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    assert stored.read_running() is None
+    assert stored.clear
+    assert not stored.committed
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    previous = os.umask(0)
+    try:
+        deploy(opened(tmp_path), generation("one"))
+    finally:
+        os.umask(previous)
+    for path in (tmp_path / "generations").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_only_files_that_differ_are_written(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, generation("one"))
+    before = (tmp_path / "current/ssl/0.pem").stat().st_ino, (tmp_path / "current/maps/host.map").stat().st_ino
+    deploy(stored, generation("two"))
+    assert (tmp_path / "current/ssl/0.pem").stat().st_ino == before[0]
+    assert (tmp_path / "current/maps/host.map").stat().st_ino != before[1]
+
+
+def test_a_file_that_is_no_longer_named_is_gone(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, generation("one", certificates=2))
+    deploy(stored, generation("two", certificates=1))
+    assert not (tmp_path / "current/ssl/1.pem").exists()
+
+
+def test_the_former_generation_is_kept_and_older_ones_are_not(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    for answer in ("one", "two", "three"):
+        deploy(stored, generation(answer))
+    assert len(list((tmp_path / "generations").iterdir())) == 2
+
+
+def test_a_file_changed_by_hand_is_read_as_it_is(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, generation("one"))
+    assert stored.is_intact()
+    (tmp_path / "current/maps/host.map").write_text("example.org hand\n")
+    found = stored.read_running()
+    assert found is not None
+    assert found.files["maps/host.map"].content == b"example.org hand\n"
+    assert found.id != generation("one").id
+    assert not stored.is_intact()
+
+
+def test_a_file_changed_by_hand_does_not_spread_to_the_next_generation(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, generation("one"))
+    with (tmp_path / "current/ssl/0.pem").open("a") as file:
+        file.write("added in place")
+    deploy(stored, generation("two"))
+    assert (tmp_path / "current/ssl/0.pem").read_text() == "key 0"
+
+
+@pytest.mark.parametrize("spoil", ["haproxy.cfg", "generation.json"])
+def test_an_unusable_directory_counts_as_nothing(tmp_path: Path, spoil: str) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, generation("one"))
+    (tmp_path / "current" / spoil).write_bytes(b"\xff\xfe")
+    assert stored.read_running() is None
+    assert not stored.is_intact()
+    deploy(stored, generation("one"))
+    assert loadable(tmp_path) == "one/one"
+
+
+def test_giving_up_goes_back_to_the_committed_generation(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, generation("one"))
+    name = stored.stage(generation("two"))
+    stored.begin(name)
+    stored.switch(name)
+    stored.abandon(clear=True)
+    assert loadable(tmp_path) == "one/one"
+    assert stored.clear
+    assert stored.read_running() == generation("one")
+
+
+def test_a_crash_at_any_step_leaves_one_whole_generation(tmp_path: Path) -> None:
+    steps = 0
+    while crash_and_recover(tmp_path / str(steps), steps):
+        steps += 1
+    assert steps > 15
+
+
+def crash_and_recover(root: Path, step: int) -> bool:
+    """Crash in a deployment at *step*, look at what is there, and go on; False when the deployment has fewer steps."""
+    stored = opened(root)
+    deploy(stored, generation("one"))
+    crashed = False
+    with pytest.MonkeyPatch.context() as patch:
+        crash_at(step, patch)
+        try:
+            deploy(stored, generation("two"))
+        except Crash:
+            crashed = True
+
+    assert loadable(root) in {"one/one", "two/two"}
+    successor = opened(root)
+    if successor.clear:
+        assert successor.is_intact()
+        assert successor.read_running() in (generation("one"), generation("two"))
+    else:
+        assert loadable(root) == "one/one", "what never was known to work must not be started"
+    deploy(successor, generation("three"))
+    assert loadable(root) == "three/three"
+    assert successor.read_running() == generation("three")
+    assert len(list((root / "generations").iterdir())) == 2
+    return crashed
+
+
+def crash_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise Crash at the *step*-th call that changes the disk."""
+    remaining = step
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def wrapper(*args: object, **kwargs: object) -> object:
+            nonlocal remaining
+            remaining -= 1
+            if remaining < 0:
+                raise Crash
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    for module, name in (
+        (os, "open"),
+        (os, "fsync"),
+        (os, "link"),
+        (Path, "replace"),
+        (Path, "symlink_to"),
+        (Path, "mkdir"),
+        (Path, "unlink"),
+        (shutil, "rmtree"),
+    ):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/etc/passwd", "../outside", "maps/../../outside", "maps//a", "./a", "maps/", "", "a\0b"),
+        *("haproxy.cfg", "generation.json", "process.cfg", "haproxy.cfg/a"),
+    ],
+)
+def test_a_path_that_would_leave_the_directory_is_refused(tmp_path: Path, path: str) -> None:
+    stored = opened(tmp_path)
+    with pytest.raises(UnsafePathError) as caught:
+        stored.stage(build_generation(BASE, [make_file(FileKind.FILE, path, "x")]))
+    assert caught.value.problems[0].source == path
+    assert not list((tmp_path / "generations").iterdir())
+
+
+def test_a_path_cannot_be_file_and_directory() -> None:
+    with pytest.raises(UnsafePathError, match="file and a directory"):
+        check_paths(["maps/a", "maps/a/b"], RESERVED)
+
+
+@given(st.text(alphabet="ab./\\\0\n", max_size=12))
+def test_an_accepted_path_stays_inside(path: str) -> None:
+    try:
+        check_paths([path], RESERVED)
+    except UnsafePathError:
+        return
+    root = Path("/root/of/instance")
+    assert Path(os.path.normpath(root / path)).is_relative_to(root)
+    assert os.path.normpath(path) == path

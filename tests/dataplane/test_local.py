@@ -1,0 +1,126 @@
+"""Instances over the lives of their controllers: left, adopted, stopped, and kept apart."""
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+import trio
+
+from haptic_trio.dataplane.agent import InstanceLockedError
+from haptic_trio.dataplane.local import LocalInstances
+from haptic_trio.dataplane.sync import sync_endpoint
+from tests.support.haproxy import (
+    answering,
+    fetch,
+    free_port,
+    instances,
+    kill_and_wait_for_next,
+    live_haproxies,
+    paths_named,
+    wait_for_body,
+)
+
+pytestmark = pytest.mark.haproxy
+
+
+async def test_left_alone_haproxy_serves_on_and_the_next_controller_adopts_it(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
+        await sync_endpoint(agent, answering(port, "one"))
+        pid = (await agent.describe()).pid
+    assert await fetch(port) == (200, "one")
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        info = await agent.describe()
+        assert (info.pid, info.generation) == (pid, answering(port, "one").id)
+        await sync_endpoint(agent, answering(port, "two"))
+        await wait_for_body(port, "two")
+        assert (await agent.describe()).pid == pid
+        await kill_and_wait_for_next(agent)
+        await wait_for_body(port, "two")
+
+
+async def test_a_process_that_was_never_recorded_is_found_and_adopted(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
+        await sync_endpoint(agent, answering(port, "one"))
+        pid = (await agent.describe()).pid
+    (instance_root / "instances/local-1/process.json").unlink()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        assert (await agent.describe()).pid == pid
+
+
+async def test_a_stale_record_is_discarded(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
+        await sync_endpoint(agent, answering(port, "one"))
+        pid = (await agent.describe()).pid
+    record = instance_root / "instances/local-1/process.json"
+    # As if the pid had gone to a process of somebody else: this one.
+    record.write_text(record.read_text().replace(f'"pid":{pid}', f'"pid":{os.getpid()}'))
+    os.kill(pid, signal.SIGKILL)
+    assert not live_haproxies(instance_root)
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        assert (await agent.describe()).pid not in {0, pid, os.getpid()}
+        assert await fetch(port) == (200, "one")
+
+
+async def test_a_generation_on_disk_is_started_at_once(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await sync_endpoint(agent, answering(port, "one"))
+    assert not live_haproxies(instance_root)
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        assert await fetch(port) == (200, "one")
+        assert not (await sync_endpoint(agent, answering(port, "one"))).changed
+
+
+async def test_two_controllers_cannot_have_one_instance(instance_root: Path, haproxy_binary: Path) -> None:
+    async with instances(instance_root, haproxy_binary):
+        with pytest.RaisesGroup(InstanceLockedError, flatten_subgroups=True):
+            await LocalInstances(instance_root, haproxy_binary).run()
+
+
+async def test_instances_run_side_by_side_on_one_port(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary, count=2) as agents:
+        assert [agent.name for agent in agents] == ["local-1", "local-2"]
+        for agent in agents:
+            await sync_endpoint(agent, answering(port, "one"))
+        assert len({(await agent.describe()).pid for agent in agents}) == 2
+        assert await fetch(port) == (200, "one")
+
+
+async def test_a_long_state_directory_works(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root / ("long" * 30) / "with space", haproxy_binary) as (agent,):
+        await sync_endpoint(agent, answering(port, "one"))
+        assert await fetch(port) == (200, "one")
+
+
+async def test_a_stopped_instance_leaves_no_sockets(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="run-") as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        async with instances(instance_root / ("long" * 30), haproxy_binary) as (agent,):
+            await sync_endpoint(agent, answering(free_port(), "one"))
+            assert len(paths_named(Path(short), "*.sock")) == 2
+        assert paths_named(Path(short), "*") == [Path(short) / "haptic-trio"]
+
+
+async def test_haproxy_gets_nothing_of_our_environment(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAPTIC_SECRET", "leaked")
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await sync_endpoint(agent, answering(port, "${HAPTIC_SECRET-nothing}"))
+        assert "leaked" not in (await fetch(port))[1]
+        environment = trio.Path(f"/proc/{(await agent.describe()).pid}/environ")
+        assert b"HAPTIC_SECRET" not in await environment.read_bytes()

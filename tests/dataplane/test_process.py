@@ -1,0 +1,112 @@
+"""Processes that outlive us: found by their command line, told apart from later ones, watched and signalled."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from haptic_trio.dataplane.process import (
+    MasterProcess,
+    ProcessRecord,
+    find_masters,
+    has_argument,
+    is_alive,
+    read_boot_id,
+    read_record,
+    read_start_time,
+    spawn,
+    write_record,
+)
+from haptic_trio.dataplane.process_log import KEPT, SIZE_LIMIT, ProcessLog
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[int]:
+    """A process whose command line names a file of this test."""
+    program = "import time; time.sleep(60)"
+    pid = spawn([sys.executable, "-c", program, str(tmp_path / "process.cfg")], tmp_path / "log")
+    # The kernel shows the command line a moment after the start has succeeded.
+    while not has_argument(pid, program):
+        time.sleep(0.001)
+    yield pid
+    if read_start_time(pid) is not None:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_a_process_is_found_by_its_argument(tmp_path: Path, sleeper: int) -> None:
+    assert find_masters(str(tmp_path / "process.cfg")) == [sleeper]
+    assert find_masters(str(tmp_path / "process")) == []
+
+
+def test_it_has_a_session_of_its_own(sleeper: int) -> None:
+    assert os.getsid(sleeper) == sleeper != os.getsid(0)
+
+
+async def test_its_end_is_noticed_and_told(sleeper: int) -> None:
+    process = MasterProcess(sleeper)
+    assert process.is_alive()
+    process.send(signal.SIGKILL)
+    with trio.fail_after(5):
+        await process.wait_exit()
+    assert not process.is_alive()
+    # A zombie is not alive either.
+    assert read_start_time(sleeper) is None
+    assert process.reap() == "killed by SIGKILL"
+    process.send(signal.SIGKILL)
+    process.close()
+
+
+async def test_closing_ends_a_wait(sleeper: int, nursery: trio.Nursery) -> None:
+    process = MasterProcess(sleeper)
+    nursery.start_soon(process.wait_exit)
+    await trio.testing.wait_all_tasks_blocked()
+    process.close()
+    assert not process.is_alive()
+
+
+def test_a_process_that_is_gone_cannot_be_held(sleeper: int) -> None:
+    os.kill(sleeper, signal.SIGKILL)
+    os.waitpid(sleeper, 0)
+    with pytest.raises(ProcessLookupError):
+        MasterProcess(sleeper)
+
+
+def test_a_record_means_one_process_only(sleeper: int) -> None:
+    start_time = read_start_time(sleeper)
+    assert start_time is not None
+    record = ProcessRecord(pid=sleeper, start_time=start_time, boot_id=read_boot_id(), binary="/b", sockets="/s")
+    assert is_alive(record)
+    assert not is_alive(msgspec.structs.replace(record, start_time=start_time - 1))
+    assert not is_alive(msgspec.structs.replace(record, boot_id="another"))
+    assert not is_alive(msgspec.structs.replace(record, pid=os.getpid()))
+
+
+def test_a_record_is_read_back_and_rubbish_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "process.json"
+    assert read_record(path) is None
+    record = ProcessRecord(pid=7, start_time=8, boot_id=read_boot_id(), binary="/b", sockets="/s")
+    write_record(path, record)
+    assert read_record(path) == record
+    path.write_text("{")
+    assert read_record(path) is None
+
+
+def test_a_log_that_has_grown_keeps_its_end_and_its_writer(tmp_path: Path) -> None:
+    log = ProcessLog(tmp_path / "log")
+    log.shorten()
+    with log.path.open("ab") as writer:
+        writer.write(b"x" * SIZE_LIMIT + b"the end\n")
+        writer.flush()
+        log.shorten()
+        assert log.size() == KEPT
+        offset = log.size()
+        writer.write(b"more\n")
+    assert log.read_since(offset) == "more"
+    assert "the end" in log.read_since(0)
