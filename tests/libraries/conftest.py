@@ -1,0 +1,44 @@
+"""What the tests of all libraries share: a rendered cluster, checked by and served by a real HAProxy."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haptic_trio.k8s.resource import Resource
+from tests.support.proxy import check, running
+from tests.support.rendering import Rendered, render
+from tests.support.traffic import free_port
+
+
+class Cluster:
+    """Renders objects with the shipped libraries and serves the result."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._directory = directory
+        self._stack = stack
+        self.http_port = free_port()
+        self.https_port = free_port()
+
+    def render(self, *objects: Resource, **context: Any) -> Rendered:
+        """Render with addresses of this test; *context* is the user's extraContext."""
+        return render(objects, bindAddress="127.0.0.1", httpPort=self.http_port, httpsPort=self.https_port, **context)
+
+    def check(self, rendered: Rendered) -> str:
+        """Return what `haproxy -c` objects to."""
+        return check(self._directory, rendered.text, rendered.files)
+
+    def serve(self, *objects: Resource, **context: Any) -> Rendered:
+        """Render, check, and serve until the test ends."""
+        rendered = self.render(*objects, **context)
+        assert self.check(rendered) == ""
+        self._stack.enter_context(running(self._directory, rendered.text, rendered.files, port=self.http_port))
+        return rendered
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack)

@@ -1,0 +1,265 @@
+"""Objects that try to become configuration: each is refused, or means nothing but itself, and all others are served."""
+
+import copy
+import re
+from typing import Any
+
+import pytest
+import trustme
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.k8s.resource import Resource
+from tests.libraries.conftest import Cluster
+from tests.support.kubernetes import (
+    endpoint,
+    endpoint_slice,
+    ingress,
+    path,
+    rule,
+    service,
+    service_backend,
+    tls_secret,
+)
+from tests.support.rendering import Rendered, render
+from tests.support.traffic import ask, serving
+
+GOOD = (ingress("good", rule("good.example.com", path("/", "good"))), service("good"))
+
+BAD_PATHS = {
+    "newline": "/a\nserver evil 1.2.3.4:80",
+    "carriage return": "/a\rb",
+    "line separator": "/a\u2028b",
+    "next line": "/a\x85b",
+    "space": "/a other_backend",
+    "tab": "/a\tb",
+    "quote": "/a'b",
+    "double quote": '/a"b',
+    "backslash": "/a\\",
+    "hash": "/a#b",
+    "environment": "/${HOME}",
+    "NUL": "/a\0b",
+    "other control": "/a\x1bb",
+    "stray percent": "/%[env(SECRET)]",
+    "encoded slash": "/a%2Fb",
+    "empty element": "/a//b",
+    "parent": "/a/../b",
+    "parent at the end": "/a/..",
+    "dot": "/a/./b",
+    "separator of keys": "/a|b",
+    "relative": "a",
+    "query": "/a?b",
+}
+BAD_HOSTS = {
+    "newline": "a.example.com\nbind *:99",
+    "space": "a.example.com b",
+    "separator of keys": "a.example.com|/x",
+    "every host": "*",
+    "wildcard inside": "a.*.example.com",
+    "two wildcards": "*.*.example.com",
+    "port": "a.example.com:80",
+    "trailing dot": "a.example.com.",
+    "international": "bücher.example.com",
+    "emoji": "🦄.example.com",
+    "IPv6": "[::1]",
+    "long label": f"{'a' * 64}.example.com",
+    "long": ".".join(["a" * 50] * 6),
+    "comment": "#a.example.com",
+    "underscore": "a_b.example.com",
+}
+
+
+def refuses_only(rendered: Rendered, *refused: str) -> None:
+    """Check that *refused* are all that is missing, and that nothing of them is left."""
+    clean = render(GOOD)
+    assert set(rendered.refused) == set(refused)
+    assert rendered.text == clean.text
+    assert rendered.files == clean.files
+
+
+@pytest.mark.parametrize("kind", ["Prefix", "Exact", "ImplementationSpecific"])
+@pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD_PATHS.items()])
+def test_an_ingress_with_a_bad_path_is_refused_as_a_whole(bad: str, kind: str) -> None:
+    evil = ingress("evil", rule("evil.example.com", path("/fine", "good"), path(bad, "good", kind=kind)))
+
+    refuses_only(render([*GOOD, evil]), "Ingress default/evil")
+
+
+@pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD_HOSTS.items()])
+def test_an_ingress_with_a_bad_host_is_refused_as_a_whole(bad: str) -> None:
+    evil = ingress("evil", rule("evil.example.com", path("/", "good")), rule(bad, path("/", "good")))
+
+    refuses_only(render([*GOOD, evil]), "Ingress default/evil")
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"resource": {"kind": "Bucket", "name": "b"}}, id="resource"),
+        pytest.param({"service": {"port": {"number": 80}}}, id="no name"),
+        pytest.param({"service": "good"}, id="text"),
+    ],
+)
+def test_an_ingress_with_an_unusable_backend_is_refused(backend: dict[str, Any]) -> None:
+    evil = ingress("evil", rule("e.example.com", {"path": "/", "pathType": "Prefix", "backend": backend}))
+
+    refuses_only(render([*GOOD, evil]), "Ingress default/evil")
+
+
+def test_an_external_name_is_refused_with_its_service_and_answered_with_503() -> None:
+    metadata = service("metadata", type="ExternalName", externalName="169.254.169.254")
+    rendered = render([*GOOD, ingress("evil", rule("e.example.com", path("/", "metadata"))), metadata])
+
+    assert "ExternalName" in rendered.refused["Service default/metadata"]
+    assert "169.254" not in rendered.text
+    assert "e.example.com|/ default_metadata_80\n" in rendered.files["maps/path-prefix.map"]
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("1.2.3.4 check", 80),
+        ("1.2.3.4\n    server x 5.6.7.8:80", 80),
+        ("unix@/run/docker.sock", 80),
+        ("evil.example.com", 80),
+        ("$HOME", 80),
+        ("10.0.0.1|80 10.0.0.2", 80),
+        ("", 80),
+        ("10.0.0.1", 65536),
+        ("10.0.0.1", -1),
+        ("10.0.0.1", "80 check"),
+        ("fe80::1%eth0", 80),
+    ],
+)
+def test_a_bad_endpoint_takes_its_service_out_and_no_other(address: str, port: Any) -> None:
+    evil = ingress("evil", rule("e.example.com", path("/", "evil")))
+    slices = endpoint_slice("evil", endpoint(address), ports={"": port})
+    rendered = render([*GOOD, evil, service("evil"), slices])
+
+    assert list(rendered.refused) == ["Service default/evil"]
+    assert rendered.text == render(GOOD).text
+
+
+def test_names_that_no_api_server_accepts_stay_names() -> None:
+    name = "a\n    server x 1.2.3.4:80\nbackend b from http #"
+    rendered = render(
+        [
+            *GOOD,
+            ingress("evil", rule("e.example.com", path("/", name)), namespace="x y"),
+            service(name, namespace="x y"),
+        ]
+    )
+
+    assert [line for line in rendered.text.splitlines() if line.startswith("backend ")] == [
+        "backend default_good_80 from http",
+        next(line for line in rendered.text.splitlines() if line.startswith("backend x:20y_a:0a")),
+        "backend no-route from http",
+    ]
+    assert "server x" not in rendered.text
+
+
+@pytest.mark.haproxy
+def test_names_of_any_length_and_look_are_accepted(cluster: Cluster) -> None:
+    names = ["a.b", "a-b", "1", "a" * 63, "x" * 250, "a_b", "ä", "-"]
+    rendered = cluster.render(
+        *(ingress(f"i{number}", rule(f"h{number}.example.com", path("/", name))) for number, name in enumerate(names)),
+        *(service(name) for name in names),
+    )
+
+    assert rendered.refusals == ()
+    assert rendered.text.count("\nbackend ") == len(names) + 1
+    assert cluster.check(rendered) == ""
+
+
+@pytest.mark.haproxy
+def test_a_path_of_100_kb_and_10000_paths_are_no_trouble(cluster: Cluster) -> None:
+    with serving("good") as running:
+        many = [path(f"/path/{number}", "good") for number in range(10_000)]
+        rendered = cluster.serve(
+            ingress("long", rule("good.example.com", path("/" + "a" * 100_000, "good"))),
+            ingress("many", rule("good.example.com", *many)),
+            service("good"),
+            endpoint_slice("good", endpoint("127.0.0.1"), ports=running["good"]),
+        )
+
+        assert rendered.refusals == ()
+        assert ask(cluster.http_port, "good.example.com", "/path/9999/x").status == 200
+        assert ask(cluster.http_port, "good.example.com", "/path/10000").status == 404
+
+
+@pytest.mark.haproxy
+def test_log_format_in_requests_and_data_is_text(cluster: Cluster) -> None:
+    with serving("good") as running:
+        cluster.serve(
+            ingress("good", rule("good.example.com", path("/100%25", "good"), path("/$(x)&a=b;c,d", "good"))),
+            service("good"),
+            endpoint_slice("good", endpoint("127.0.0.1"), ports=running["good"]),
+        )
+
+        assert ask(cluster.http_port, "good.example.com", "/100%25/x").status in (200, 404)
+        assert ask(cluster.http_port, "good.example.com", "/%[env(PATH)]").status == 404
+
+
+@pytest.mark.haproxy
+def test_a_key_of_another_certificate_is_named_by_haproxy(cluster: Cluster) -> None:
+    authority = trustme.CA()
+    one, two = (authority.issue_cert("a.example.com") for _ in range(2))
+    rendered = cluster.render(
+        ingress("a", rule("a.example.com", path("/", "good")), tls=[{"secretName": "mixed"}]),
+        tls_secret("mixed", one.cert_chain_pems[0].bytes(), two.private_key_pem.bytes()),
+    )
+
+    assert rendered.refusals == ()
+    assert "default_mixed.pem" in cluster.check(rendered)
+
+
+TEXT = st.text(max_size=30) | st.sampled_from([*BAD_PATHS.values(), *BAD_HOSTS.values(), "/", "a.example.com"])
+ANYTHING = st.recursive(
+    TEXT | st.none() | st.integers() | st.booleans() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=3,
+)
+FIELDS = [
+    ("spec", "rules", 0, "host"),
+    ("spec", "rules", 0, "http", "paths", 0, "path"),
+    ("spec", "rules", 0, "http", "paths", 0, "pathType"),
+    ("spec", "rules", 0, "http", "paths", 0, "backend", "service", "name"),
+    ("spec", "rules", 0, "http", "paths", 0, "backend", "service", "port", "name"),
+    ("spec", "rules", 0, "http", "paths"),
+    ("spec", "rules"),
+    ("spec", "tls", 0, "hosts"),
+    ("spec", "tls", 0, "secretName"),
+    ("spec", "defaultBackend", "service", "name"),
+    ("spec", "defaultBackend"),
+    ("metadata", "annotations"),
+    ("metadata", "creationTimestamp"),
+]
+NAMES = [("metadata", "namespace"), ("metadata", "name")]
+EVIL = ingress(
+    "evil",
+    rule("evil.example.com", path("/evil", "nothing")),
+    tls=[{"hosts": ["evil.example.com"], "secretName": "none"}],
+    defaultBackend=service_backend("nothing"),
+)
+
+
+def with_field(resource: Resource, field: tuple[str | int, ...], value: Any) -> Resource:
+    changed = copy.deepcopy(resource)
+    place: Any = changed
+    for step in field[:-1]:
+        place = place[step]
+    place[field[-1]] = value
+    return changed
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.tuples(st.sampled_from(FIELDS), ANYTHING) | st.tuples(st.sampled_from(NAMES), TEXT))
+def test_no_value_of_an_ingress_adds_a_line_or_a_word(change: tuple[tuple[str | int, ...], Any]) -> None:
+    clean, rendered = render(GOOD), render([*GOOD, with_field(EVIL, *change)])
+
+    assert rendered.text == clean.text
+    for name in ("maps/path-exact.map", "maps/path-prefix.map"):
+        assert set(clean.files[name].splitlines()) <= set(rendered.files[name].splitlines())
+        for line in rendered.files[name].split("\n"):
+            assert re.fullmatch(r"([a-z0-9.-]+|\*(\.[a-z0-9.-]+)?)\|(/[^\s|#]*)? [A-Za-z0-9_.:-]+|", line), line

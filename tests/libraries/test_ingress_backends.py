@@ -1,0 +1,190 @@
+"""Which endpoints stand behind a route."""
+
+import re
+
+import pytest
+
+from haptic_trio.k8s.resource import Resource
+from tests.libraries.conftest import Cluster
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
+from tests.support.rendering import Rendered
+from tests.support.traffic import ask, serving
+
+pytestmark = pytest.mark.haproxy
+
+HOST = "a.example.com"
+
+
+def servers(rendered: Rendered, backend: str) -> list[str]:
+    """Return the addresses behind *backend*, in the order of their names s1, s2, …"""
+    section = re.search(rf"^backend {re.escape(backend)} from http\n((?:    .*\n)*)", rendered.text, re.MULTILINE)
+    assert section, rendered.text
+    lines = [line.split() for line in section[1].splitlines()]
+    assert [line[:2] for line in lines] == [["server", f"s{number + 1}"] for number in range(len(lines))]
+    return [line[2] for line in lines]
+
+
+def web(port: int | str = 80) -> Resource:
+    return ingress("web", rule(HOST, path("/", "web", port)))
+
+
+def test_named_and_numbered_ports_lead_to_the_target_port(cluster: Cluster) -> None:
+    ports = ({"name": "http", "port": 80, "targetPort": "web"}, {"name": "admin", "port": 81})
+    with serving("http", "admin") as running:
+        cluster.serve(
+            ingress("web", rule(HOST, path("/name", "web", "admin"), path("/number", "web", 80))),
+            service("web", *ports),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running),
+        )
+
+        assert ask(cluster.http_port, HOST, "/name").body.startswith("admin\n")
+        assert ask(cluster.http_port, HOST, "/number").body.startswith("http\n")
+
+
+@pytest.mark.parametrize("port", [81, "unknown"])
+def test_an_unknown_port_is_answered_with_503(cluster: Cluster, port: int | str) -> None:
+    with serving("web") as running:
+        rendered = cluster.serve(
+            ingress("web", rule(HOST, path("/", "web", port), path("/ok", "web"))),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
+        )
+
+        assert rendered.refusals == ()
+        assert ask(cluster.http_port, HOST).status == 503
+        assert ask(cluster.http_port, HOST, "/ok").status == 200
+
+
+def test_a_missing_service_is_answered_with_503(cluster: Cluster) -> None:
+    assert cluster.serve(web()).refusals == ()
+
+    assert ask(cluster.http_port, HOST).status == 503
+
+
+def test_a_service_without_endpoints_is_answered_with_503(cluster: Cluster) -> None:
+    cluster.serve(web(), service("web"))
+
+    assert ask(cluster.http_port, HOST).status == 503
+
+
+def test_an_ipv6_endpoint_is_reached(cluster: Cluster) -> None:
+    with serving("web", host="::1") as running:
+        cluster.serve(
+            web(), service("web"), endpoint_slice("web", endpoint("::1"), ports=running["web"], family="IPv6")
+        )
+
+        assert ask(cluster.http_port, HOST).body.startswith("web\n")
+
+
+def test_slices_are_merged_in_order_of_addresses_without_duplicates(cluster: Cluster) -> None:
+    rendered = cluster.render(
+        web(),
+        service("web"),
+        endpoint_slice("web", endpoint("10.0.0.3"), endpoint("10.0.0.1"), ports=8080),
+        endpoint_slice("web", endpoint("10.0.0.1"), endpoint("10.0.0.2"), ports=8080, suffix="2"),
+        endpoint_slice("web", endpoint("fd00::1"), ports=8080, suffix="3", family="IPv6"),
+        endpoint_slice("web", endpoint("web.example.org"), ports=8080, suffix="4", family="FQDN"),
+        endpoint_slice("other", endpoint("10.9.9.9"), ports=8080),
+        endpoint_slice("web", endpoint("10.8.8.8"), ports=8080, namespace="other"),
+    )
+
+    assert servers(rendered, "default_web_80") == ["10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080", "[fd00::1]:8080"]
+    assert cluster.check(rendered) == ""
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "expected"),
+    [
+        pytest.param(
+            [endpoint("10.0.0.1", ready=True), endpoint("10.0.0.2", ready=False)], ["10.0.0.1:80"], id="ready only"
+        ),
+        pytest.param([{"addresses": ["10.0.0.1"]}], ["10.0.0.1:80"], id="unknown readiness is ready"),
+        pytest.param([{"addresses": ["10.0.0.1"], "conditions": {"ready": None}}], ["10.0.0.1:80"], id="null is ready"),
+        pytest.param(
+            [endpoint("10.0.0.1", ready=False, serving=True, terminating=True), endpoint("10.0.0.2", ready=True)],
+            ["10.0.0.2:80"],
+            id="terminating ones rest while there are ready ones",
+        ),
+        pytest.param(
+            [
+                endpoint("10.0.0.1", ready=False, serving=True, terminating=True),
+                endpoint("10.0.0.2", ready=False, serving=False, terminating=True),
+                endpoint("10.0.0.3", ready=False, serving=False, terminating=False),
+            ],
+            ["10.0.0.1:80"],
+            id="those that terminate but serve are the last resort",
+        ),
+        pytest.param([endpoint("10.0.0.1", ready=False)], [], id="none"),
+    ],
+)
+def test_conditions_decide_which_endpoints_count(
+    cluster: Cluster, endpoints: list[dict[str, object]], expected: list[str]
+) -> None:
+    rendered = cluster.render(web(), service("web"), endpoint_slice("web", *endpoints, ports=80))
+
+    assert servers(rendered, "default_web_80") == expected
+
+
+def test_requests_reach_every_endpoint(cluster: Cluster) -> None:
+    names = [f"pod-{number}" for number in range(10)]
+    with serving(*names) as running:
+        cluster.serve(
+            web(),
+            service("web"),
+            *(endpoint_slice("web", endpoint("127.0.0.1"), ports=running[name], suffix=name) for name in names),
+        )
+
+        seen = {ask(cluster.http_port, HOST).body.split("\n")[0] for _ in range(100)}
+
+    assert seen == set(names)
+
+
+def test_a_backend_appears_once_however_many_ingresses_use_it(cluster: Cluster) -> None:
+    rendered = cluster.render(
+        *(ingress(f"web-{number}", rule(f"h{number}.example.com", path("/", "web"))) for number in range(3)),
+        service("web"),
+        service("unused"),
+    )
+
+    assert rendered.text.count("\nbackend default_web_80 ") == 1
+    assert "unused" not in rendered.text
+
+
+def test_backends_of_similar_names_stay_apart(cluster: Cluster) -> None:
+    with serving("one", "two") as running:
+        cluster.serve(
+            ingress("one", rule("one.example.com", path("/", "c")), namespace="a-b"),
+            ingress("two", rule("two.example.com", path("/", "b-c")), namespace="a"),
+            service("c", namespace="a-b"),
+            service("b-c", namespace="a"),
+            endpoint_slice("c", endpoint("127.0.0.1"), ports=running["one"], namespace="a-b"),
+            endpoint_slice("b-c", endpoint("127.0.0.1"), ports=running["two"], namespace="a"),
+        )
+
+        assert ask(cluster.http_port, "one.example.com").body.startswith("one\n")
+        assert ask(cluster.http_port, "two.example.com").body.startswith("two\n")
+
+
+def test_the_order_of_objects_does_not_matter(cluster: Cluster) -> None:
+    objects = [
+        ingress("b", rule("b.example.com", path("/", "web"), path("/x", "api", kind="Exact"))),
+        ingress("a", rule(HOST, path("/", "api"))),
+        service("web"),
+        service("api"),
+        endpoint_slice("web", endpoint("10.0.0.2"), endpoint("10.0.0.1"), ports=80),
+        endpoint_slice("api", endpoint("10.0.0.3"), ports=80),
+    ]
+
+    assert cluster.render(*objects) == cluster.render(*reversed(objects))
+
+
+def test_a_new_host_path_or_endpoint_changes_no_line_but_its_own(cluster: Cluster) -> None:
+    objects = [web(), service("web"), endpoint_slice("web", endpoint("10.0.0.1"), ports=80)]
+    before = cluster.render(*objects)
+    routed = cluster.render(*objects, ingress("more", rule("b.example.com", path("/x", "web")), age=2))
+    moved = cluster.render(web(), service("web"), endpoint_slice("web", endpoint("10.0.0.9"), ports=80))
+
+    assert routed.text == before.text
+    assert routed.files["maps/path-prefix.map"].startswith(before.files["maps/path-prefix.map"].rstrip("\n"))
+    assert moved.text == before.text.replace("server s1 10.0.0.1:80", "server s1 10.0.0.9:80")
+    assert moved.files == before.files

@@ -1,0 +1,52 @@
+"""Builders of generations and endpoints that live in memory."""
+
+from dataclasses import dataclass, field
+
+import trio
+
+from haptic_trio.dataplane.endpoint import Endpoint, EndpointInfo, EndpointUnreachableError, SyncResult
+from haptic_trio.haproxy.model import Config, FileKind, Generation, make_file, make_generation
+from haptic_trio.haproxy.operations import Plan
+
+
+def generation(text: str) -> Generation:
+    """Return a generation whose identity is *text*."""
+    return make_generation(f"# {text}\n", Config((), text), [make_file(FileKind.MAP, "maps/a.map", "a b\n")])
+
+
+@dataclass(eq=False)
+class MemoryEndpoint:
+    """An endpoint that takes whatever it gets, or hangs, or fails, as the test says."""
+
+    name: str
+    running: Generation | None = None
+    taken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    fails: int = 0
+    """How many of the next deployments fail."""
+
+    async def describe(self) -> EndpointInfo:
+        return EndpointInfo(name=self.name, version="0", generation=self.running.id if self.running else "")
+
+    async def fetch_running(self) -> Generation | None:
+        return self.running
+
+    async def activate(self, generation: Generation) -> None:
+        await trio.sleep(self.seconds)
+        if self.fails:
+            self.fails -= 1
+            raise EndpointUnreachableError(self.name, "told to fail")
+        self.running = generation
+        self.taken.append(generation.id)
+
+    async def patch(self, generation: Generation, plan: Plan) -> None:
+        await self.activate(generation)
+
+
+async def sync_in_memory(endpoint: Endpoint, desired: Generation) -> SyncResult:
+    """Deploy as `sync_endpoint` does, without a plan."""
+    running = await endpoint.fetch_running()
+    changed = running is None or running.id != desired.id
+    if changed:
+        await endpoint.activate(desired)
+    return SyncResult(endpoint=endpoint.name, changed=changed, reloaded=changed)

@@ -1,0 +1,49 @@
+"""A real HAProxy for one rendered configuration."""
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from haptic_trio.dataplane.binary import clean_environment, find_haproxy
+from tests.support.traffic import socket_answers
+
+
+def write_generation(directory: Path, text: str, files: Mapping[str, str]) -> list[str]:
+    """Write a configuration and its files; returns the command line that HAProxy reads them by."""
+    first = directory / "first.cfg"
+    first.write_text(f"global\n    default-path origin {directory}\n")
+    (directory / "haproxy.cfg").write_text(text)
+    for name, content in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(content)
+    return [str(find_haproxy()), "-f", str(first), "-f", str(directory / "haproxy.cfg")]
+
+
+def check(directory: Path, text: str, files: Mapping[str, str]) -> str:
+    """Return what `haproxy -c` has to say, warnings included; empty when all is well."""
+    command = [*write_generation(directory, text, files), "-c", "-dW"]
+    run = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=30, check=False)
+    return run.stderr if run.returncode else ""
+
+
+@contextmanager
+def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) -> Iterator[None]:
+    """Run HAProxy in the foreground until the block ends; entered once *port* answers."""
+    log = directory / "haproxy.log"
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            [*write_generation(directory, text, files), "-db"], stderr=out, stdout=out, env=clean_environment()
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 10
+            while not socket_answers(port):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.005)
+            yield
+        finally:
+            process.kill()
