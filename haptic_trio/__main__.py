@@ -1,0 +1,5 @@
+"""`python -m haptic_trio`."""
+
+from haptic_trio.cli.main import main
+
+main()

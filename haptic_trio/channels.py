@@ -1,0 +1,188 @@
+"""The topology of one iteration: every channel, who sends on it, who receives, and what happens when it is full.
+
+| end         | carries                                  | from, to                               | size, full   |
+|-------------|------------------------------------------|----------------------------------------|--------------|
+| changes     | ResourceChanged, IndexSynchronized,      | reflectors, stage 3, drift monitor     | 100, wait    |
+|             | DriftSuspected                           | to debouncer                           |              |
+| triggers    | ReconcileTriggered                       | debouncer to coordinator, which takes  | 50, wait     |
+|             |                                          | all that wait as one                   |              |
+| validated   | ConfigValidated                          | coordinator to scheduler               | latest       |
+| refused     | ValidationFailed                         | coordinator to scheduler               | latest       |
+| endpoints   | EndpointsDiscovered                      | discovery to scheduler                 | latest       |
+| deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
+| completions | DeploymentCompleted                      | deployer to scheduler                  | 50, wait     |
+| completed   | DeploymentCompleted                      | deployer to drift monitor              | latest       |
+| cycles      | ReconcileTriggered, ConfigValidated,     | coordinator, deployer, leadership      | 50, wait     |
+|             | ValidationFailed, DeploymentCompleted,   | to ledger                              |              |
+|             | LeadershipChanged                        |                                        |              |
+| candidates  | ConfigSeen                               | stage 1 to stages 1 and 4              | latest       |
+| config      | ConfigChanged                            | stage 4 to the iteration, which it     | 1, wait      |
+|             |                                          | ends                                   |              |
+| facts       | every message                            | everybody to commentator; process-wide | 500, counted |
+
+*latest* is state: a late joiner, such as a replica that has just become
+leader, finds the present value there, and nothing is replayed. *counted*:
+what does not fit is counted, and the commentator reports the number.
+"""
+
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+import msgspec
+import trio
+
+from haptic_trio.config.load import joined_version
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.messages import (
+    ConfigChanged,
+    ConfigValidated,
+    DeploymentCompleted,
+    DeploymentScheduled,
+    DriftSuspected,
+    EndpointsDiscovered,
+    IndexSynchronized,
+    LeadershipChanged,
+    ReconcileTriggered,
+    ResourceChanged,
+    ValidationFailed,
+)
+
+CHANGE_BUFFER = 100
+EVENT_BUFFER = 50
+FACT_BUFFER = 500
+
+T = TypeVar("T")
+
+Change: TypeAlias = ResourceChanged | IndexSynchronized | DriftSuspected
+CycleEvent: TypeAlias = (
+    ReconcileTriggered | ConfigValidated | ValidationFailed | DeploymentCompleted | LeadershipChanged
+)
+
+
+class Latest(Generic[T]):
+    """A one-slot cell that keeps only the newest value.
+
+    Slow readers skip values on purpose: a deployer that was busy for ten
+    renders wants the tenth, not the first.
+    """
+
+    def __init__(self) -> None:
+        self._value: T | None = None
+        self._version = 0
+        self._changed = trio.Event()
+
+    @property
+    def value(self) -> T | None:
+        """The newest value; None before the first."""
+        return self._value
+
+    @property
+    def version(self) -> int:
+        """How many values have been put."""
+        return self._version
+
+    def put(self, value: T) -> None:
+        """Replace the value and wake all who wait for a newer one."""
+        self._value = value
+        self._version += 1
+        # An Event cannot be unset, so each version gets a new one.
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_newer(self, seen: int) -> tuple[int, T]:
+        """Return the newest value and its version once that exceeds *seen*."""
+        while self._version <= seen:
+            await self._changed.wait()
+        value: Any = self._value
+        return self._version, value
+
+    async def wait_first(self) -> T:
+        """Return the newest value, as soon as there is one."""
+        _version, value = await self.wait_newer(0)
+        return value
+
+
+class ConfigSeen(msgspec.Struct, frozen=True):
+    """The ConfigMap and Secret as the cluster holds them now; None where the object is absent."""
+
+    config_map: Resource | None
+    secret: Resource | None
+
+    @property
+    def version(self) -> str:
+        """Both resourceVersions; equal to the `version` of the configuration loaded from them."""
+        return joined_version(self.config_map, self.secret)
+
+
+class Facts:
+    """What happened, for the commentator: never blocks a component, never loses a fact silently."""
+
+    def __init__(self, size: int = FACT_BUFFER) -> None:
+        self._in, self._out = trio.open_memory_channel[msgspec.Struct](size)
+        self._lost = 0
+
+    def tell(self, fact: msgspec.Struct) -> None:
+        """Hand *fact* to the commentator; when it is far behind, count it as lost instead."""
+        try:
+            self._in.send_nowait(fact)
+        except trio.WouldBlock:
+            self._lost += 1
+        except trio.BrokenResourceError:
+            # The commentator is gone: the process is ending.
+            return
+
+    def take_lost(self) -> int:
+        """Return how many facts were lost since the last call."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    @property
+    def receiver(self) -> trio.MemoryReceiveChannel[msgspec.Struct]:
+        """The commentator's end."""
+        return self._out
+
+
+class _Ends:
+    """A set of channel ends that are closed together.
+
+    Whoever starts a component hands it clones of the ends that it needs;
+    leaving the `with` block closes the originals.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for end in vars(self).values():
+            if isinstance(end, trio.MemorySendChannel | trio.MemoryReceiveChannel):
+                end.close()
+
+
+class Channels(_Ends):
+    """The channels of one iteration, but for those of its leadership terms."""
+
+    def __init__(self) -> None:
+        self.changes_in, self.changes_out = trio.open_memory_channel[Change](CHANGE_BUFFER)
+        self.triggers_in, self.triggers_out = trio.open_memory_channel[ReconcileTriggered](EVENT_BUFFER)
+        self.cycles_in, self.cycles_out = trio.open_memory_channel[CycleEvent](EVENT_BUFFER)
+        self.config_in, self.config_out = trio.open_memory_channel[ConfigChanged](1)
+        self.validated = Latest[ConfigValidated]()
+        self.refused = Latest[ValidationFailed]()
+        self.endpoints = Latest[EndpointsDiscovered]()
+        self.completed = Latest[DeploymentCompleted]()
+        self.candidates = Latest[ConfigSeen]()
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many messages wait in each buffered channel."""
+        return {
+            "changes": self.changes_out.statistics().current_buffer_used,
+            "triggers": self.triggers_out.statistics().current_buffer_used,
+            "cycles": self.cycles_out.statistics().current_buffer_used,
+        }
+
+
+class TermChannels(_Ends):
+    """The channels of one leadership term: a new term starts with empty ones."""
+
+    def __init__(self) -> None:
+        self.deployments_in, self.deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
+        self.completions_in, self.completions_out = trio.open_memory_channel[DeploymentCompleted](EVENT_BUFFER)

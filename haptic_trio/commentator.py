@@ -1,0 +1,271 @@
+"""The only narrator: turns facts into log lines and metrics, with the correlation id of their cycle.
+
+Components log nothing of the normal flow themselves, so that what a person
+reads is one story, told in one voice.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from haptic_trio import messages as m
+from haptic_trio.channels import Facts
+from haptic_trio.haproxy.plan import FIRST_GENERATION
+from haptic_trio.logs import Logger
+from haptic_trio.metrics import Metrics
+
+Story = tuple[str, str, dict[str, Any]]
+"""Level, constant message, key-values."""
+
+
+async def run_commentator(
+    facts: Facts,
+    *,
+    log: Logger,
+    metrics: Metrics,
+    observe: Callable[[msgspec.Struct], None] | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Narrate facts for as long as the process lives; each is then shown to *observe*, which must not block."""
+    with facts.receiver as receiver:
+        task_status.started()
+        async for fact in receiver:
+            count(fact, metrics)
+            tell = STORIES.get(type(fact))
+            if tell is not None:
+                level, message, values = tell(fact)
+                getattr(log, level)(message, **values)
+            if observe is not None:
+                observe(fact)
+            if lost := facts.take_lost():
+                metrics.facts_lost.inc(lost)
+                log.warning("facts lost", count=lost)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+def _triggered(fact: m.ReconcileTriggered) -> Story:
+    return "debug", "reconciliation triggered", {
+        "correlation": fact.correlation, "reason": fact.reason.value, "changes": fact.changes,
+    }  # fmt: skip
+
+
+def _started(fact: m.ReconcileStarted) -> Story:
+    return "debug", "reconciliation started", {"correlation": fact.correlation, "reason": fact.reason.value}
+
+
+def _rendered(fact: m.ConfigRendered) -> Story:
+    return "debug", "configuration rendered", {
+        "correlation": fact.correlation, "bytes": fact.bytes, "files": fact.files, "ms": _ms(fact.seconds),
+    }  # fmt: skip
+
+
+def _validated(fact: m.ConfigValidated) -> Story:
+    values: dict[str, Any] = {
+        "correlation": fact.correlation,
+        "generation": fact.generation.id[:12],
+        "render_ms": _ms(fact.phases.render),
+        "parse_ms": _ms(fact.phases.parse),
+        "check_ms": _ms(fact.phases.check),
+    }
+    if fact.warnings:
+        values["warnings"] = [str(warning) for warning in fact.warnings[:5]]
+    return "info", "configuration validated", values
+
+
+def _refused(fact: m.ValidationFailed) -> Story:
+    return "error", "configuration refused", {
+        "correlation": fact.correlation, "phase": fact.phase, "problems": [str(problem) for problem in fact.problems],
+    }  # fmt: skip
+
+
+def _failed(fact: m.ReconcileFailed) -> Story:
+    return "error", "reconciliation failed", {
+        "correlation": fact.correlation, "phase": fact.phase, "ms": _ms(fact.seconds),
+    }  # fmt: skip
+
+
+def _completed(fact: m.ReconcileCompleted) -> Story:
+    return "info", "reconciliation completed", {
+        "correlation": fact.correlation, "outcome": fact.outcome.value, "ms": _ms(fact.seconds),
+    }  # fmt: skip
+
+
+def _quarantined(fact: m.Quarantined) -> Story:
+    return "warning", "object quarantined", {
+        "correlation": fact.correlation,
+        "object": str(fact.ref),
+        "version": fact.version,
+        "serving": "its last good version" if fact.has_fallback else "nothing of it",
+        "problem": str(fact.problem),
+    }  # fmt: skip
+
+
+def _released(fact: m.Released) -> Story:
+    return "info", "object released", {"correlation": fact.correlation, "object": str(fact.ref)}
+
+
+def _discovered(fact: m.EndpointsDiscovered) -> Story:
+    return "info", "endpoints discovered", {"endpoints": [endpoint.name for endpoint in fact.endpoints]}
+
+
+def _endpoint_lost(fact: m.EndpointLost) -> Story:
+    return "warning", "endpoint lost", {"endpoint": fact.endpoint}
+
+
+def _scheduled(fact: m.DeploymentScheduled) -> Story:
+    return "debug", "deployment scheduled", {
+        "correlation": fact.correlation, "why": fact.why, "endpoints": len(fact.endpoints),
+    }  # fmt: skip
+
+
+def _deployment_started(fact: m.DeploymentStarted) -> Story:
+    return "debug", "deployment started", {
+        "correlation": fact.correlation, "generation": fact.generation[:12], "endpoints": list(fact.endpoints),
+    }  # fmt: skip
+
+
+def _instance_deployed(fact: m.InstanceDeployed) -> Story:
+    result = fact.result
+    values: dict[str, Any] = {"correlation": fact.correlation, "endpoint": result.endpoint, "ms": _ms(result.seconds)}
+    if not result.changed:
+        return "debug", "instance up to date", values
+    if result.reloaded:
+        message = "instance started" if result.reasons == (FIRST_GENERATION,) else "instance reloaded"
+        return "info", message, values | {"reasons": list(result.reasons)}
+    return "info", "instance updated without reload", values | {"operations": result.operations}
+
+
+def _instance_failed(fact: m.InstanceFailed) -> Story:
+    return "error", "instance failed", {
+        "correlation": fact.correlation, "endpoint": fact.endpoint, "error": fact.error, "ms": _ms(fact.seconds),
+    }  # fmt: skip
+
+
+def _deployment_completed(fact: m.DeploymentCompleted) -> Story:
+    level = "warning" if fact.failed else "debug"
+    return level, "deployment completed", {
+        "correlation": fact.correlation, "succeeded": len(fact.results), "failed": list(fact.failed),
+        "ms": _ms(fact.seconds),
+    }  # fmt: skip
+
+
+def _drift(fact: m.DriftSuspected) -> Story:
+    return "debug", "drift suspected", {"idle_s": round(fact.idle, 1)}
+
+
+def _synchronized(fact: m.IndexSynchronized) -> Story:
+    return "info", "resources synchronized", {"objects": fact.counts}
+
+
+def _leadership(fact: m.LeadershipChanged) -> Story:
+    message = "leadership won" if fact.is_leader else "leadership lost"
+    return "info", message, {"identity": fact.identity}
+
+
+def _config_changed(fact: m.ConfigChanged) -> Story:
+    return "info", "configuration changed", {"version": fact.loaded.version}
+
+
+def _config_invalid(fact: m.ConfigInvalid) -> Story:
+    return "error", "configuration is invalid and was not taken", {
+        "version": fact.version, "problems": [str(problem) for problem in fact.problems],
+    }  # fmt: skip
+
+
+def _stage(fact: m.StageReached) -> Story:
+    return "info", "stage reached", {
+        "iteration": fact.iteration, "stage": fact.stage, "name": fact.name, "ms": _ms(fact.seconds),
+    }  # fmt: skip
+
+
+def _iteration_ended(fact: m.IterationEnded) -> Story:
+    return "info", "iteration ended", {
+        "iteration": fact.iteration, "reason": fact.reason, "s": round(fact.seconds, 1),
+    }  # fmt: skip
+
+
+def _problems(fact: m.ProblemsReported) -> Story:
+    if not fact.problems:
+        return "info", "problems solved", {"source": fact.source}
+    return "warning", "problems reported", {
+        "source": fact.source, "problems": [str(problem) for problem in fact.problems],
+    }  # fmt: skip
+
+
+STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
+    m.ReconcileTriggered: _triggered,
+    m.ReconcileStarted: _started,
+    m.ConfigRendered: _rendered,
+    m.ConfigValidated: _validated,
+    m.ValidationFailed: _refused,
+    m.ReconcileFailed: _failed,
+    m.ReconcileCompleted: _completed,
+    m.Quarantined: _quarantined,
+    m.Released: _released,
+    m.EndpointsDiscovered: _discovered,
+    m.EndpointLost: _endpoint_lost,
+    m.DeploymentScheduled: _scheduled,
+    m.DeploymentStarted: _deployment_started,
+    m.InstanceDeployed: _instance_deployed,
+    m.InstanceFailed: _instance_failed,
+    m.DeploymentCompleted: _deployment_completed,
+    m.DriftSuspected: _drift,
+    m.IndexSynchronized: _synchronized,
+    m.LeadershipChanged: _leadership,
+    m.ConfigChanged: _config_changed,
+    m.ConfigInvalid: _config_invalid,
+    m.StageReached: _stage,
+    m.IterationEnded: _iteration_ended,
+    m.ProblemsReported: _problems,
+}
+
+
+def count(fact: msgspec.Struct, metrics: Metrics) -> None:  # noqa: C901, PLR0912  one case for each fact, each trivial
+    """Account for *fact* in *metrics*."""
+    match fact:
+        case m.ReconcileCompleted():
+            metrics.reconciliations.labels(fact.outcome.value).inc()
+            metrics.reconciliation_seconds.observe(fact.seconds)
+        case m.ReconcileFailed():
+            metrics.reconciliations.labels("failed").inc()
+            metrics.reconciliation_errors.labels(fact.phase).inc()
+        case m.ConfigValidated():
+            metrics.validations.labels("valid").inc()
+            for phase in ("render", "parse", "check"):
+                metrics.phase_seconds.labels(phase).observe(getattr(fact.phases, phase))
+        case m.ValidationFailed():
+            metrics.validations.labels(f"refused by {fact.phase}").inc()
+        case m.InstanceDeployed():
+            metrics.deployments.labels("ok" if fact.result.changed else "unchanged").inc()
+            metrics.deployment_seconds.observe(fact.result.seconds)
+            metrics.runtime_operations.inc(fact.result.operations)
+            if fact.result.reloaded:
+                metrics.reloads.labels(reload_label(fact.result.reasons)).inc()
+        case m.InstanceFailed():
+            metrics.deployments.labels("failed").inc()
+        case m.Quarantined() | m.Released():
+            metrics.quarantined.set(fact.held)
+        case m.EndpointsDiscovered():
+            metrics.endpoints.set(len(fact.endpoints))
+        case m.IndexSynchronized():
+            for store, number in fact.counts.items():
+                metrics.resources.labels(store).set(number)
+        case m.IterationEnded():
+            metrics.iterations.labels(fact.reason).inc()
+            metrics.quarantined.set(0)
+        case m.ConfigInvalid():
+            metrics.config_invalid.inc()
+        case m.LeadershipChanged():
+            metrics.is_leader.set(int(fact.is_leader))
+            metrics.transitions.inc()
+
+
+def reload_label(reasons: tuple[str, ...]) -> str:
+    """Return what kind of change the first reason is, without names, so that the label stays bounded."""
+    words = reasons[0].split() if reasons else ["unknown"]
+    return " ".join(word for word in (words[0], words[-1]) if word.isalpha()) or "other"

@@ -1,0 +1,38 @@
+"""Suspect drift when nothing has been deployed for a while, so that the endpoints are compared again."""
+
+import trio
+
+from haptic_trio.channels import Change, Facts, Latest
+from haptic_trio.messages import DeploymentCompleted, DriftSuspected
+from haptic_trio.pulse import Pulse
+
+
+async def run_drift_monitor(
+    completed: Latest[DeploymentCompleted],
+    changes: trio.MemorySendChannel[Change],
+    *,
+    interval: float,
+    facts: Facts,
+    pulse: Pulse,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Send `DriftSuspected` whenever *interval* seconds pass without a completed deployment.
+
+    Runs on every replica: on followers it keeps caches warm. Ends when the
+    reader of *changes* is gone. Takes ownership of *changes*.
+    """
+    seen = completed.version
+    with changes:
+        task_status.started()
+        while True:
+            pulse.expect_beat(interval)
+            with trio.move_on_after(interval) as quiet:
+                seen, _newest = await completed.wait_newer(seen)
+            if not quiet.cancelled_caught:
+                continue
+            suspicion = DriftSuspected(idle=interval)
+            facts.tell(suspicion)
+            try:
+                await changes.send(suspicion)
+            except trio.BrokenResourceError:
+                return

@@ -1,0 +1,76 @@
+"""Health, readiness and metrics over HTTP.
+
+Live: no component is stalled; an idle one is healthy. Ready: all stages are
+up and a valid configuration was made, so that what should be served is
+known. The handlers look at the running iteration through callables; they
+never wait for it.
+"""
+
+from collections.abc import Callable
+
+import hypercorn.trio
+import msgspec
+import trio
+from hypercorn.config import Config as ServerConfig
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from haptic_trio.pulse import PulseState
+
+
+class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the process at a moment."""
+
+    iteration: int
+    """Number of the running iteration; 0 between two."""
+    stage: int
+    """Startup stages that are ready, 0 to 5."""
+    is_ready: bool
+    is_leader: bool
+    components: tuple[PulseState, ...]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether no component is stalled."""
+        return not any(component.stalled for component in self.components)
+
+
+def make_app(report: Callable[[], HealthReport], registry: CollectorRegistry) -> Starlette:
+    """Return the application that answers `/healthz`, `/readyz` and `/metrics`."""
+
+    async def healthz(_request: Request) -> Response:
+        state = report()
+        return _json(state, ok=state.is_live)
+
+    async def readyz(_request: Request) -> Response:
+        state = report()
+        return _json(state, ok=state.is_ready)
+
+    async def metrics(_request: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
+
+
+def _json(state: HealthReport, *, ok: bool) -> Response:
+    content = msgspec.json.encode(state)
+    return Response(content, status_code=200 if ok else 503, media_type="application/json")
+
+
+async def serve_app(
+    app: Starlette, bind: str, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve *app* on *bind* (`address:port`, port 0 for any free one) until cancelled.
+
+    started() gives the addresses that are bound. Raises OSError when the
+    address is taken.
+    """
+    config = ServerConfig()
+    config.bind = [bind]
+    config.accesslog = None
+    config.loglevel = "ERROR"
+    config.graceful_timeout = 1.0
+    await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]

@@ -1,0 +1,259 @@
+"""Facts that components tell each other, in the past tense.
+
+Messages are immutable and carry what their receivers need, no more. The
+topology (who sends what to whom) is in `channels`.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
+from haptic_trio.errors import Problem
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.k8s.resource import ResourceRef
+
+
+class Reason(StrEnum):
+    """Why a reconciliation was triggered."""
+
+    SYNCHRONIZED = "index synchronized"
+    CHANGED = "resources changed"
+    DRIFT = "drift suspected"
+
+
+class Outcome(StrEnum):
+    """How a reconciliation ended."""
+
+    DEPLOYED = "deployed"
+    VALIDATED = "validated"
+    """On a follower: valid, and the leader's to deploy."""
+    UNCHANGED = "unchanged"
+    """Every endpoint already ran this generation."""
+    INCOMPLETE = "incomplete"
+    """At least one endpoint did not take it."""
+    SUPERSEDED = "superseded"
+    """A newer reconciliation took its place."""
+
+
+class Phases(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each phase of a cycle took, in seconds."""
+
+    render: float = 0.0
+    parse: float = 0.0
+    check: float = 0.0
+
+
+class ResourceChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects of one watched kind changed, and the stores have them."""
+
+    stores: tuple[str, ...]
+    refs: tuple[ResourceRef, ...]
+    initial: bool = False
+    """Part of the first list: does not trigger, the index synchronisation does."""
+
+
+class IndexSynchronized(msgspec.Struct, frozen=True, kw_only=True):
+    """The first list of every watched kind is in its store."""
+
+    counts: dict[str, int]
+
+
+class DriftSuspected(msgspec.Struct, frozen=True, kw_only=True):
+    """No deployment for a drift prevention interval: the endpoints should be compared again."""
+
+    idle: float
+    """Seconds since the last deployment."""
+
+
+class ReconcileTriggered(msgspec.Struct, frozen=True, kw_only=True):
+    """A reconciliation should run now."""
+
+    correlation: str
+    reason: Reason
+    changes: int
+    """How many changes it takes in; 0 where none caused it."""
+
+
+class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A reconciliation runs."""
+
+    correlation: str
+    reason: Reason
+    changes: int
+
+
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
+    """An object cannot be rendered; until it changes, its last good version (or nothing) stands in for it."""
+
+    correlation: str
+    ref: ResourceRef
+    version: str
+    problem: Problem
+    has_fallback: bool
+    held: int
+    """How many objects are in quarantine now."""
+
+
+class Released(msgspec.Struct, frozen=True, kw_only=True):
+    """A quarantined object has changed or is gone, and is taken as it is again."""
+
+    correlation: str
+    ref: ResourceRef
+    held: int
+
+
+class ConfigRendered(msgspec.Struct, frozen=True, kw_only=True):
+    """The templates produced a configuration, not yet validated."""
+
+    correlation: str
+    bytes: int
+    files: int
+    seconds: float
+
+
+class ConfigValidated(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration passed both phases and may be deployed."""
+
+    correlation: str
+    reason: Reason
+    generation: Generation
+    phases: Phases
+    warnings: tuple[Problem, ...] = ()
+    started: float = 0.0
+    """Clock time at which its cycle started."""
+
+
+class ValidationFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """A rendered configuration was refused; what is deployed stays."""
+
+    correlation: str
+    reason: Reason
+    phase: str
+    """`render`, `parse` or `check`."""
+    problems: tuple[Problem, ...]
+
+
+class ReconcileFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """A reconciliation ended without a valid configuration."""
+
+    correlation: str
+    phase: str
+    seconds: float
+    phases: Phases
+
+
+class ReconcileCompleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A reconciliation ended: deployed, validated (on a follower) or superseded."""
+
+    correlation: str
+    outcome: Outcome
+    seconds: float
+
+
+class EndpointsDiscovered(msgspec.Struct, frozen=True, kw_only=True):
+    """The HAProxy instances that can be deployed to, all of them."""
+
+    endpoints: tuple[Endpoint, ...]
+
+
+class EndpointLost(msgspec.Struct, frozen=True, kw_only=True):
+    """An HAProxy instance is no longer there."""
+
+    endpoint: str
+
+
+class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployment should run now."""
+
+    correlation: str
+    generation: Generation
+    endpoints: tuple[Endpoint, ...]
+    why: str
+    """`validated`, `drift`, `endpoints` or `retry`."""
+    started: float = 0.0
+    """Clock time at which the reconciliation behind it started."""
+
+
+class DeploymentStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployment to these endpoints runs."""
+
+    correlation: str
+    generation: str
+    endpoints: tuple[str, ...]
+
+
+class InstanceDeployed(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint runs the generation."""
+
+    correlation: str
+    result: SyncResult
+
+
+class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint did not take the generation and runs what it ran before."""
+
+    correlation: str
+    endpoint: str
+    error: str
+    seconds: float
+
+
+class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
+    """Every endpoint took the generation, failed once, or ran out of time."""
+
+    correlation: str
+    generation: str
+    results: tuple[SyncResult, ...]
+    failed: tuple[str, ...]
+    seconds: float
+    started: float = 0.0
+    """Clock time at which the reconciliation behind it started."""
+
+
+class LeadershipChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """This replica became, or ceased to be, the one that deploys."""
+
+    is_leader: bool
+    identity: str
+    transitions: int
+
+
+class ConfigChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A validated ConfigMap or Secret differs from the running one: the iteration ends."""
+
+    loaded: LoadedConfig
+
+
+class ConfigInvalid(msgspec.Struct, frozen=True, kw_only=True):
+    """A changed ConfigMap or Secret was refused; the running one stays."""
+
+    version: str
+    problems: tuple[Problem, ...]
+
+
+class StageReached(msgspec.Struct, frozen=True, kw_only=True):
+    """A startup stage of the iteration is ready."""
+
+    iteration: int
+    stage: int
+    name: str
+    seconds: float
+    """Since the iteration opened."""
+
+
+class IterationEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """An iteration is closed: every task of it has finished."""
+
+    iteration: int
+    reason: str
+    seconds: float
+
+
+class ProblemsReported(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with an input from outside (a file of manifests, a kind that is watched), all of it."""
+
+    source: str
+    problems: tuple[Problem, ...]
+    """Empty: what was reported before is solved."""

@@ -1,0 +1,102 @@
+"""Bursts of changes become few triggers: leading edge, then a refractory period.
+
+The first change after a quiet time triggers at once. Changes that follow
+within the interval wait for its end, whose time they do not move; together
+they are one trigger. Index synchronisation and suspected drift do not wait.
+"""
+
+from collections.abc import Callable
+from math import inf
+
+import trio
+
+from haptic_trio.channels import Change, Facts
+from haptic_trio.messages import DriftSuspected, IndexSynchronized, Reason, ReconcileTriggered, ResourceChanged
+from haptic_trio.pulse import Pulse
+
+
+class Debounce:
+    """The decision: when is a trigger due, and how many changes does it take in? No clock of its own.
+
+    Times are seconds of any monotonic clock.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._last: float | None = None
+        self._pending = 0
+
+    @property
+    def pending(self) -> int:
+        """Changes that wait for the end of the refractory period."""
+        return self._pending
+
+    def add_change(self, count: int = 1) -> None:
+        """Take in a change."""
+        self._pending += count
+
+    def drop_pending(self) -> None:
+        """Forget waiting changes, because what comes next covers them."""
+        self._pending = 0
+
+    def due(self) -> float | None:
+        """Return when a trigger is due; None while nothing waits. A time in the past means now."""
+        if not self._pending:
+            return None
+        return float("-inf") if self._last is None else self._last + self._interval
+
+    def trigger(self, now: float) -> int:
+        """Start a new refractory period at *now*; return how many changes the trigger takes in."""
+        self._last = now
+        taken, self._pending = self._pending, 0
+        return taken
+
+
+async def run_debouncer(
+    changes: trio.MemoryReceiveChannel[Change],
+    triggers: trio.MemorySendChannel[ReconcileTriggered],
+    *,
+    interval: float,
+    next_correlation: Callable[[], str],
+    facts: Facts,
+    pulse: Pulse,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Turn changes into triggers until *changes* ends; what waits then is triggered at once.
+
+    Takes ownership of both channel ends.
+    """
+    debounce = Debounce(interval)
+
+    async def trigger(reason: Reason) -> None:
+        taken = debounce.trigger(trio.current_time())
+        message = ReconcileTriggered(correlation=next_correlation(), reason=reason, changes=taken)
+        facts.tell(message)
+        await triggers.send(message)
+
+    with changes, triggers:
+        task_status.started()
+        while True:
+            due = debounce.due()
+            change: Change | None = None
+            try:
+                # Safe to cut off: a memory channel never loses an item to cancellation.
+                with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
+                    change = await changes.receive()
+            except trio.EndOfChannel:
+                break
+            with pulse.busy():
+                match change:
+                    case None:
+                        await trigger(Reason.CHANGED)
+                    case ResourceChanged(initial=True):
+                        pass
+                    case ResourceChanged():
+                        debounce.add_change()
+                    case IndexSynchronized():
+                        debounce.drop_pending()
+                        await trigger(Reason.SYNCHRONIZED)
+                    case DriftSuspected():
+                        await trigger(Reason.DRIFT)
+        if debounce.pending:
+            await trigger(Reason.CHANGED)

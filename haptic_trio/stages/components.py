@@ -1,0 +1,53 @@
+"""Stage 2: build what renders and validates, and start the ledger of reconciliations."""
+
+from functools import partial
+
+import trio
+
+from haptic_trio.channels import Channels
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.ledger import run_ledger
+from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.validate import Validator
+from haptic_trio.pulse import Pulses
+from haptic_trio.stages.parts import Parts
+from haptic_trio.stages.process import Process
+
+
+async def run_components(
+    process: Process,
+    loaded: LoadedConfig,
+    channels: Channels,
+    pulses: Pulses,
+    *,
+    task_status: trio.TaskStatus[Parts] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Build the parts of the iteration; started() gives them. Runs the ledger until cancelled."""
+    config = loaded.config
+    stores = Stores(
+        Store(name, watched.index_by, config.watched_resources_ignore_fields)
+        for name, watched in config.watched_resources.items()
+    )
+    # Compiling the templates takes CPU for as long as a few renders.
+    renderer = await trio.to_thread.run_sync(Renderer, config)
+    validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, scratch=process.scratch)
+    leadership = process.leadership.value
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            partial(
+                run_ledger,
+                channels.cycles_out.clone(),
+                is_leader=leadership is not None and leadership.is_leader,
+                facts=process.facts,
+            )
+        )
+        task_status.started(
+            Parts(
+                config=config,
+                stores=stores,
+                pipeline=Pipeline(stores, renderer, validator, process.facts),
+                pulses=pulses,
+            )
+        )

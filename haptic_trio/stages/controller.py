@@ -1,0 +1,53 @@
+"""The reinitialisation loop: one iteration after another, for as long as the process lives."""
+
+from itertools import count
+
+import trio
+
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.errors import HapticError, Problem
+from haptic_trio.logs import get_logger
+from haptic_trio.messages import IterationEnded, ProblemsReported
+from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
+from haptic_trio.stages.process import IterationState, Process
+
+RETRY_BASE = 0.5
+RETRY_MAX = 30.0
+
+
+async def run_controller(process: Process) -> None:
+    """Run iterations until cancelled.
+
+    A changed configuration reopens at once. An iteration that failed is
+    tried again after a delay that doubles up to `RETRY_MAX` seconds; one
+    that could not start in time gives way to the last good configuration.
+    """
+    log = get_logger("controller")
+    last_good: LoadedConfig | None = None
+    unstartable: frozenset[str] = frozenset()
+    failures = 0
+    for number in count(1):
+        state = IterationState(number=number, opened=trio.current_time())
+        process.running.put(state)
+        delay = 0.0
+        try:
+            reason = await run_iteration(process, state, Opening(last_good=last_good, unstartable=unstartable))
+            failures = 0
+        except* StartTimeoutError as group:
+            reason = "start timed out"
+            error = group.exceptions[0]
+            process.facts.tell(ProblemsReported(source=f"iteration {number}", problems=(Problem(message=str(error)),)))
+            if state.loaded is not None and last_good is not None and state.loaded.version != last_good.version:
+                unstartable |= {state.loaded.version}
+        except* (HapticError, OSError):
+            # Anything else is a bug and ends the process with its traceback.
+            reason = "failed"
+            delay = min(RETRY_MAX, RETRY_BASE * 2.0 ** min(failures, 10))
+            failures += 1
+            log.exception("iteration failed", iteration=number, retry_in=delay)
+        finally:
+            process.running.put(None)
+        if state.stage == 5:
+            last_good = state.loaded
+        process.facts.tell(IterationEnded(iteration=number, reason=reason, seconds=trio.current_time() - state.opened))
+        await trio.sleep(delay)

@@ -1,0 +1,78 @@
+"""The term: while this replica leads, it schedules and deploys."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from haptic_trio.channels import Channels, CycleEvent, Facts, Latest, TermChannels
+from haptic_trio.config.model import Config
+from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.deployment.deployer import run_deployer
+from haptic_trio.deployment.scheduler import run_scheduler
+from haptic_trio.messages import LeadershipChanged
+from haptic_trio.pulse import Pulses
+
+
+async def run_terms(
+    leadership: Latest[LeadershipChanged],
+    lead: Callable[[], Awaitable[None]],
+    *,
+    cycles: trio.MemorySendChannel[CycleEvent],
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run *lead* for as long as, and whenever, this replica leads. Takes ownership of *cycles*."""
+    version, state = await leadership.wait_newer(0)
+    with cycles:
+        task_status.started()
+        while True:
+            await cycles.send(state)
+            if state.is_leader:
+                async with trio.open_nursery() as term:
+                    term.start_soon(lead)
+                    version, state = await _wait_lost(leadership, version)
+                    term.cancel_scope.cancel(reason="leadership lost")
+            else:
+                version, state = await leadership.wait_newer(version)
+
+
+async def _wait_lost(leadership: Latest[LeadershipChanged], seen: int) -> tuple[int, LeadershipChanged]:
+    while True:
+        seen, state = await leadership.wait_newer(seen)
+        if not state.is_leader:
+            return seen, state
+
+
+async def run_term(channels: Channels, config: Config, *, facts: Facts, pulses: Pulses) -> None:
+    """Schedule and deploy, from the present values on, until cancelled."""
+    dataplane = config.dataplane
+    with TermChannels() as ends:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(
+                partial(
+                    run_deployer,
+                    ends.deployments_out.clone(),
+                    ends.completions_in.clone(),
+                    channels.cycles_in.clone(),
+                    channels.completed,
+                    sync=sync_endpoint,
+                    deployment_timeout=dataplane.deployment_timeout,
+                    drain_timeout=config.controller.drain_timeout,
+                    max_parallel=dataplane.max_parallel,
+                    facts=facts,
+                    pulse=pulses.add("deployer", limit=2 * dataplane.deployment_timeout),
+                )
+            )
+            await nursery.start(
+                partial(
+                    run_scheduler,
+                    channels.validated,
+                    channels.refused,
+                    channels.endpoints,
+                    ends.completions_out.clone(),
+                    ends.deployments_in.clone(),
+                    min_interval=dataplane.min_deployment_interval,
+                    facts=facts,
+                    pulse=pulses.add("scheduler", limit=30.0),
+                )
+            )

@@ -1,0 +1,18 @@
+"""What stage 2 builds and the later stages use."""
+
+from dataclasses import dataclass
+
+from haptic_trio.config.model import Config
+from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pulse import Pulses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The parts of one iteration that are not tasks."""
+
+    config: Config
+    stores: Stores
+    pipeline: Pipeline
+    pulses: Pulses

@@ -1,0 +1,56 @@
+"""Stage 4: check each change of ConfigMap and Secret; a valid one ends the iteration, an invalid one nothing."""
+
+from collections.abc import Set as AbstractSet
+
+import trio
+
+from haptic_trio.channels import ConfigSeen, Facts, Latest
+from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.messages import ConfigChanged, ConfigInvalid
+from haptic_trio.stages.process import Load
+
+
+async def run_watch_config(
+    candidates: Latest[ConfigSeen],
+    config: trio.MemorySendChannel[ConfigChanged],
+    *,
+    load: Load,
+    running: str,
+    ignored: AbstractSet[str],
+    facts: Facts,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Send `ConfigChanged` for the first valid configuration whose version is not *running*, and end.
+
+    Versions in *ignored* were tried and could not be started. started()
+    means that what was there at the start has been looked at. Takes
+    ownership of *config*.
+    """
+    seen = 0
+    ready = False
+    with config:
+        while True:
+            seen, candidate = await candidates.wait_newer(seen)
+            change = await _check(candidate, load, ignored | {running}, facts)
+            if change is not None:
+                facts.tell(change)
+                await config.send(change)
+                return
+            if not ready:
+                ready = True
+                task_status.started()
+
+
+async def _check(candidate: ConfigSeen, load: Load, known: AbstractSet[str], facts: Facts) -> ConfigChanged | None:
+    if candidate.version in known:
+        return None
+    problems: tuple[Problem, ...]
+    if candidate.config_map is None:
+        problems = (Problem(message="the ConfigMap is gone", hint="the running configuration stays in force"),)
+    else:
+        try:
+            return ConfigChanged(loaded=await trio.to_thread.run_sync(load, candidate.config_map, candidate.secret))
+        except ProblemsError as exc:
+            problems = exc.problems
+    facts.tell(ConfigInvalid(version=candidate.version, problems=problems))
+    return None

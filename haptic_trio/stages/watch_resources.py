@@ -1,0 +1,85 @@
+"""Stage 3: a reflector for each watched kind; ready when every first list is in its store."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import trio
+
+from haptic_trio.channels import Change, Facts
+from haptic_trio.config.model import WatchedResource
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.client import Client, Selection
+from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.resource import ResourceType
+from haptic_trio.k8s.store import Stores
+from haptic_trio.messages import IndexSynchronized, ProblemsReported, ResourceChanged
+
+
+def selection_of(watched: WatchedResource) -> Selection:
+    """Return what to watch for *watched*."""
+    return Selection(
+        type=ResourceType(watched.api_version, watched.resources),
+        namespaces=watched.namespaces,
+        label_selector=watched.label_selector,
+        field_selector=watched.field_selector,
+    )
+
+
+async def run_watch_resources(
+    client: Client,
+    watched_resources: Mapping[str, WatchedResource],
+    stores: Stores,
+    changes: trio.MemorySendChannel[Change],
+    *,
+    facts: Facts,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Keep *stores* in step with the cluster, and send every change.
+
+    started() means that every required kind has its first list; the index
+    synchronisation is sent right after. A kind that is not required may
+    come later. Takes ownership of *changes*.
+    """
+
+    async def emit(sender: trio.MemorySendChannel[Change], change: StoreChange) -> None:
+        await sender.send(ResourceChanged(stores=change.stores, refs=change.refs, initial=change.initial))
+
+    def report(source: str, problems: tuple[Problem, ...]) -> None:
+        facts.tell(ProblemsReported(source=source, problems=problems))
+
+    async def reflect(
+        selection: Selection,
+        names: Sequence[str],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        with changes.clone() as sender:
+            await run_reflector(
+                client,
+                selection,
+                [stores[name] for name in names],
+                partial(emit, sender),
+                report=report,
+                task_status=task_status,
+            )
+
+    with changes:
+        async with trio.open_nursery() as nursery:
+            async with trio.open_nursery() as starting:
+                for selection, names in _by_selection(watched_resources).items():
+                    if any(watched_resources[name].required for name in names):
+                        starting.start_soon(nursery.start, reflect, selection, names)
+                    else:
+                        nursery.start_soon(reflect, selection, names)
+            task_status.started()
+            synchronized = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
+            facts.tell(synchronized)
+            await changes.send(synchronized)
+
+
+def _by_selection(watched_resources: Mapping[str, WatchedResource]) -> dict[Selection, list[str]]:
+    """Return which stores take the same objects: they differ in their indexes and share a watch."""
+    groups: dict[Selection, list[str]] = {}
+    for name, watched in watched_resources.items():
+        groups.setdefault(selection_of(watched), []).append(name)
+    return groups

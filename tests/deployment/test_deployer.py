@@ -1,0 +1,187 @@
+from functools import partial
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.deployment.deployer import finish_despite_cancel, run_deployer
+from haptic_trio.messages import (
+    DeploymentCompleted,
+    DeploymentScheduled,
+    DeploymentStarted,
+    InstanceDeployed,
+    InstanceFailed,
+)
+from haptic_trio.pulse import Pulse
+from tests.support.endpoints import MemoryEndpoint, generation, sync_in_memory
+
+
+class Rig:
+    """A running deployer with the test at all its ends."""
+
+    def __init__(self) -> None:
+        self.deployments, self._deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
+        self._completions_in, self.completions = trio.open_memory_channel[DeploymentCompleted](50)
+        self._cycles_in, self.cycles = trio.open_memory_channel[CycleEvent](50)
+        self.completed = Latest[DeploymentCompleted]()
+        self.facts = Facts()
+        self.pulse = Pulse("deployer", 100)
+
+    async def start(self, nursery: trio.Nursery, *, max_parallel: int = 0, drain_timeout: float = 5) -> None:
+        await nursery.start(
+            partial(
+                run_deployer,
+                self._deployments_out,
+                self._completions_in,
+                self._cycles_in,
+                self.completed,
+                sync=sync_in_memory,
+                deployment_timeout=30,
+                drain_timeout=drain_timeout,
+                max_parallel=max_parallel,
+                facts=self.facts,
+                pulse=self.pulse,
+            )
+        )
+
+    def told(self) -> list[msgspec.Struct]:
+        told = []
+        while True:
+            try:
+                told.append(self.facts.receiver.receive_nowait())
+            except trio.WouldBlock:
+                return told
+
+
+def deployment(*endpoints: MemoryEndpoint) -> DeploymentScheduled:
+    return DeploymentScheduled(
+        correlation="c1", generation=generation("new"), endpoints=endpoints, why="validated", started=1.5
+    )
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+async def test_all_endpoints_are_deployed_to_in_parallel_and_completed_once(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoints = [MemoryEndpoint(f"e{number}", seconds=number) for number in (1, 2, 3)]
+    await rig.start(nursery)
+
+    await rig.deployments.send(deployment(*endpoints))
+    completion = await rig.completions.receive()
+
+    assert trio.current_time() == 3
+    assert [result.endpoint for result in completion.results] == ["e1", "e2", "e3"]
+    assert (completion.failed, completion.seconds, completion.started) == ((), 3, 1.5)
+    assert rig.completed.value == completion == rig.cycles.receive_nowait()
+    assert [type(fact) for fact in rig.told()] == [
+        DeploymentStarted, InstanceDeployed, InstanceDeployed, InstanceDeployed, DeploymentCompleted,
+    ]  # fmt: skip
+
+
+async def test_failing_and_hanging_endpoints_do_not_disturb_the_others(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    good, failing = MemoryEndpoint("good", seconds=1), MemoryEndpoint("failing", fails=1)
+    hanging = MemoryEndpoint("hanging", seconds=1000)
+    await rig.start(nursery)
+
+    await rig.deployments.send(deployment(good, failing, hanging))
+    completion = await rig.completions.receive()
+
+    assert trio.current_time() == 30
+    assert completion.failed == ("failing", "hanging")
+    assert good.running is not None
+    errors = {fact.endpoint: fact.error for fact in rig.told() if isinstance(fact, InstanceFailed)}
+    assert errors == {
+        "failing": "failing: told to fail",
+        "hanging": "hanging: deployment took longer than 30 s",
+    }
+
+
+async def test_max_parallel_bounds_how_many_run_at_once(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoints = [MemoryEndpoint(f"e{number}", seconds=1) for number in range(6)]
+    await rig.start(nursery, max_parallel=2)
+
+    await rig.deployments.send(deployment(*endpoints))
+    await rig.completions.receive()
+
+    assert trio.current_time() == 3
+
+
+async def test_endpoint_that_has_the_generation_is_left_alone(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoint = MemoryEndpoint("e", running=generation("new"))
+    await rig.start(nursery)
+
+    await rig.deployments.send(deployment(endpoint))
+    completion = await rig.completions.receive()
+
+    assert [result.changed for result in completion.results] == [False]
+    assert endpoint.taken == []
+
+
+async def test_deployer_is_busy_only_while_it_deploys(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    await rig.start(nursery)
+    await trio.sleep(500)
+    assert not rig.pulse.state().stalled
+
+    await rig.deployments.send(deployment(MemoryEndpoint("e", seconds=20)))
+    await trio.sleep(10)
+    assert rig.pulse.state().busy_for == 10
+
+    await rig.completions.receive()
+    await wait_all_tasks_blocked()
+    assert rig.pulse.state().busy_for == 0
+
+
+async def test_deployment_in_flight_may_finish_when_cancelled(autojump_clock: MockClock, rig: Rig) -> None:
+    endpoint = MemoryEndpoint("e", seconds=4)
+    async with trio.open_nursery() as nursery:
+        await rig.start(nursery, drain_timeout=5)
+        await rig.deployments.send(deployment(endpoint))
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+
+    assert trio.current_time() == 4
+    assert endpoint.running is not None
+
+
+async def test_deployment_in_flight_is_cut_off_after_the_drain_timeout(autojump_clock: MockClock, rig: Rig) -> None:
+    endpoint = MemoryEndpoint("e", seconds=20)
+    async with trio.open_nursery() as nursery:
+        await rig.start(nursery, drain_timeout=5)
+        await rig.deployments.send(deployment(endpoint))
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+
+    assert trio.current_time() == 6
+    assert endpoint.running is None
+
+
+async def test_deployer_ends_with_its_input(autojump_clock: MockClock, rig: Rig) -> None:
+    async with trio.open_nursery() as nursery:
+        await rig.start(nursery)
+        rig.deployments.close()
+
+    with pytest.raises(trio.EndOfChannel):
+        rig.completions.receive_nowait()
+
+
+async def test_finish_despite_cancel_raises_what_the_work_raises(autojump_clock: MockClock) -> None:
+    async def work() -> None:
+        await trio.sleep(1)
+        raise ValueError("broken")
+
+    with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="broken")):
+        await finish_despite_cancel(work, grace=5)

@@ -1,0 +1,34 @@
+from functools import partial
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from haptic_trio.channels import Facts, Latest
+from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.deployment.discovery import run_discovery
+from haptic_trio.messages import EndpointLost, EndpointsDiscovered
+from tests.support.endpoints import MemoryEndpoint
+
+ONE, TWO = MemoryEndpoint("one"), MemoryEndpoint("two")
+
+
+async def test_present_instances_are_published_before_discovery_is_ready(nursery: trio.Nursery) -> None:
+    instances, endpoints = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered]()
+    instances.put((ONE, TWO))
+
+    await nursery.start(partial(run_discovery, instances, endpoints, facts=Facts()))
+
+    assert endpoints.value == EndpointsDiscovered(endpoints=(ONE, TWO))
+
+
+async def test_lost_instance_is_told_and_no_longer_published(nursery: trio.Nursery) -> None:
+    instances, endpoints, facts = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered](), Facts()
+    instances.put((ONE, TWO))
+    await nursery.start(partial(run_discovery, instances, endpoints, facts=facts))
+
+    instances.put((ONE,))
+    await wait_all_tasks_blocked()
+
+    assert endpoints.value == EndpointsDiscovered(endpoints=(ONE,))
+    told = [facts.receiver.receive_nowait() for _ in range(3)]
+    assert told[1] == EndpointLost(endpoint="two")

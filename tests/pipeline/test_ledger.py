@@ -1,0 +1,121 @@
+import pytest
+import trio
+from trio.testing import MockClock
+
+from haptic_trio.channels import CycleEvent, Facts
+from haptic_trio.dataplane.endpoint import SyncResult
+from haptic_trio.messages import (
+    ConfigValidated,
+    DeploymentCompleted,
+    LeadershipChanged,
+    Outcome,
+    Phases,
+    Reason,
+    ReconcileCompleted,
+    ReconcileTriggered,
+    ValidationFailed,
+)
+from haptic_trio.pipeline.ledger import CycleLedger, run_ledger
+from tests.support.endpoints import generation
+
+
+def triggered(name: str) -> ReconcileTriggered:
+    return ReconcileTriggered(correlation=name, reason=Reason.CHANGED, changes=1)
+
+
+def validated(name: str) -> ConfigValidated:
+    return ConfigValidated(correlation=name, reason=Reason.CHANGED, generation=generation(name), phases=Phases())
+
+
+def refused(name: str) -> ValidationFailed:
+    return ValidationFailed(correlation=name, reason=Reason.CHANGED, phase="parse", problems=())
+
+
+def completed(name: str, *, changed: bool = True, failed: tuple[str, ...] = ()) -> DeploymentCompleted:
+    result = SyncResult(endpoint="e", changed=changed, reloaded=False)
+    return DeploymentCompleted(correlation=name, generation="g", results=(result,), failed=failed, seconds=0)
+
+
+def feed(ledger: CycleLedger, *events: CycleEvent) -> list[tuple[str, Outcome]]:
+    """Return how cycles ended; the clock ticks a second with each event."""
+    ended = []
+    for now, event in enumerate(events):
+        ended += [(message.correlation, message.outcome) for message in ledger.take(event, now)]
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("completion", "outcome"),
+    [
+        (completed("a"), Outcome.DEPLOYED),
+        (completed("a", changed=False), Outcome.UNCHANGED),
+        (completed("a", failed=("two",)), Outcome.INCOMPLETE),
+    ],
+)
+def test_leaders_cycle_ends_with_its_deployment(completion: DeploymentCompleted, outcome: Outcome) -> None:
+    ledger = CycleLedger(is_leader=True)
+
+    assert feed(ledger, triggered("a"), validated("a"), completion) == [("a", outcome)]
+    assert ledger.open == ()
+
+
+def test_followers_cycle_ends_with_its_validation() -> None:
+    ledger = CycleLedger(is_leader=False)
+
+    assert feed(ledger, triggered("a"), validated("a")) == [("a", Outcome.VALIDATED)]
+
+
+def test_cycle_whose_deployment_was_overtaken_is_superseded() -> None:
+    ledger = CycleLedger(is_leader=True)
+
+    ended = feed(ledger, triggered("a"), validated("a"), triggered("b"), validated("b"), completed("b"))
+
+    assert ended == [("a", Outcome.SUPERSEDED), ("b", Outcome.DEPLOYED)]
+
+
+def test_triggers_that_were_taken_together_end_as_superseded_but_for_the_newest() -> None:
+    ledger = CycleLedger(is_leader=True)
+
+    ended = feed(ledger, triggered("a"), triggered("b"), triggered("c"), refused("c"))
+
+    assert ended == [("a", Outcome.SUPERSEDED), ("b", Outcome.SUPERSEDED)]
+    assert ledger.open == ()
+
+
+def test_failed_cycle_leaves_an_older_one_that_still_deploys() -> None:
+    ledger = CycleLedger(is_leader=True)
+
+    ended = feed(ledger, triggered("a"), validated("a"), triggered("b"), refused("b"), completed("a"))
+
+    assert ended == [("a", Outcome.DEPLOYED)]
+
+
+def test_lost_leadership_ends_what_waits_for_a_deployment() -> None:
+    ledger = CycleLedger(is_leader=True)
+    lost = LeadershipChanged(is_leader=False, identity="x", transitions=2)
+
+    ended = feed(ledger, triggered("a"), validated("a"), triggered("b"), validated("b"), lost)
+
+    assert ended == [("a", Outcome.SUPERSEDED), ("b", Outcome.VALIDATED)]
+
+
+def test_retried_deployment_does_not_end_a_cycle_twice() -> None:
+    ledger = CycleLedger(is_leader=True)
+
+    ended = feed(ledger, triggered("a"), validated("a"), completed("a", failed=("e",)), completed("a"))
+
+    assert ended == [("a", Outcome.INCOMPLETE)]
+
+
+async def test_ledger_tells_how_long_a_cycle_took_and_ends_with_its_input(autojump_clock: MockClock) -> None:
+    cycles_in, cycles_out = trio.open_memory_channel[CycleEvent](50)
+    facts = Facts()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: run_ledger(cycles_out, is_leader=True, facts=facts))
+        await cycles_in.send(triggered("a"))
+        await trio.sleep(3)
+        await cycles_in.send(completed("a"))
+        cycles_in.close()
+
+    told = facts.receiver.receive_nowait()
+    assert told == ReconcileCompleted(correlation="a", outcome=Outcome.DEPLOYED, seconds=3)
