@@ -1,0 +1,26 @@
+"""The demo while it runs."""
+
+import msgspec
+
+from haptic_trio.cli.demo_facts import FactLog
+from haptic_trio.cli.demo_site import DemoSite
+from haptic_trio.cli.serve import Serving
+
+
+class RunningDemo(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to look at and to change."""
+
+    site: DemoSite
+    serving: Serving
+    facts: FactLog
+
+    async def count_reloads(self) -> int:
+        """Return how often the HAProxy processes were reloaded, as they count it themselves."""
+        endpoints = self.serving.process.instances.value or ()
+        return sum([(await endpoint.describe()).reloads for endpoint in endpoints])
+
+    @property
+    def iteration(self) -> int:
+        """Number of the iteration that runs; 0 between two."""
+        state = self.serving.process.running.value
+        return state.number if state is not None else 0

@@ -1,0 +1,79 @@
+"""The directory of the demo: manifests, certificate and state."""
+
+from base64 import b64encode
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import msgspec
+import yaml
+
+from haptic_trio.cli.demo_certificate import make_certificate
+from haptic_trio.cli.files import PRIVATE, replace_file
+
+HOST = "demo.localhost"
+
+
+class DemoPorts(msgspec.Struct, frozen=True, kw_only=True):
+    """Ports of the loopback interface; wanted ones may be 0, which is any."""
+
+    http: int = 0
+    https: int = 0
+    web_one: int = 0
+    web_two: int = 0
+    api: int = 0
+
+
+USUAL_PORTS = DemoPorts(http=8080, https=8443, web_one=18081, web_two=18082, api=18083)
+
+
+class DemoSite(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the demo is."""
+
+    directory: Path
+    ports: DemoPorts
+
+    @property
+    def manifests(self) -> Path:
+        """The directory that is the cluster."""
+        return self.directory / "manifests"
+
+    @property
+    def state(self) -> Path:
+        """Where HAProxy's files are."""
+        return self.directory / "state"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that clients of the demo trust."""
+        return self.directory / "ca.crt"
+
+
+def write_site(directory: Path, ports: DemoPorts) -> DemoSite:
+    """Write the demo's files below *directory*, anew where they exist; whatever else is there stays."""
+    site = DemoSite(directory=directory.absolute(), ports=ports)
+    site.manifests.mkdir(parents=True, exist_ok=True)
+    values = {
+        "httpPort": ports.http,
+        "httpsPort": ports.https,
+        "webOnePort": ports.web_one,
+        "webTwoPort": ports.web_two,
+        "apiPort": ports.api,
+    }
+    for source in files("haptic_trio.cli").joinpath("demo_manifests").iterdir():
+        if source.name.endswith(".yaml"):
+            replace_file(site.manifests / source.name, Template(source.read_text("utf-8")).substitute(values))
+    certificate = make_certificate(HOST)
+    replace_file(site.authority, certificate.authority)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "demo-tls", "namespace": "default"},
+        "type": "kubernetes.io/tls",
+        "data": {
+            "tls.crt": b64encode(certificate.chain.encode()).decode(),
+            "tls.key": b64encode(certificate.key.encode()).decode(),
+        },
+    }
+    replace_file(site.manifests / "demo-tls.yaml", yaml.safe_dump(secret, sort_keys=False), mode=PRIVATE)
+    return site

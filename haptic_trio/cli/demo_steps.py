@@ -1,0 +1,185 @@
+"""The steps of the demo's story: each changes a file and waits for what HAProxy and the controller make of it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import trio
+
+from haptic_trio.cli.demo_client import DemoClient
+from haptic_trio.cli.demo_running import RunningDemo
+from haptic_trio.cli.files import replace_file
+from haptic_trio.errors import HapticError
+from haptic_trio.messages import (
+    ConfigInvalid,
+    DeploymentCompleted,
+    IterationEnded,
+    ProblemsReported,
+    Quarantined,
+    StageReached,
+)
+
+Step = Callable[[], Awaitable[tuple[float, str]]]
+
+INGRESS = """\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: {name}
+  namespace: default
+spec:
+  ingressClassName: haptic
+  rules:
+    - host: {name}.localhost
+      http:
+        paths:
+          - path: {path}
+            pathType: Prefix
+            backend:
+              service:
+                name: web
+                port:
+                  name: http
+"""
+INJECTION = '"/\\n    http-request deny\\n#"'
+"""As a YAML scalar: a path that would be a rule, if it was ever taken as syntax."""
+HALF_WRITTEN = "apiVersion: v1\nkind: Service\nmetadata:\n  name: half\n  labels: {a: b\nspec:\n"
+
+
+class StepFailedError(HapticError):
+    """Something that the demo promises did not happen; trying again is fine."""
+
+
+class Story:
+    """The steps, in their order; each returns what it measured, in seconds, and what it saw."""
+
+    def __init__(self, running: RunningDemo, client: DemoClient) -> None:
+        self._running = running
+        self._client = client
+        self._manifests = running.site.manifests
+
+    @property
+    def steps(self) -> Sequence[tuple[str, Step]]:
+        """What happens after the start, by title."""
+        return (
+            ("HTTPS, certificate chosen by name", self.ask_over_tls),
+            ("endpoint moves", self.move_endpoint),
+            ("new Ingress", self.add_ingress),
+            ("broken Ingress", self.break_ingress),
+            ("broken Ingress mended", self.mend_ingress),
+            ("broken YAML", self.break_file),
+            ("ConfigMap changes", self.change_config),
+            ("invalid ConfigMap", self.break_config),
+        )
+
+    async def start(self, began: float) -> tuple[float, str]:
+        """Wait for the first answer since *began*."""
+        answered = await self._client.wait_for(lambda answer: answer.status == 200)
+        return answered - began, "web-one answers through HAProxy"
+
+    async def ask_over_tls(self) -> tuple[float, str]:
+        """Ask once over HTTPS, trusting nobody but the demo's own authority."""
+        began = trio.current_time()
+        answer = await self._client.get(tls=True)
+        _require(answer.status == 200, f"status {answer.status}")
+        return trio.current_time() - began, "verified against the demo's own authority"
+
+    async def move_endpoint(self) -> tuple[float, str]:
+        """Move an endpoint to another port: traffic follows, without a reload."""
+        ports = self._running.site.ports
+        since, reloads = len(self._running.facts), await self._running.count_reloads()
+        began = self._edit("web.yaml", f"    port: {ports.web_one}", f"    port: {ports.web_two}")
+        answered = await self._client.wait_for(lambda answer: answer.backend == "web-two")
+        await self._wait_deployed(since)
+        after = await self._running.count_reloads()
+        _require(after == reloads, f"HAProxy was reloaded {after - reloads} times")
+        return answered - began, "web-two answers, no reload"
+
+    async def add_ingress(self) -> tuple[float, str]:
+        """Add an Ingress for a new host, with a Service that is in use: it is served, without a reload."""
+        since, reloads = len(self._running.facts), await self._running.count_reloads()
+        began = self._write("shop.yaml", INGRESS.format(name="shop", path="/"))
+        answered = await self._client.wait_for(lambda answer: answer.status == 200, host="shop.localhost")
+        await self._wait_deployed(since)
+        after = await self._running.count_reloads()
+        _require(after == reloads, f"HAProxy was reloaded {after - reloads} times")
+        return answered - began, "shop.localhost answers, no reload"
+
+    async def break_ingress(self) -> tuple[float, str]:
+        """Add an Ingress whose path is an attempt at injection: it is reported, and all others are served."""
+        since = len(self._running.facts)
+        began = self._write("broken.yaml", INGRESS.format(name="broken", path=INJECTION))
+        fact = await self._running.facts.wait_for(Quarantined, lambda fact: fact.ref.name == "broken", since=since)
+        reported = trio.current_time()
+        for host in ("demo.localhost", "shop.localhost"):
+            answer = await self._client.get(host=host)
+            _require(answer.status == 200, f"{host} answers {answer.status}")
+        answer = await self._client.get(host="broken.localhost")
+        _require(answer.backend == "", "the broken Ingress is served")
+        return reported - began, f"reported as {fact.ref}, others are served"
+
+    async def mend_ingress(self) -> tuple[float, str]:
+        """Mend the broken Ingress: it is served."""
+        since = len(self._running.facts)
+        began = self._write("broken.yaml", INGRESS.format(name="broken", path="/"))
+        answered = await self._client.wait_for(lambda answer: answer.status == 200, host="broken.localhost")
+        await self._wait_deployed(since)
+        return answered - began, "broken.localhost answers"
+
+    async def break_file(self) -> tuple[float, str]:
+        """Add a file that is no YAML: it is reported with its line, and nothing else changes."""
+        since = len(self._running.facts)
+        began = self._write("half.yaml", HALF_WRITTEN)
+        fact = await self._running.facts.wait_for(
+            ProblemsReported, lambda fact: bool(fact.problems) and Path(fact.source).name == "half.yaml", since=since
+        )
+        reported = trio.current_time()
+        line = fact.problems[0].line
+        _require(line > 0, "the report names no line")
+        answer = await self._client.get()
+        _require(answer.status == 200, f"demo.localhost answers {answer.status}")
+        (self._manifests / "half.yaml").unlink()
+        return reported - began, f"reported as half.yaml:{line}"
+
+    async def change_config(self) -> tuple[float, str]:
+        """Change the ConfigMap: the iteration closes, a new one opens, and its templates reach HAProxy."""
+        since = len(self._running.facts)
+        before = self._running.iteration
+        began = self._edit("config.yaml", "greeting: hello", "greeting: howdy")
+        answered = await self._client.wait_for(lambda answer: answer.greeting == "howdy")
+        await self._wait_deployed(since)
+        await self._running.facts.wait_for(IterationEnded, lambda fact: fact.iteration == before, since=since)
+        ready = await self._running.facts.wait_for(StageReached, lambda fact: fact.stage == 5, since=since)
+        _require(ready.iteration > before, "no new iteration was opened")
+        return answered - began, f"iteration {before} closed, iteration {ready.iteration} has deployed"
+
+    async def break_config(self) -> tuple[float, str]:
+        """Misspell a field of the ConfigMap: it is reported with its line, and the iteration goes on."""
+        since = len(self._running.facts)
+        before = self._running.iteration
+        began = self._edit("config.yaml", "debounceInterval:", "debounceIntervall:")
+        fact = await self._running.facts.wait_for(ConfigInvalid, lambda fact: bool(fact.problems), since=since)
+        reported = trio.current_time()
+        problem = fact.problems[0]
+        _require(problem.line > 0, "the report names no line")
+        _require(self._running.iteration == before, "the iteration was closed")
+        answer = await self._client.get()
+        _require(answer.greeting == "howdy", "the configuration that ran before is gone")
+        return reported - began, f"reported as line {problem.line}, {problem.path}; the iteration goes on"
+
+    async def _wait_deployed(self, since: int) -> None:
+        # With several instances, one may answer before another has what it needs.
+        await self._running.facts.wait_for(DeploymentCompleted, lambda _fact: True, since=since)
+
+    def _write(self, name: str, text: str) -> float:
+        replace_file(self._manifests / name, text)
+        return trio.current_time()
+
+    def _edit(self, name: str, old: str, new: str) -> float:
+        text = (self._manifests / name).read_text("utf-8")
+        _require(text.count(old) == 1, f"{name} does not hold {old!r} once")
+        return self._write(name, text.replace(old, new))
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise StepFailedError(message)

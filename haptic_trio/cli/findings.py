@@ -1,0 +1,100 @@
+"""What a command found wrong, for people and for machines."""
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import TextIO
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from haptic_trio.errors import Problem
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class Area(StrEnum):
+    """What a problem is in."""
+
+    MANIFESTS = "manifests"
+    """A file is not what a cluster would take."""
+    CONFIGURATION = "configuration"
+    """The ConfigMap or the Secret with credentials."""
+    OBJECT = "objects"
+    """One object cannot be served; all others are."""
+    OUTPUT = "output"
+    """No valid configuration could be rendered."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem, and what it is in."""
+
+    area: Area
+    problem: Problem
+    is_warning: bool = False
+    """Nothing has to be done about it."""
+
+
+def find(area: Area, problems: Iterable[Problem], *, is_warning: bool = False) -> list[Finding]:
+    """Return each of *problems* as a finding."""
+    return [Finding(area=area, problem=problem, is_warning=is_warning) for problem in problems]
+
+
+def count_errors(findings: Iterable[Finding]) -> int:
+    """Return how many of *findings* are more than warnings."""
+    return sum(not finding.is_warning for finding in findings)
+
+
+def visible(text: str) -> str:
+    """Return *text* without what would steer a terminal: control characters become their escapes.
+
+    Messages quote what others wrote into manifests.
+    """
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def make_console(stream: TextIO) -> Console:
+    """Return a console that colours for a terminal and writes plain text, unwrapped, into a pipe."""
+    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """Print *findings*, each with its place, hint and excerpt."""
+    for finding in findings:
+        console.print(describe(finding))
+
+
+def describe(finding: Finding) -> Text:
+    """Return one finding as text of one or more lines; the first is `place: severity: message`."""
+    problem = finding.problem
+    place = ":".join(str(part) for part in (problem.source, problem.line, problem.column) if part)
+    text = Text()
+    if place:
+        text.append(visible(f"{place}: "), style="bold")
+    text.append(*(("warning: ", "yellow") if finding.is_warning else ("error: ", "bold red")))
+    if problem.path:
+        text.append(visible(f"{problem.path}: "), style="cyan")
+    message, *more = visible(problem.message).splitlines() or [""]
+    text.append(message)
+    for line in more:
+        text.append(f"\n    {line}")
+    if problem.subject:
+        text.append(visible(f"\n    object: {problem.subject}"), style="magenta")
+    for line in visible(problem.excerpt).splitlines():
+        text.append(f"\n    {line}", style="dim")
+    if problem.hint:
+        text.append(visible(f"\n    hint: {problem.hint}"), style="green")
+    return text
+
+
+def findings_to_json(findings: Sequence[Finding]) -> list[dict[str, object]]:
+    """Return *findings* as plain data for machines; the fields are those of a problem, with area and severity."""
+    return [
+        {
+            "area": finding.area.value,
+            "severity": "warning" if finding.is_warning else "error",
+            **{name: value for name, value in msgspec.structs.asdict(finding.problem).items() if value},
+        }
+        for finding in findings
+    ]

@@ -1,0 +1,153 @@
+"""One look at a cluster, and one rendering of it: what `render` and `validate` have in common."""
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from haptic_trio.channels import Facts
+from haptic_trio.cli.findings import Area, Finding, find
+from haptic_trio.cli.options import InputOptions
+from haptic_trio.config.load import LoadedConfig, load_config
+from haptic_trio.config.model import Config
+from haptic_trio.dataplane.binary import find_haproxy
+from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.k8s.client import Client, NotFoundError
+from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.resource import Resource, ResourceType
+from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.pipeline.validate import Validator
+from haptic_trio.stages.load_config import CONFIG_MAPS, SECRETS
+from haptic_trio.stages.process import ConfigSource
+from haptic_trio.stages.watch_resources import selection_of
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What was in the cluster at one moment."""
+
+    loaded: LoadedConfig | None
+    """None when the configuration is invalid or absent; the findings say why."""
+    stores: Stores
+    findings: tuple[Finding, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the templates made of a snapshot."""
+
+    generation: Generation | None
+    """None when no valid configuration could be made; the findings say why."""
+    findings: tuple[Finding, ...]
+
+
+class ParseOnly(Validator):
+    """Phase 1 without phase 2."""
+
+    async def check(self, generation: Generation, rendered: Rendered) -> tuple[Problem, ...]:  # noqa: ARG002
+        """Accept every generation."""
+        return ()
+
+
+async def read_snapshot(options: InputOptions) -> Snapshot:
+    """Return what the manifests hold, with everything that is wrong with them and with the configuration in them."""
+    problems: dict[str, tuple[Problem, ...]] = {}
+    cluster = DirectoryCluster(options.manifests, report=problems.__setitem__)
+    findings: list[Finding] = []
+    stores = Stores(())
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        loaded: LoadedConfig | None = None
+        try:
+            loaded = await _load(cluster, options.source)
+        except ProblemsError as exc:
+            findings = find(Area.CONFIGURATION, exc.problems)
+        if loaded is not None:
+            stores = await _fill_stores(cluster, loaded.config, problems)
+        nursery.cancel_scope.cancel(reason="everything has been read")
+    manifests = [finding for found in problems.values() for finding in find(Area.MANIFESTS, found)]
+    return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings))
+
+
+async def _load(cluster: Client, source: ConfigSource) -> LoadedConfig:
+    config_map = await _get(cluster, CONFIG_MAPS, source.namespace, source.config_map)
+    if config_map is None:
+        raise ProblemsError(
+            [
+                Problem(
+                    message="not found",
+                    source=f"ConfigMap {source.namespace}/{source.config_map}",
+                    hint="add it to the manifests, or name another one with --namespace and --config-map",
+                )
+            ]
+        )
+    secret = await _get(cluster, SECRETS, source.namespace, source.secret)
+    return await trio.to_thread.run_sync(load_config, config_map, secret)
+
+
+async def _get(cluster: Client, resource_type: ResourceType, namespace: str, name: str) -> Resource | None:
+    try:
+        return await cluster.get(resource_type, namespace, name)
+    except NotFoundError:
+        return None
+
+
+async def _fill_stores(cluster: Client, config: Config, problems: dict[str, tuple[Problem, ...]]) -> Stores:
+    stores = Stores(
+        Store(name, watched.index_by, config.watched_resources_ignore_fields)
+        for name, watched in config.watched_resources.items()
+    )
+
+    async with trio.open_nursery() as nursery:
+        for name, store in stores.items():
+            selection = selection_of(config.watched_resources[name])
+            await nursery.start(
+                partial(run_reflector, cluster, selection, (store,), _ignore_change, report=problems.__setitem__)
+            )
+        # From here on the stores stay as they are.
+        nursery.cancel_scope.cancel(reason="every first list is in its store")
+    return stores
+
+
+async def _ignore_change(_change: StoreChange) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def render_snapshot(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Outcome:
+    """Render and validate a snapshot whose configuration is valid; with *check*, HAProxy is asked, too.
+
+    Raises `HaproxyNotFoundError` when it has to be asked and there is none.
+    """
+    assert snapshot.loaded is not None
+    config = snapshot.loaded.config
+    try:
+        renderer = await trio.to_thread.run_sync(Renderer, config)
+    except ProblemsError as exc:
+        return Outcome(generation=None, findings=tuple(find(Area.CONFIGURATION, exc.problems)))
+    limit = config.validation.check_timeout
+    validator = (
+        Validator(find_haproxy(haproxy), check_timeout=limit) if check else ParseOnly(Path(), check_timeout=limit)
+    )
+    pipeline = Pipeline(snapshot.stores, renderer, validator, Facts())
+    try:
+        valid = await pipeline.run("oneshot")
+    except RefusedError as exc:
+        return Outcome(generation=None, findings=(*_held(pipeline), *find(Area.OUTPUT, exc.problems)))
+    warnings = find(Area.OUTPUT, valid.warnings, is_warning=True)
+    return Outcome(generation=valid.generation, findings=(*_held(pipeline), *warnings))
+
+
+def _held(pipeline: Pipeline) -> list[Finding]:
+    # An object may be in several stores, and is held in each.
+    problems = {held.ref: held.problem for held in pipeline.quarantine.held}
+    return find(
+        Area.OBJECT,
+        [
+            problem if problem.subject else msgspec.structs.replace(problem, subject=str(ref))
+            for ref, problem in problems.items()
+        ],
+    )

@@ -1,0 +1,229 @@
+"""`serve`: the long-running controller, and the owner of the process's lifetime."""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+import trio
+
+from haptic_trio.channels import Facts, Latest
+from haptic_trio.cli.options import InputOptions, input_options, make_input
+from haptic_trio.commentator import run_commentator
+from haptic_trio.config.load import load_config
+from haptic_trio.dataplane.binary import find_haproxy
+from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.local import LocalInstances
+from haptic_trio.errors import Problem
+from haptic_trio.health import HealthReport, make_app, serve_app
+from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.logs import configure_logs, get_logger
+from haptic_trio.messages import LeadershipChanged, ProblemsReported
+from haptic_trio.metrics import Metrics
+from haptic_trio.stages.controller import run_controller
+from haptic_trio.stages.process import Process
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How `serve` runs."""
+
+    input: InputOptions
+    state_dir: Path
+    instances: int = 1
+    listen: str = "127.0.0.1:9090"
+    on_exit: str = "leave"
+    """`leave` HAProxy serving, to be adopted by the next start, or `stop` it."""
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """What is running, for those who start it from within."""
+
+    process: Process
+    addresses: tuple[str, ...]
+    """Where health and metrics are served."""
+
+
+def default_state_dir() -> Path:
+    """Return where instances live when nothing is said: below XDG_STATE_HOME, or the user's own directory."""
+    base = os.environ.get("XDG_STATE_HOME")
+    if base:
+        return Path(base) / "haptic-trio"
+    home = Path("~/.local/state").expanduser()
+    return home / "haptic-trio" if home.is_absolute() else Path(tempfile.gettempdir()) / "haptic-trio"
+
+
+@click.command()
+@input_options
+@click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=default_state_dir,
+    show_default="the user's state directory",
+    envvar="HAPTIC_STATE_DIR",
+    help="Where the files of local HAProxy instances are kept.",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    envvar="HAPTIC_INSTANCES",
+    help="How many local HAProxy instances to run side by side; they share their ports.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:9090",
+    show_default=True,
+    metavar="ADDRESS:PORT",
+    envvar="HAPTIC_LISTEN",
+    help="Where /healthz, /readyz and /metrics are served; port 0 takes any free one.",
+)
+@click.option(
+    "--on-exit",
+    type=click.Choice(["leave", "stop"]),
+    default="leave",
+    show_default=True,
+    help="Leave HAProxy serving when the controller ends (the next start adopts it), or stop it.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    show_default=True,
+    envvar="HAPTIC_LOG_FORMAT",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    envvar="HAPTIC_LOG_LEVEL",
+)
+def serve(
+    *,
+    manifests: Path,
+    namespace: str,
+    config_map: str,
+    secret: str,
+    haproxy: str | None,
+    state_dir: Path,
+    instances: int,
+    listen: str,
+    on_exit: str,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Keep local HAProxy instances in step with a directory of manifests.
+
+    Every YAML document below the directory is an object. Edit, add or remove
+    files while it runs: what the running HAProxy can take is applied without
+    a reload. A changed ConfigMap closes and reopens the whole iteration; an
+    invalid one changes nothing. Ctrl-C ends the controller and leaves
+    HAProxy serving.
+    """
+    configure_logs("json" if log_format == "json" else "console", log_level)
+    options = ServeOptions(
+        input=make_input(manifests, namespace, config_map, secret, haproxy),
+        state_dir=state_dir.absolute(),
+        instances=instances,
+        listen=listen,
+        on_exit=on_exit,
+    )
+    trio.run(_serve_until_signalled, options)
+
+
+async def _serve_until_signalled(options: ServeOptions) -> None:
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            await nursery.start(run_serve, options)
+            async for number in signals:
+                get_logger("serve").info("signal received, ending", signal=signal.Signals(number).name)
+                break
+            nursery.cancel_scope.cancel(reason="signal")
+
+
+async def run_serve(
+    options: ServeOptions,
+    *,
+    observe: Callable[[msgspec.Struct], None] | None = None,
+    task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the controller until cancelled; started() when listeners are bound and the cluster has been read.
+
+    Every fact is shown to *observe*, which must not block.
+
+    Owns, from the outside in: commentator, listeners, cluster, HAProxy
+    instances, iterations. What ends first is the iteration, so that nothing
+    it uses goes away before it.
+    """
+    # Rendering shares the interpreter with this loop: hand over more often than every 5 ms.
+    sys.setswitchinterval(0.0005)
+    log = get_logger("haptic-trio")
+    facts, metrics = Facts(), Metrics()
+    binary = find_haproxy(options.input.haproxy)
+    instances: Latest[tuple[Endpoint, ...]] = Latest()
+    leadership: Latest[LeadershipChanged] = Latest()
+    # Without a cluster there is nobody to share the lead with.
+    leader = LeadershipChanged(is_leader=True, identity=f"local-{os.getpid()}", transitions=1)
+
+    def report(source: str, problems: tuple[Problem, ...]) -> None:
+        facts.tell(ProblemsReported(source=source, problems=problems))
+
+    cluster = DirectoryCluster(options.input.manifests, report=report)
+    process = Process(
+        client=cluster,
+        source=options.input.source,
+        load=load_config,
+        haproxy=binary,
+        scratch=await trio.to_thread.run_sync(_make_scratch, options.state_dir),
+        instances=instances,
+        leadership=leadership,
+        facts=facts,
+    )
+    async with trio.open_nursery() as narrating:
+        await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
+        async with trio.open_nursery() as serving:
+            app = make_app(partial(health_of, process), metrics.registry)
+            addresses = await serving.start(serve_app, app, options.listen)
+            log.info("health and metrics are served", addresses=addresses)
+            await serving.start(cluster.run)
+            local = LocalInstances(
+                options.state_dir,
+                binary,
+                count=options.instances,
+                on_exit="stop" if options.on_exit == "stop" else "leave",
+            )
+            instances.put(tuple(await serving.start(local.run)))
+            leadership.put(leader)
+            facts.tell(leader)
+            async with trio.open_nursery() as controlling:
+                controlling.start_soon(run_controller, process)
+                task_status.started(Serving(process, tuple(addresses)))
+        narrating.cancel_scope.cancel(reason="nothing is left to narrate")
+
+
+def _make_scratch(state_dir: Path) -> Path:
+    """Return an empty private directory; what a killed process left in it, keys perhaps, is removed."""
+    scratch = state_dir / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700, parents=True)
+    return scratch
+
+
+def health_of(process: Process) -> HealthReport:
+    """Return the state of *process* now."""
+    state = process.running.value
+    leadership = process.leadership.value
+    return HealthReport(
+        iteration=state.number if state else 0,
+        stage=state.stage if state else 0,
+        is_ready=state is not None and state.is_ready,
+        is_leader=leadership is not None and leadership.is_leader,
+        components=state.pulses.states() if state else (),
+    )

@@ -1,0 +1,121 @@
+"""`validate`: is what is in a directory good? Everything that is wrong, at once."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+import trio
+
+from haptic_trio.cli.findings import (
+    Area,
+    Finding,
+    count_errors,
+    findings_to_json,
+    make_console,
+    print_findings,
+)
+from haptic_trio.cli.oneshot import Outcome, Snapshot, read_snapshot, render_snapshot
+from haptic_trio.cli.options import input_options, make_input
+from haptic_trio.k8s.resource import ref_of
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was looked at, and what was found."""
+
+    snapshot: Snapshot
+    outcome: Outcome | None
+    """None when there was no valid configuration to render."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that was found."""
+        return self.snapshot.findings + (self.outcome.findings if self.outcome is not None else ())
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether nothing is wrong."""
+        return not count_errors(self.findings)
+
+
+@click.command()
+@input_options
+@click.option(
+    "--output",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A report for people, or one JSON document for machines.",
+)
+def validate(
+    *, manifests: Path, namespace: str, config_map: str, secret: str, haproxy: str | None, output_format: str
+) -> None:
+    """Check a directory of manifests as `serve` would, and report everything that is wrong at once.
+
+    \b
+    What is checked, in this order:
+      manifests       is each YAML document something that a cluster would take?
+      configuration   fields, durations, JSONPaths, templates
+      objects         can each one be rendered?
+      output          is the result good, to our parser and to `haproxy -c`?
+
+    Exit codes: 0 all is well, 1 something is wrong, 2 the command could not
+    do its work.
+    """
+    options = make_input(manifests, namespace, config_map, secret, haproxy)
+    snapshot = trio.run(read_snapshot, options)
+    outcome = None
+    if snapshot.loaded is not None:
+        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=True))
+    report = Report(snapshot=snapshot, outcome=outcome)
+    if output_format == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(to_json(report)), indent=2))
+    else:
+        _print_report(report)
+    sys.exit(0 if report.is_valid else 1)
+
+
+def to_json(report: Report) -> dict[str, object]:
+    """Return *report* as plain data."""
+    generation = report.outcome.generation if report.outcome is not None else None
+    return {
+        "valid": report.is_valid,
+        "objects": {name: len(store) for name, store in report.snapshot.stores.items()},
+        "generation": generation.id if generation is not None else None,
+        "problems": findings_to_json(report.findings),
+    }
+
+
+def _print_report(report: Report) -> None:
+    console = make_console(sys.stdout)
+    print_findings(console, report.findings)
+    for area in Area:
+        found = [finding for finding in report.findings if finding.area is area]
+        console.print(f"{area.value + ':':<15}{_verdict(report, area, found)}", style=_style(report, area, found))
+
+
+def _was_reached(report: Report, area: Area) -> bool:
+    return report.outcome is not None or area in {Area.MANIFESTS, Area.CONFIGURATION}
+
+
+def _style(report: Report, area: Area, found: list[Finding]) -> str:
+    if not _was_reached(report, area):
+        return "yellow"
+    return "bold red" if count_errors(found) else "green"
+
+
+def _verdict(report: Report, area: Area, found: list[Finding]) -> str:
+    if not _was_reached(report, area):
+        return "not looked at: there is no valid configuration"
+    if errors := count_errors(found):
+        return f"{errors} problem{'s' if errors > 1 else ''}"
+    if area is Area.OBJECT:
+        # Several stores may hold the same object, by other keys.
+        objects = {ref_of(resource) for store in report.snapshot.stores.values() for resource in store.list()}
+        return f"ok ({len(objects)} watched)"
+    if area is Area.OUTPUT and report.outcome is not None and report.outcome.generation is not None:
+        generation = report.outcome.generation
+        return f"ok ({len(generation.config.sections)} sections, {len(generation.files)} files)"
+    return "ok"

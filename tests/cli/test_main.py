@@ -1,0 +1,69 @@
+"""The door: help, versions, and exit codes of what cannot be done."""
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from haptic_trio import __version__
+from haptic_trio.cli.main import main
+from tests.cli.commands import invoke_cli
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["haptic-trio", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exit_info:
+        main()
+    return int(exit_info.value.code or 0)
+
+
+def test_help_names_every_verb_and_the_exit_codes() -> None:
+    result = invoke_cli("--help")
+
+    assert result.exit_code == 0
+    for word in ("demo", "render", "serve", "validate", "version", "Exit codes: 0"):
+        assert word in result.output
+
+
+@pytest.mark.parametrize("verb", ["demo", "render", "serve", "validate", "version"])
+def test_every_verb_explains_itself(verb: str) -> None:
+    result = invoke_cli(verb, "-h")
+
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 5
+    assert "--haproxy" in result.output
+
+
+@pytest.mark.parametrize("arguments", [["rendr"], ["render"], ["render", "--manifests", "/nowhere"], ["serve", "-x"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    assert invoke_cli(*arguments).exit_code == 2
+
+
+def test_manifests_may_be_named_by_the_environment(manifests: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAPTIC_MANIFESTS", str(manifests))
+
+    assert invoke_cli("render").exit_code == 0
+
+
+def test_a_missing_haproxy_is_an_error_and_no_problem_of_the_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], manifests: Path
+) -> None:
+    assert run_main(monkeypatch, "validate", "--manifests", manifests, "--haproxy", "/nowhere/haproxy") == 2
+    assert "/nowhere/haproxy" in capsys.readouterr().err
+
+
+@pytest.mark.haproxy
+def test_version_shows_what_would_run(haproxy_binary: Path) -> None:
+    output = invoke_cli("version", "--haproxy", haproxy_binary).output
+
+    assert __version__ in output
+    assert platform.python_version() in output
+    assert str(haproxy_binary) in output
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    run = subprocess.run([sys.executable, "-m", "haptic_trio", "--version"], capture_output=True, text=True, check=True)
+
+    assert __version__ in run.stdout

@@ -1,0 +1,127 @@
+"""`validate`: everything that is wrong, with its place, and the verdict."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from tests.cli.commands import invoke_cli, replace_in
+from tests.cli.test_render import BROKEN_INGRESS
+
+pytestmark = pytest.mark.haproxy
+
+
+def validate(manifests: Path, haproxy_binary: Path, *more: str) -> Result:
+    return invoke_cli("validate", "--manifests", manifests, "--haproxy", haproxy_binary, *more)
+
+
+def problems_of(manifests: Path, haproxy_binary: Path) -> list[dict[str, Any]]:
+    result = validate(manifests, haproxy_binary, "--output", "json")
+    assert result.exit_code == 1
+    document = msgspec.json.decode(result.stdout)
+    assert document["valid"] is False
+    problems: list[dict[str, Any]] = document["problems"]
+    return problems
+
+
+def test_good_manifests_are_valid(manifests: Path, haproxy_binary: Path) -> None:
+    result = validate(manifests, haproxy_binary)
+
+    assert result.exit_code == 0, result.output
+    for area in ("manifests:", "configuration:", "objects:", "output:"):
+        (line,) = [line for line in result.stdout.splitlines() if line.startswith(area)]
+        assert " ok" in line
+
+
+def test_machines_get_the_generation_and_the_counts(manifests: Path, haproxy_binary: Path) -> None:
+    document = msgspec.json.decode(validate(manifests, haproxy_binary, "--output", "json").stdout)
+
+    assert document["valid"] is True
+    assert document["problems"] == []
+    assert document["generation"]
+    assert document["objects"]["services"] == 2
+
+
+def test_an_unknown_field_is_reported_with_line_and_nearest_name(manifests: Path, haproxy_binary: Path) -> None:
+    replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
+
+    (problem,) = problems_of(manifests, haproxy_binary)
+
+    assert problem["area"] == "configuration"
+    assert problem["source"] == "ConfigMap default/haptic-trio"
+    assert problem["line"] == 2
+    assert problem["path"] == "reconciler.debounceIntervall"
+    assert "debounceInterval" in problem["hint"]
+    assert "debounceIntervall: 100ms" in problem["excerpt"]
+
+
+def test_all_problems_are_reported_at_once(manifests: Path, haproxy_binary: Path) -> None:
+    replace_in(manifests / "config.yaml", "debounceInterval: 100ms", "debounceInterval: 100")
+    replace_in(manifests / "config.yaml", "minDeploymentInterval:", "minDeploymentInterval: 1s\n      mapDir:")
+    (manifests / "half.yaml").write_text("kind: Service\nmetadata: {name: half\n")
+    (manifests / "nameless.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {namespace: x}\n")
+
+    problems = problems_of(manifests, haproxy_binary)
+
+    assert [problem["area"] for problem in problems].count("configuration") == 2
+    sources = {Path(problem["source"]).name for problem in problems if problem["area"] == "manifests"}
+    assert sources == {"half.yaml", "nameless.yaml"}
+    assert all(problem["line"] for problem in problems)
+
+
+def test_a_template_that_is_none_is_reported_with_its_line(manifests: Path, haproxy_binary: Path) -> None:
+    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "{{ greeting | logformatt }}")
+
+    (problem,) = problems_of(manifests, haproxy_binary)
+
+    assert problem["area"] == "configuration"
+    assert "frontend-rules-greeting" in problem["path"]
+    assert problem["line"]
+    assert "logformatt" in problem["message"]
+    assert "logformat" in problem["hint"]
+
+
+def test_an_unknown_snippet_is_reported(manifests: Path, haproxy_binary: Path) -> None:
+    replace_in(
+        manifests / "config.yaml",
+        "          http-response",
+        '          {% include "frontend-bodyy" %}\n          http-response',
+    )
+
+    problems = problems_of(manifests, haproxy_binary)
+
+    assert any("frontend-bodyy" in problem["message"] for problem in problems)
+
+
+def test_an_object_that_cannot_be_rendered_is_named(manifests: Path, haproxy_binary: Path) -> None:
+    (manifests / "broken.yaml").write_text(BROKEN_INGRESS)
+
+    (problem,) = problems_of(manifests, haproxy_binary)
+
+    assert problem["area"] == "objects"
+    assert problem["subject"] == "Ingress default/broken"
+    assert problem["line"]
+
+
+def test_what_haproxy_refuses_is_reported_with_its_line(manifests: Path, haproxy_binary: Path) -> None:
+    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[no_such_fetch]")
+
+    problems = problems_of(manifests, haproxy_binary)
+
+    assert problems
+    assert all(problem["area"] == "output" for problem in problems)
+    assert problems[0]["line"]
+
+
+def test_without_a_config_map_the_rest_is_still_looked_at(manifests: Path, haproxy_binary: Path) -> None:
+    (manifests / "config.yaml").unlink()
+    (manifests / "half.yaml").write_text("kind: Service\nmetadata: {name: half\n")
+
+    result = validate(manifests, haproxy_binary)
+
+    assert result.exit_code == 1
+    assert "ConfigMap default/haptic-trio: error: not found" in result.stdout
+    assert "half.yaml" in result.stdout
+    assert "not looked at" in result.stdout

@@ -1,0 +1,17 @@
+from pathlib import Path
+
+import pytest
+
+from tests.features.harness import Site
+from tests.support.haproxy import free_port, haproxy_binary, instance_root
+
+__all__ = ["haproxy_binary", "instance_root"]
+
+
+@pytest.fixture
+def site(instance_root: Path) -> Site:
+    """A site with a configuration and a class, and nothing to serve yet."""
+    site = Site(instance_root, free_port())
+    site.write_config()
+    site.write_class()
+    return site

@@ -1,0 +1,248 @@
+"""The whole controller over a directory of manifests, with real HAProxy processes, for feature tests."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+import yaml
+
+from haptic_trio.cli.demo_facts import FactLog
+from haptic_trio.cli.options import InputOptions
+from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
+from haptic_trio.dataplane.endpoint import EndpointInfo
+from haptic_trio.messages import ReconcileCompleted
+from haptic_trio.stages.process import ConfigSource, IterationState
+
+Fact = TypeVar("Fact", bound=msgspec.Struct)
+
+
+class Site:
+    """A directory of manifests, and the port that HAProxy serves."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.manifests = root / "manifests"
+        self.state = root / "state"
+        self.port = port
+        self.manifests.mkdir()
+
+    def write(self, name: str, *objects: Any) -> None:
+        """Write objects (or raw text) to a file, as an editor does: completely, under another name first."""
+        text = "---\n".join(item if isinstance(item, str) else yaml.safe_dump(item) for item in objects)
+        temporary = self.manifests / f".{name}.new"
+        temporary.write_text(text)
+        temporary.replace(self.manifests / f"{name}.yaml")
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+        (self.manifests / f"{name}.yaml").unlink()
+
+    def write_config(self, **fields: Any) -> None:
+        """Write the ConfigMap: short intervals, this site's port, and *fields* over that."""
+        config: dict[str, Any] = {
+            "reconciler": {"debounceInterval": "20ms"},
+            "dataplane": {"minDeploymentInterval": "20ms"},
+            "templating": {"extraContext": {"httpPort": self.port, "bindAddress": "127.0.0.1"}},
+        }
+        for key, value in fields.items():
+            config[key] = {**config.get(key, {}), **value} if isinstance(value, dict) else value
+        self.write_raw_config(json.dumps(config))
+
+    def write_raw_config(self, text: str) -> None:
+        """Write the ConfigMap with *text* as its configuration."""
+        self.write(
+            "config",
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "haptic-trio", "namespace": "default"},
+                "data": {"config": text},
+            },
+        )
+
+    def write_class(self) -> None:
+        """Write the IngressClass."""
+        self.write(
+            "class",
+            {
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "IngressClass",
+                "metadata": {"name": "haptic"},
+                "spec": {"controller": "haptic-trio/ingress-controller"},
+            },
+        )
+
+    def write_service(self, name: str, *ports: int) -> None:
+        """Write a Service and its endpoints on the loopback interface."""
+        self.write(f"service-{name}", *service(name, *ports))
+
+    def write_ingress(self, name: str, host: str, backend: str, path: str = "/") -> None:
+        """Write an Ingress with one rule."""
+        self.write(f"ingress-{name}", ingress(name, host, backend, path))
+
+    async def get(self, host: str, path: str = "/") -> tuple[int, str]:
+        """Send one request on a new connection."""
+        return await request(self.port, host, path)
+
+
+async def request(port: int, host: str, path: str = "/") -> tuple[int, str]:
+    """Send one request on a new connection; return status and body."""
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join([chunk async for chunk in stream])
+    head, _, body = answer.decode().partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def service(name: str, *ports: int) -> Iterator[dict[str, Any]]:
+    """Yield a Service and an EndpointSlice for each port."""
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    }
+    for number, port in enumerate(ports):
+        yield {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": f"{name}-{number}",
+                "namespace": "default",
+                "labels": {"kubernetes.io/service-name": name},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "protocol": "TCP", "port": port}],
+            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+        }
+
+
+def ingress(name: str, host: str, backend: str, path: str = "/") -> dict[str, Any]:
+    """Return an Ingress with one rule."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "ingressClassName": "haptic",
+            "rules": [
+                {
+                    "host": host,
+                    "http": {
+                        "paths": [
+                            {
+                                "path": path,
+                                "pathType": "Prefix",
+                                "backend": {"service": {"name": backend, "port": {"name": "http"}}},
+                            }
+                        ]
+                    },
+                }
+            ],
+        },
+    }
+
+
+class Running:
+    """A controller at work."""
+
+    def __init__(self, serving: Serving, facts: FactLog) -> None:
+        self.serving = serving
+        self.facts = facts
+
+    @property
+    def iteration(self) -> IterationState | None:
+        """The iteration that runs; None between two."""
+        return self.serving.process.running.value
+
+    async def wait(
+        self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
+    ) -> Fact:
+        """Return the first such fact of those told after the first *since*."""
+        with trio.fail_after(20):
+            return await self.facts.wait_for(kind, where, since=since)
+
+    async def settled(self, *, since: int = 0) -> ReconcileCompleted:
+        """Return the first reconciliation that ended after the first *since* facts."""
+        return await self.wait(ReconcileCompleted, since=since)
+
+    async def serves(self, site: Site, host: str, body: str, path: str = "/") -> None:
+        """Return once a request is answered with *body*."""
+        await self._until(site, host, path, lambda answer: answer == (200, body))
+
+    async def answers(self, site: Site, host: str, status: int, path: str = "/") -> None:
+        """Return once a request is answered with *status*."""
+        await self._until(site, host, path, lambda answer: answer[0] == status)
+
+    async def _until(self, site: Site, host: str, path: str, done: Callable[[tuple[int, str]], bool]) -> None:
+        with trio.fail_after(20):
+            while True:  # noqa: ASYNC110  HAProxy has no event for us
+                try:
+                    if done(await site.get(host, path)):
+                        return
+                except (OSError, trio.BrokenResourceError, IndexError):
+                    # Not listening yet.
+                    pass
+                await trio.sleep(0.01)
+
+    async def describe(self) -> tuple[EndpointInfo, ...]:
+        """Ask every instance what it is."""
+        return tuple([await endpoint.describe() for endpoint in self.serving.process.instances.value or ()])
+
+    async def reloads(self) -> int:
+        """Return how often the HAProxy processes were reloaded, as they count it themselves."""
+        return sum(info.reloads for info in await self.describe())
+
+
+@asynccontextmanager
+async def controller(site: Site, binary: Path, *, instances: int = 1, on_exit: str = "stop") -> AsyncIterator[Running]:
+    """Run the controller over *site*; HAProxy is stopped at the end unless told to be left."""
+    options = ServeOptions(
+        input=InputOptions(
+            manifests=site.manifests,
+            source=ConfigSource(namespace="default", config_map="haptic-trio", secret="haptic-trio"),
+            haproxy=os.fspath(binary),
+        ),
+        state_dir=site.state,
+        instances=instances,
+        listen="127.0.0.1:0",
+        on_exit=on_exit,
+    )
+    facts = FactLog()
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(partial(run_serve, options, observe=facts.take))
+        yield Running(serving, facts)
+        nursery.cancel_scope.cancel()
+
+
+class Traffic:
+    """A client that never rests: one request after another, each on a new connection."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.failures: list[str] = []
+
+    async def run(self, site: Site, host: str) -> None:
+        """Send requests until cancelled; anything but 200 is a failure."""
+        while True:
+            try:
+                status, body = await request(site.port, host)
+            except (OSError, trio.BrokenResourceError, IndexError) as exc:
+                self.failures.append(repr(exc))
+            else:
+                if status == 200:
+                    self.answered += 1
+                else:
+                    self.failures.append(f"{status} {body[:60]}")
+
+    async def wait_for(self, number: int) -> None:
+        """Return after *number* more answers."""
+        goal = self.answered + number
+        with trio.fail_after(20):
+            while self.answered < goal:
+                await trio.lowlevel.checkpoint()

@@ -1,0 +1,234 @@
+"""A directory of manifests keeps real HAProxy processes in step."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from haptic_trio.messages import (
+    ConfigInvalid,
+    InstanceDeployed,
+    IterationEnded,
+    ProblemsReported,
+    Quarantined,
+    Released,
+    StageReached,
+    ValidationFailed,
+)
+from tests.features.harness import Site, Traffic, controller
+from tests.support.haproxy import backend
+
+pytestmark = pytest.mark.haproxy
+
+
+def is_last_stage(fact: StageReached) -> bool:
+    """Whether the iteration is completely up."""
+    return fact.stage == 5
+
+
+async def test_stages_are_reached_in_order_and_then_traffic_flows(site: Site, haproxy_binary: Path) -> None:
+    async with backend("hello") as port, controller(site, haproxy_binary) as running:
+        site.write_service("web", port)
+        site.write_ingress("web", "web.localhost", "web")
+        ready = await running.wait(StageReached, is_last_stage)
+        await running.wait(InstanceDeployed)
+
+        stages = [(fact.stage, fact.name) for fact in running.facts.all(StageReached)]
+        assert stages == [
+            (1, "load_config"),
+            (2, "components"),
+            (3, "watch_resources"),
+            (4, "watch_config"),
+            (5, "reconcile"),
+        ]
+        assert ready.iteration == 1
+        await running.serves(site, "web.localhost", "hello")
+
+
+async def test_endpoint_change_reaches_traffic_without_a_reload(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, backend("two") as two, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+        before = await running.reloads()
+
+        site.write_service("web", two)
+        await running.serves(site, "web.localhost", "two")
+
+        assert await running.reloads() == before
+
+
+async def test_new_path_to_a_known_service_is_map_data_without_a_reload(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+        before = await running.reloads()
+
+        site.write_ingress("more", "more.localhost", "web", "/shop")
+        await running.serves(site, "more.localhost", "one", "/shop/cart")
+        assert (await site.get("more.localhost", "/shopping"))[0] == 404
+
+        site.remove("ingress-more")
+        await running.answers(site, "more.localhost", 404, "/shop/cart")
+        assert await running.reloads() == before
+
+
+async def test_two_instances_run_side_by_side_and_both_follow(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary, instances=2) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+
+        infos = await running.describe()
+        assert len({info.pid for info in infos}) == 2
+        assert len({info.generation for info in infos}) == 1
+
+
+async def test_broken_ingress_is_quarantined_and_the_others_are_served(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+
+        site.write_ingress("evil", "evil.localhost", "web", "/a\n    http-request deny")
+        quarantined = await running.wait(Quarantined)
+        site.write_ingress("other", "other.localhost", "web")
+        await running.serves(site, "other.localhost", "one")
+
+        assert str(quarantined.ref) == "Ingress default/evil"
+        assert quarantined.problem.line > 0
+        assert not quarantined.has_fallback
+        assert (await site.get("evil.localhost"))[0] == 404
+
+        site.write_ingress("evil", "evil.localhost", "web", "/a")
+        await running.wait(Released)
+        await running.serves(site, "evil.localhost", "one", "/a")
+
+
+async def test_ingress_that_breaks_is_served_as_it_was_last_good(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+
+        site.write_ingress("web", "web.localhost", "web", "/ # comment")
+        quarantined = await running.wait(Quarantined)
+        site.write_ingress("other", "other.localhost", "web")
+        await running.serves(site, "other.localhost", "one")
+
+        assert quarantined.has_fallback
+        assert await site.get("web.localhost") == (200, "one")
+
+
+async def test_half_written_file_is_reported_with_its_place_and_changes_nothing(
+    site: Site, haproxy_binary: Path
+) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+
+        site.write("ingress-web", "apiVersion: networking.k8s.io/v1\nkind: [Ingress\n")
+        report = await running.wait(ProblemsReported, lambda fact: bool(fact.problems))
+
+        assert report.problems[0].source.endswith("ingress-web.yaml")
+        assert report.problems[0].line >= 2
+        assert await site.get("web.localhost") == (200, "one")
+
+
+async def test_configuration_that_haproxy_refuses_is_not_deployed_and_its_place_is_named(
+    site: Site, haproxy_binary: Path
+) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+
+        site.write_config(templateSnippets={"global-broken": {"template": "    maxconn 10 20 30\n"}})
+        await running.wait(IterationEnded)
+        failed = await running.wait(ValidationFailed)
+
+        assert failed.phase == "check"
+        assert "maxconn" in str(failed.problems[0])
+        assert failed.problems[0].line > 0
+        assert await site.get("web.localhost") == (200, "one")
+        assert [info.pid > 0 for info in await running.describe()] == [True]
+
+
+async def test_template_that_fails_is_reported_with_template_and_line(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+
+        site.write_config(templateSnippets={"global-broken": {"template": "    # fine\n    {{ nothing.here }}\n"}})
+        failed = await running.wait(ValidationFailed)
+
+        assert failed.phase == "render"
+        assert (failed.problems[0].source, failed.problems[0].line) == ("global-broken", 2)
+        assert await site.get("web.localhost") == (200, "one")
+
+
+async def test_invalid_configmap_is_reported_with_all_problems_and_changes_nothing(
+    site: Site, haproxy_binary: Path
+) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+
+        site.write_raw_config("reconciler:\n  debounceIntervall: 5s\ndataplane:\n  port: many\n")
+        invalid = await running.wait(ConfigInvalid)
+
+        assert {(problem.path, problem.line) for problem in invalid.problems} == {
+            ("reconciler.debounceIntervall", 2),
+            ("dataplane.port", 4),
+        }
+        assert running.iteration is not None
+        assert running.iteration.number == 1
+        assert await site.get("web.localhost") == (200, "one")
+
+
+async def test_configmap_changes_under_traffic_lose_no_request(site: Site, haproxy_binary: Path) -> None:
+    traffic = Traffic()
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(traffic.run, site, "web.localhost")
+            before = await running.reloads()
+            for number in range(2, 22):
+                since = len(running.facts)
+                # Every other change alters what HAProxy gets, so that reloads are part of it.
+                site.write_config(
+                    reconciler={"debounceInterval": f"{number}ms"},
+                    templateSnippets={"global-number": {"template": f"    maxconn {2000 + number // 2}\n"}},
+                )
+                reached = await running.wait(StageReached, is_last_stage, since=since)
+                assert reached.iteration == number
+                await running.settled(since=since)
+                await traffic.wait_for(3)
+            nursery.cancel_scope.cancel()
+
+        assert traffic.failures == []
+        assert traffic.answered >= 60
+        assert await running.reloads() - before == 10
+
+
+async def test_template_fault_that_hits_every_object_takes_none_of_them_down(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        for name in ("a", "b"):
+            site.write_ingress(name, f"{name}.localhost", "web")
+        await running.serves(site, "b.localhost", "one")
+
+        template = '{% fragment "mine" for ingress %}    # {{ ingress.spec.nothing }}\n{% endfragment %}'
+        each = "{% for ingress in resources.ingresses.list() %}" + template + "{% endfor %}"
+        site.write_config(templateSnippets={"global-mine": {"template": each}})
+        failed = await running.wait(ValidationFailed)
+
+        assert failed.phase == "render"
+        assert "fails for all 2 objects" in failed.problems[0].message
+        assert await site.get("a.localhost") == (200, "one")
