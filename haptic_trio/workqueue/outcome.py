@@ -1,0 +1,81 @@
+"""What a reconciliation can say besides "done", and how an error is read."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from haptic_trio.errors import HapticError
+
+
+class RequeueAfter(Exception):  # noqa: N818 - a request, and no HapticError, so that handlers of errors let it pass
+    """Raised or returned by a reconciler: nothing is wrong, run this key again in *after* seconds.
+
+    Below 0 counts as 0; NaN and infinity raise ValueError.
+    """
+
+    def __init__(self, after: float) -> None:
+        if not math.isfinite(after):
+            raise ValueError(f"a delay must be finite, not {after}")
+        self.after = max(0.0, after)
+        super().__init__(f"run again in {self.after:g} s")
+
+
+def requeue_now() -> RequeueAfter:
+    """Return the request to run the key again at once, behind the keys that wait."""
+    return RequeueAfter(0.0)
+
+
+class PermanentError(HapticError):
+    """A reconciliation failed and trying again is futile until the key is added anew; *err* is the cause."""
+
+    def __init__(self, err: Exception | str) -> None:
+        self.err = err
+        super().__init__(str(err))
+
+
+def read_error(error: BaseException) -> RequeueAfter | PermanentError | None:
+    """Return the request or the verdict that *error* is, or wraps; None for an ordinary error.
+
+    Looks through causes, contexts that are not suppressed, and groups. A
+    group speaks for all its members: only when each of them is a request (the
+    soonest holds), or each is permanent, does it count as one.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if isinstance(current, RequeueAfter | PermanentError):
+            return current
+        if isinstance(current, BaseExceptionGroup):
+            return _read_group(current)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return None
+
+
+def _read_group(group: BaseExceptionGroup[BaseException]) -> RequeueAfter | PermanentError | None:
+    readings = [read_error(member) for member in group.exceptions]
+    requests = [reading for reading in readings if isinstance(reading, RequeueAfter)]
+    if len(requests) == len(readings):
+        return min(requests, key=lambda request: request.after)
+    if all(isinstance(reading, PermanentError) for reading in readings):
+        return readings[0]
+    return None
+
+
+@contextmanager
+def contained(report: Callable[[Exception], None]) -> Iterator[None]:
+    """Give the errors of the block to *report* instead of raising them.
+
+    Cancellation, and whatever else is not an Exception, passes; errors that
+    came together with it in one group are reported all the same.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the boundary between a controller and the code it calls
+        report(error)
+    except BaseExceptionGroup as group:
+        errors, rest = group.split(Exception)
+        if errors is not None:
+            report(errors)
+        if rest is not None:
+            raise rest from None
