@@ -47,9 +47,9 @@ def _check_bases(sections: Sequence[Section], conditional: Sequence[bool]) -> It
         kind, header = section.kind, section.header
         if kind not in PROXY_KINDS:
             continue
-        base = read_header(header.words).base
+        parts = read_header(header.words)
         # The base is the last word that counts.
-        word = read_header(header.words).extra - 1
+        base, word = parts.base, parts.extra - 1
         if base and not inside and word not in header.raw:
             if base not in lines:
                 yield Finding(header, word, f"no defaults section '{base}' before this line", suggest(base, lines))

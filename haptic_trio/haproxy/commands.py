@@ -144,12 +144,11 @@ def join_commands(commands: Sequence[str]) -> str:
 
 
 def split_replies(text: str, count: int) -> tuple[str, ...]:
-    """Return the replies to *count* joined commands, each without its final line feeds.
+    """Return the replies to *count* joined commands, in order, without the empty line that ends each.
 
-    Only for commands whose replies hold no empty line: the operations' and
-    the map transaction's. One that got no reply has an entry all the same,
-    which is empty for a success too: compare the number of blank lines that
-    HAProxy sent by `count_replies`.
+    Only for commands whose replies hold no empty line: the operations', the
+    map transaction's, and `show info`. Commands that got no reply have an
+    empty one, as those that succeed: ask `count_replies` first.
     """
     replies = [reply.strip("\n") for reply in _replies(text)]
     return tuple(replies[:count]) + ("",) * (count - len(replies))

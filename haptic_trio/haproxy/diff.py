@@ -63,16 +63,17 @@ def diff_configs(running: Config, desired: Config) -> ConfigDiff:
     """Compare two configurations; comments, blank lines, and quoting do not count."""
     if running.digest == desired.digest:
         return ConfigDiff()
+    if (changed := _diff_in_place(running, desired)) is not None:
+        return ConfigDiff(changed=tuple(changed))
     before, after = _identify(running.sections), _identify(desired.sections)
-    changed = [
-        _diff_sections(section, after[name])
-        for name, section in before.items()
-        if name in after and section.digest != after[name].digest
-    ]
     return ConfigDiff(
         tuple(section for name, section in after.items() if name not in before),
         tuple(section for name, section in before.items() if name not in after),
-        tuple(changed),
+        tuple(
+            _diff_sections(section, after[name])
+            for name, section in before.items()
+            if name in after and section.digest != after[name].digest
+        ),
         _reordered(running, desired, before, after),
     )
 
@@ -91,15 +92,27 @@ def same_words(one: Directive, other: Directive) -> bool:
     return one.words == other.words and one.raw == other.raw
 
 
-def has_conditions(config: Config) -> bool:
-    """Whether any line depends on `.if`, so that the text alone does not tell what HAProxy read."""
-    return bool(config.preamble) or any(
-        directive.words[0][0] == "." for section in config.sections for directive in section.directives
-    )
-
-
 def _same_file(one: AuxFile | None, other: AuxFile | None) -> bool:
     return one is not None and other is not None and (one.kind, one.digest) == (other.kind, other.digest)
+
+
+def _diff_in_place(running: Config, desired: Config) -> list[SectionChange] | None:
+    """Return the changed sections if both have the same ones in the same order, as almost always; else None."""
+    if len(running.sections) != len(desired.sections) or not _same_lines(running.preamble, desired.preamble):
+        return None
+    changed = []
+    for one, other in zip(running.sections, desired.sections, strict=True):
+        if one is other:
+            continue
+        if one.kind != other.kind or one.name != other.name:
+            return None
+        if one.digest != other.digest:
+            changed.append((one, other))
+    return [_diff_sections(*pair) for pair in changed]
+
+
+def _same_lines(one: Sequence[Directive], other: Sequence[Directive]) -> bool:
+    return len(one) == len(other) and all(map(same_words, one, other))
 
 
 def _identify(sections: Sequence[Section]) -> dict[SectionId, Section]:
@@ -149,9 +162,9 @@ def _reordered(
     is the order of the rest, and which `defaults` a proxy takes when it
     names none.
     """
-    if [(one.words, one.raw) for one in running.preamble] != [(one.words, one.raw) for one in desired.preamble]:
+    if not _same_lines(running.preamble, desired.preamble):
         return True
-    if has_conditions(running) or has_conditions(desired):
+    if running.conditional or desired.conditional:
         return [name for name in before if name in after] != [name for name in after if name in before]
     fixed = [
         [name for name in one if name in other and name[0] in _ORDERED]

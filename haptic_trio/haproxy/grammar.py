@@ -230,7 +230,8 @@ def _check_server_names(directives: Sequence[Directive]) -> Iterator[Finding]:
             continue
         first = seen.setdefault(directive.words[1], directive)
         if first is not directive:
-            hint = f"the other is at line {first.line}"
+            # Not the line itself: a section may move without being checked again.
+            hint = f"the other stands {directive.line - first.line} lines above"
             yield Finding(directive, 1, f"another server of this section is named '{directive.words[1]}'", hint)
 
 

@@ -66,6 +66,8 @@ class Config(msgspec.Struct, frozen=True):
     digest: str
     preamble: tuple[Directive, ...] = ()
     """What stands before the first section: only `.if`, `.notice` and their like may."""
+    conditional: bool = False
+    """Whether any line depends on `.if`: then the text alone does not tell what HAProxy read."""
 
     def all(self, kind: str) -> Iterator[Section]:
         """Yield the sections of *kind*, in order."""

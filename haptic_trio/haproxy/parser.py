@@ -101,7 +101,7 @@ def parse_config(
         problems.append(_missing_line_feed(text, source))
     if problems:
         raise ConfigSyntaxError(sorted(problems, key=lambda problem: (problem.line, problem.column)))
-    return Config(sections, _digest_config(sections, preamble), preamble)
+    return Config(sections, _digest_config(sections, preamble), preamble, conditional=bool(macros))
 
 
 class _Chunk(NamedTuple):

@@ -8,6 +8,7 @@ operations.
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from haptic_trio.haproxy.diff import (
@@ -16,7 +17,6 @@ from haptic_trio.haproxy.diff import (
     SectionChange,
     diff_configs,
     diff_files,
-    has_conditions,
     same_words,
 )
 from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
@@ -73,7 +73,7 @@ def _plan_config(running: Generation, diff: ConfigDiff, operations: list[Operati
     if not diff.changed:
         return
     # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
-    planner = None if has_conditions(running.config) else ServerPlanner(running.config)
+    planner = None if running.config.conditional else ServerPlanner(running.config)
     for change in diff.changed:
         pairs = pair_servers(change.running, change.desired) if change.running.kind in {"backend", "listen"} else None
         steps = planner.plan(change.running, pairs) if planner is not None and pairs else None
@@ -141,17 +141,19 @@ def _plan_map(
     unique = len(old) == len(before) and len(new) == len(after)
     if unique and use is MapUse.UNORDERED and old == new:
         return []
-    _check_expressible(after)
-    changed = [key for key in old.keys() | new.keys() if old.get(key) != new.get(key)]
-    if not unique or use is MapUse.ORDERED or len(changed) > MAX_MAP_STEPS or any(key[0] == "#" for key in changed):
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    if not unique or use is MapUse.ORDERED or len(changed) > MAX_MAP_STEPS or any(key[:1] == "#" for key in changed):
+        _check_sendable(after)
         return [ReplaceMap(path, after)]
+    # A key to be deleted is sent too.
+    _check_sendable((key, new.get(key, "-")) for key in changed)
     operations: list[Operation] = [DeleteMapEntry(path, key) for key in old if key not in new]
     operations += [SetMapEntry(path, key, value) for key, value in new.items() if key in old and old[key] != value]
     operations += [AddMapEntry(path, key, value) for key, value in new.items() if key not in old]
     return operations
 
 
-def _check_expressible(entries: tuple[tuple[str, str], ...]) -> None:
+def _check_sendable(entries: Iterable[tuple[str, str]]) -> None:
     for key, value in entries:
         if not key or not value:
             raise _ReloadNeeded("an entry has no value")

@@ -93,85 +93,103 @@ class ServerPlanner:
     """Turns changed `server` lines of one running configuration into operations."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
-        self._defaults_mention = {
-            word
-            for section in config.sections
-            for directive in section.directives
-            if directive.words[0] == "default-server"
-            for word in directive.words
-        }
+        self._defaults = list(config.all("defaults"))
 
     def plan(self, section: Section, pairs: Sequence[tuple[Directive, Directive]]) -> list[Operation] | None:
         """Return the operations that carry out the changes in *pairs*; None if a reload is needed."""
-        if any(directive.words[0] == "disabled" for directive in section.directives):
+        settings = _Settings([section, *self._bases_of(section)])
+        if settings.disabled:
             return None
         operations: list[Operation] = []
         for before, after in pairs:
             one, other = read_server(before), read_server(after)
             if one is None or other is None or one.rest != other.rest:
                 return None
-            steps = list(self._steps(section, one, other))
-            if None in steps:
-                return None
-            operations += [step for step in steps if step is not None]
+            for step in _steps(section.name, settings, one, other):
+                if step is None:
+                    return None
+                operations.append(step)
         return operations
 
-    def _steps(self, section: Section, one: ServerLine, other: ServerLine) -> Iterator[Operation | None]:
-        """Yield what turns *one* into *other*; None stands for what only a reload can do."""
-        if one.address != other.address:
-            yield self._set_address(section, one, other)
-        if one.weight != other.weight:
-            yield self._set_weight(section, one, other)
-        if bool(one.disabled) != bool(other.disabled) or {one.disabled, other.disabled} == {None, False}:
-            yield from self._set_state(section, one, other)
-
-    def _set_address(self, section: Section, one: ServerLine, other: ServerLine) -> Operation | None:
-        if one.socket_address is None or other.socket_address is None:
-            return None
-        if not _BOUND_TO_ADDRESS.isdisjoint(one.rest) or not _BOUND_TO_ADDRESS.isdisjoint(self._defaults_mention):
-            return None
-        return SetServerAddress(section.name, one.name, *other.socket_address)
-
-    def _set_weight(self, section: Section, one: ServerLine, other: ServerLine) -> Operation | None:
-        if None in {one.weight, other.weight} and "weight" in self._defaults_mention:
-            return None
-        if not self._takes_weights(section):
-            return None
-        # Without a weight anywhere a server has weight 1.
-        return SetServerWeight(section.name, one.name, 1 if other.weight is None else other.weight)
-
-    def _set_state(self, section: Section, one: ServerLine, other: ServerLine) -> Iterator[Operation | None]:
-        inherited = None in {one.disabled, other.disabled} and "disabled" in self._defaults_mention
-        if inherited or "track" in one.rest or "track" in self._defaults_mention:
-            yield None
-        elif bool(one.disabled) != bool(other.disabled):
-            yield SetServerState(section.name, one.name, "maint" if other.disabled else "ready")
-
-    def _takes_weights(self, section: Section) -> bool:
-        algorithm = self._last_of(section, "balance")
-        if algorithm is None or (len(algorithm.words) > 1 and algorithm.words[1] in _DYNAMIC_ALGORITHMS):
-            return True
-        if algorithm.raw or algorithm.words[1:2] == (_STATIC_ALGORITHM,):
-            return False
-        hash_type = self._last_of(section, "hash-type")
-        return hash_type is not None and hash_type.words[1:2] == ("consistent",)
-
-    def _last_of(self, section: Section, keyword: str) -> Directive | None:
-        """Return the line with *keyword* that holds for *section*: its own last one, or that of its defaults."""
+    def _bases_of(self, section: Section) -> Iterator[Section]:
+        """Yield the defaults sections that *section* takes its settings from, the nearest first."""
         current: Section | None = section
         while current is not None:
-            lines = list(current.all(keyword))
+            name, line = read_header(current.header.words).base, current.header.line
+            before = [one for one in self._defaults if one.header.line < line]
+            if name:
+                current = next((one for one in before if one.name == name), None)
+            else:
+                # Without a name a proxy takes the last defaults section before it; one of those takes none.
+                current = before[-1] if before and current.kind != "defaults" else None
+            if current is not None:
+                yield current
+
+
+class _Settings:
+    """What a section and its defaults say about their servers."""
+
+    def __init__(self, sections: Sequence[Section]) -> None:
+        self._sections = sections
+        self.disabled = any(_has(section, "disabled") for section in sections)
+        self.mentioned = {
+            word for section in sections for directive in section.all("default-server") for word in directive.words
+        }
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether the load balancing algorithm takes a new weight at any time."""
+        algorithm = self._last("balance")
+        if algorithm is None:
+            return True
+        if algorithm.raw or len(algorithm.words) < 2:
+            return False
+        name = algorithm.words[1].partition("(")[0]
+        if name in _DYNAMIC_ALGORITHMS or name == _STATIC_ALGORITHM:
+            return name != _STATIC_ALGORITHM
+        hash_type = self._last("hash-type")
+        return hash_type is not None and hash_type.words[1:2] == ("consistent",)
+
+    def _last(self, keyword: str) -> Directive | None:
+        for section in self._sections:
+            lines = list(section.all(keyword))
             if lines:
                 return lines[-1]
-            current = self._base_of(current)
         return None
 
-    def _base_of(self, section: Section) -> Section | None:
-        base = read_header(section.header.words).base
-        if base:
-            return self._config.find("defaults", base)
-        if section.kind == "defaults":
-            return None
-        before = [one for one in self._config.all("defaults") if one.header.line < section.header.line]
-        return before[-1] if before else None
+
+def _has(section: Section, keyword: str) -> bool:
+    return next(section.all(keyword), None) is not None
+
+
+def _steps(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Iterator[Operation | None]:
+    """Yield what turns *one* into *other*; None stands for what only a reload can do."""
+    if one.address != other.address:
+        yield _set_address(backend, settings, one, other)
+    if one.weight != other.weight:
+        yield _set_weight(backend, settings, one, other)
+    if one.disabled != other.disabled:
+        yield from _set_state(backend, settings, one, other)
+
+
+def _set_address(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Operation | None:
+    if one.socket_address is None or other.socket_address is None:
+        return None
+    if not _BOUND_TO_ADDRESS.isdisjoint(one.rest) or not _BOUND_TO_ADDRESS.isdisjoint(settings.mentioned):
+        return None
+    return SetServerAddress(backend, one.name, *other.socket_address)
+
+
+def _set_weight(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Operation | None:
+    if not settings.takes_weights or (None in {one.weight, other.weight} and "weight" in settings.mentioned):
+        return None
+    # Without a weight anywhere a server has weight 1.
+    return SetServerWeight(backend, one.name, 1 if other.weight is None else other.weight)
+
+
+def _set_state(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Iterator[Operation | None]:
+    inherited = None in {one.disabled, other.disabled} and "disabled" in settings.mentioned
+    if inherited or "track" in one.rest or "track" in settings.mentioned:
+        yield None
+    elif bool(one.disabled) != bool(other.disabled):
+        yield SetServerState(backend, one.name, "maint" if other.disabled else "ready")

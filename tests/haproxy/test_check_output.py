@@ -1,0 +1,76 @@
+from collections.abc import Callable
+
+import pytest
+
+from haptic_trio.haproxy.check_output import CheckOutput, parse_check_output
+
+Check = Callable[..., tuple[bool, str]]
+
+
+def _read(check_config: Check, text: str) -> CheckOutput:
+    return parse_check_output(check_config(text)[1])
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("global\n  maxcon 1\n", 2, "unknown keyword 'maxcon' in 'global' section"),
+        ("backend b\n  server s\n", 2, "'server' expects <name> and <addr>[:<port>] as arguments."),
+        ("backend b\n  server s 127.0.0.1:1 chek\n", 2, "'server b/s' : unknown keyword 'chek'"),
+        ("frontend f\n  server s 127.0.0.1:1\n", 2, "'server' not allowed because frontend 'f' has no backend capab"),
+        ("backend b\nbackend b\n", 2, "backend 'b' has the same name as backend 'b' declared at haproxy.cfg:1."),
+        ("backend b\n  server s 127.0.0.1:1\n  server s 127.0.0.1:2\n", 3, "backend 'b', another server named 's'"),
+        ("frontend f\n  default_backend nope\n", 0, "Proxy 'f': unable to find required default_backend: 'nope'."),
+        ("global", 1, "Missing LF on last line"),
+        ("frontend f\n  bind 127.0.0.1:1 ssl crt /no/such\n", 2, "'bind 127.0.0.1:1' in section 'frontend' :"),
+    ],
+)
+def test_an_error_of_real_haproxy_has_its_line(check_config: Check, text: str, line: int, message: str) -> None:
+    output = _read(check_config, text)
+    assert [(one.line, one.message.startswith(message)) for one in output.errors] == [(line, True)]
+    assert {one.source for one in output.errors} == {"haproxy.cfg" if line else ""}
+
+
+@pytest.mark.haproxy
+def test_a_lexical_error_has_column_and_excerpt(check_config: Check) -> None:
+    (error,) = _read(check_config, "global\n  description 'x\n").errors
+    assert (error.line, error.column) == (2, 15)
+    assert error.message == "unmatched quote at position 15"
+    assert error.excerpt.splitlines()[0] == "  description 'x"
+
+
+@pytest.mark.haproxy
+def test_all_errors_and_all_warnings_are_told_apart(check_config: Check) -> None:
+    output = _read(
+        check_config,
+        "defaults\n  mode http\nfrontend f\n  bind unix@x\n  balance source\n  optio x\n  tiemout client 1s\n",
+    )
+    assert [one.line for one in output.errors] == [6, 7]
+    assert [one.line for one in output.warnings] == [5]
+
+
+@pytest.mark.haproxy
+def test_a_warning_of_several_lines_is_one_problem(check_config: Check) -> None:
+    (warning,) = _read(check_config, "frontend f\n  bind unix@x\n").warnings
+    assert warning.message == "missing timeouts for frontend 'f'."
+    assert warning.excerpt.startswith("While not properly invalid")
+    assert not _read(check_config, "frontend f\n  bind unix@x\n").errors
+
+
+@pytest.mark.haproxy
+def test_a_valid_configuration_has_no_problems(check_config: Check) -> None:
+    assert _read(check_config, "backend b\n  mode http\n") == CheckOutput()
+
+
+def test_text_that_is_no_message_is_an_error_of_its_own() -> None:
+    (error,) = parse_check_output("haproxy: error while loading shared libraries: libssl.so.3\nsecond\n").errors
+    assert error.message.startswith("haproxy: error while loading")
+    assert error.excerpt == "second"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Configuration file is valid\n", "[NOTICE]   (7) : haproxy version is 2.8.25\nWarnings were found.\n"]
+)
+def test_nothing_wrong_means_no_problems(text: str) -> None:
+    assert parse_check_output(text) == CheckOutput()
