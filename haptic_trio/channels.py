@@ -10,8 +10,7 @@
 | refused     | ValidationFailed                         | coordinator to scheduler               | latest       |
 | endpoints   | EndpointsDiscovered                      | discovery to scheduler                 | latest       |
 | deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
-| completions | DeploymentCompleted                      | deployer to scheduler                  | 50, wait     |
-| completed   | DeploymentCompleted                      | deployer to drift monitor              | latest       |
+| completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor   | latest       |
 | cycles      | ReconcileTriggered, ConfigValidated,     | coordinator, deployer, leadership      | 50, wait     |
 |             | ValidationFailed, DeploymentCompleted,   | to ledger                              |              |
 |             | LeadershipChanged                        |                                        |              |
@@ -36,7 +35,6 @@ from haptic_trio.messages import (
     ConfigChanged,
     ConfigValidated,
     DeploymentCompleted,
-    DeploymentScheduled,
     DriftSuspected,
     EndpointsDiscovered,
     IndexSynchronized,
@@ -95,11 +93,6 @@ class Latest(Generic[T]):
         value: Any = self._value
         return self._version, value
 
-    async def wait_first(self) -> T:
-        """Return the newest value, as soon as there is one."""
-        _version, value = await self.wait_newer(0)
-        return value
-
 
 class ConfigSeen(msgspec.Struct, frozen=True):
     """The ConfigMap and Secret as the cluster holds them now; None where the object is absent."""
@@ -141,24 +134,13 @@ class Facts:
         return self._out
 
 
-class _Ends:
-    """A set of channel ends that are closed together.
+class Channels:
+    """All channels of one iteration.
 
     Whoever starts a component hands it clones of the ends that it needs;
-    leaving the `with` block closes the originals.
+    leaving the `with` block closes the originals. The one from scheduler to
+    deployer belongs to the leadership term, which opens a new one each time.
     """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        for end in vars(self).values():
-            if isinstance(end, trio.MemorySendChannel | trio.MemoryReceiveChannel):
-                end.close()
-
-
-class Channels(_Ends):
-    """The channels of one iteration, but for those of its leadership terms."""
 
     def __init__(self) -> None:
         self.changes_in, self.changes_out = trio.open_memory_channel[Change](CHANGE_BUFFER)
@@ -171,18 +153,10 @@ class Channels(_Ends):
         self.completed = Latest[DeploymentCompleted]()
         self.candidates = Latest[ConfigSeen]()
 
-    def statistics(self) -> dict[str, int]:
-        """Return how many messages wait in each buffered channel."""
-        return {
-            "changes": self.changes_out.statistics().current_buffer_used,
-            "triggers": self.triggers_out.statistics().current_buffer_used,
-            "cycles": self.cycles_out.statistics().current_buffer_used,
-        }
+    def __enter__(self) -> Self:
+        return self
 
-
-class TermChannels(_Ends):
-    """The channels of one leadership term: a new term starts with empty ones."""
-
-    def __init__(self) -> None:
-        self.deployments_in, self.deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
-        self.completions_in, self.completions_out = trio.open_memory_channel[DeploymentCompleted](EVENT_BUFFER)
+    def __exit__(self, *_exc: object) -> None:
+        for end in vars(self).values():
+            if isinstance(end, trio.MemorySendChannel | trio.MemoryReceiveChannel):
+                end.close()

@@ -171,7 +171,7 @@ class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
     generation: Generation
     endpoints: tuple[Endpoint, ...]
     why: str
-    """`validated`, `drift`, `endpoints` or `retry`."""
+    """`validated`, `drift` or `endpoints`."""
     started: float = 0.0
     """Clock time at which the reconciliation behind it started."""
 
@@ -201,12 +201,14 @@ class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
-    """Every endpoint took the generation, failed once, or ran out of time."""
+    """Every endpoint took the generation, failed once (perhaps by its time limit), or was superseded."""
 
     correlation: str
     generation: str
     results: tuple[SyncResult, ...]
     failed: tuple[str, ...]
+    superseded: tuple[str, ...] = ()
+    """Endpoints that a newer deployment overtook, or that are gone."""
     seconds: float
     started: float = 0.0
     """Clock time at which the reconciliation behind it started."""

@@ -31,17 +31,19 @@ class Pulse:
         # Configured durations are a subclass that encoders do not know.
         self._limit = float(limit)
         self._clock = clock
-        self._busy_since: float | None = None
+        # By piece of work: a component may be at several at once.
+        self._busy_since: dict[object, float] = {}
         self._beats_until: float | None = None
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Mark the component as at work within the block."""
-        self._busy_since = self._clock()
+        """Mark the component as at work within the block; blocks may overlap, and the oldest counts."""
+        work = object()
+        self._busy_since[work] = self._clock()
         try:
             yield
         finally:
-            self._busy_since = None
+            del self._busy_since[work]
 
     def expect_beat(self, within: float) -> None:
         """Say that the component, a timer, will call this again *within* seconds; late by its limit it is stalled."""
@@ -50,7 +52,7 @@ class Pulse:
     def state(self) -> PulseState:
         """Return the state now."""
         now = self._clock()
-        busy_for = 0.0 if self._busy_since is None else now - self._busy_since
+        busy_for = now - min(self._busy_since.values(), default=now)
         if busy_for > self._limit:
             detail = f"busy for {busy_for:.1f} s, limit {self._limit:.1f} s"
         elif self._beats_until is not None and now > self._beats_until + self._limit:

@@ -39,6 +39,6 @@ class FactLog:
         """Return the newest fact of *kind*, or None."""
         return next((fact for fact in reversed(self._facts) if isinstance(fact, kind)), None)
 
-    def all(self, kind: type[Fact]) -> list[Fact]:
-        """Return every fact of *kind*, in order."""
-        return [fact for fact in self._facts if isinstance(fact, kind)]
+    def all(self, kind: type[Fact], *, since: int = 0) -> list[Fact]:
+        """Return every fact of *kind* told after the first *since*, in order."""
+        return [fact for fact in self._facts[since:] if isinstance(fact, kind)]

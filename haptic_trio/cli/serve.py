@@ -28,6 +28,7 @@ from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics
 from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.process import Process
+from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +186,7 @@ async def run_serve(
         instances=instances,
         leadership=leadership,
         facts=facts,
+        queue_metrics=WorkQueueMetrics(metrics.registry),
     )
     async with trio.open_nursery() as narrating:
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))

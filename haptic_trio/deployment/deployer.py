@@ -1,31 +1,43 @@
-"""Carry out deployments: all endpoints in parallel, each with its own outcome, one completion at the end."""
+"""Carry out deployments: one item of work for each endpoint, each with its own pace, outcome and backoff.
+
+An endpoint that is busy while newer configurations come gets only the
+newest of them; one that fails is tried again later and later, and holds up
+nobody else.
+"""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import trio
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, SyncResult
+from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentScheduled,
     DeploymentStarted,
+    EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
 )
 from haptic_trio.pulse import Pulse
+from haptic_trio.workqueue.limiter import ExponentialLimiter
+from haptic_trio.workqueue.metrics import WorkQueueMetrics
+from haptic_trio.workqueue.work_queue import QueueShutdown, WorkQueue
+
+RETRY_BASE = 1.0
+RETRY_MAX = 60.0
 
 SyncEndpoint = Callable[[Endpoint, Generation], Awaitable[SyncResult]]
 
 
 async def run_deployer(
     deployments: trio.MemoryReceiveChannel[DeploymentScheduled],
-    completions: trio.MemorySendChannel[DeploymentCompleted],
     cycles: trio.MemorySendChannel[CycleEvent],
     completed: Latest[DeploymentCompleted],
+    endpoints: Latest[EndpointsDiscovered],
     *,
     sync: SyncEndpoint,
     deployment_timeout: float,
@@ -33,88 +45,112 @@ async def run_deployer(
     max_parallel: int,
     facts: Facts,
     pulse: Pulse,
+    metrics: WorkQueueMetrics | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Execute deployments, one after another, until *deployments* ends.
+    """Execute deployments until *deployments* ends and what is ready has been tried.
 
     An endpoint that takes longer than *deployment_timeout* seconds counts as
-    failed. A deployment in flight when this task is cancelled may go on for
-    *drain_timeout* seconds. Takes ownership of the channel ends.
+    failed. Failed endpoints are tried again with backoff for as long as they
+    are among *endpoints*. What is in flight when this task is cancelled may
+    go on for *drain_timeout* seconds. At most *max_parallel* endpoints are
+    worked on at once; 0 is no limit. Takes ownership of the channel ends.
     """
-    with deployments, completions, cycles:
-        task_status.started()
-        async for deployment in deployments:
-            with pulse.busy():
-                message = await _deploy(
-                    deployment, partial(_sync_one, sync, deployment_timeout, facts), max_parallel, drain_timeout, facts
-                )
-                completed.put(message)
-                await cycles.send(message)
-                await completions.send(message)
-
-
-async def _deploy(
-    deployment: DeploymentScheduled,
-    sync_one: Callable[[DeploymentScheduled, Endpoint], Awaitable[SyncResult | None]],
-    max_parallel: int,
-    drain_timeout: float,
-    facts: Facts,
-) -> DeploymentCompleted:
-    began = trio.current_time()
-    names = tuple(endpoint.name for endpoint in deployment.endpoints)
-    facts.tell(
-        DeploymentStarted(correlation=deployment.correlation, generation=deployment.generation.id, endpoints=names)
+    queue: WorkQueue[str] = WorkQueue(
+        name="deployments",
+        limiter=ExponentialLimiter(RETRY_BASE, RETRY_MAX),
+        metrics=metrics,
+        # A newer configuration is tried at once, whatever backoff the endpoint is in.
+        collapse_deferred=True,
     )
-    results: list[SyncResult] = []
-    limiter = trio.CapacityLimiter(max_parallel or max(1, len(names)))
+    rounds = Rounds()
 
-    async def deploy_to(endpoint: Endpoint) -> None:
-        async with limiter:
-            result = await sync_one(deployment, endpoint)
-        if result is not None:
-            results.append(result)
+    async def complete(messages: list[DeploymentCompleted]) -> None:
+        for message in messages:
+            facts.tell(message)
+            completed.put(message)
+            await cycles.send(message)
 
-    async def deploy_to_all() -> None:
+    async def work() -> None:
+        while True:
+            try:
+                async with queue.item() as name:
+                    with pulse.busy():
+                        await deploy_to(name)
+            except QueueShutdown:
+                return
+
+    async def deploy_to(name: str) -> None:
+        target = rounds.take(name)
+        if target is None or not _is_known(target.endpoint, endpoints):
+            queue.forget(name)
+            await complete(rounds.drop(name, trio.current_time()))
+            return
+        result = await _sync_one(target, sync, deployment_timeout, drain_timeout, facts)
+        if result is None:
+            queue.add_rate_limited(name)
+            await complete(rounds.fail(target, trio.current_time()))
+        else:
+            queue.forget(name)
+            await complete(rounds.succeed(target, result, trio.current_time()))
+
+    with deployments, cycles:
         async with trio.open_nursery() as nursery:
-            for endpoint in deployment.endpoints:
-                nursery.start_soon(deploy_to, endpoint)
+            await nursery.start(queue.run)
+            task_status.started()
+            workers: set[str] = set()
+            async for deployment in deployments:
+                names = tuple(endpoint.name for endpoint in deployment.endpoints)
+                facts.tell(
+                    DeploymentStarted(
+                        correlation=deployment.correlation, generation=deployment.generation.id, endpoints=names
+                    )
+                )
+                await complete(rounds.begin(deployment, trio.current_time()))
+                for name in names:
+                    queue.add(name)
+                    # A worker for each endpoint ever seen, so that nobody waits for another's time limit.
+                    if name not in workers and (not max_parallel or len(workers) < max_parallel):
+                        workers.add(name)
+                        nursery.start_soon(work)
+            queue.shutdown(drain=True)
 
-    await finish_despite_cancel(deploy_to_all, grace=drain_timeout)
-    succeeded = {result.endpoint for result in results}
-    message = DeploymentCompleted(
-        correlation=deployment.correlation,
-        generation=deployment.generation.id,
-        results=tuple(sorted(results, key=lambda result: result.endpoint)),
-        failed=tuple(name for name in names if name not in succeeded),
-        seconds=trio.current_time() - began,
-        started=deployment.started,
-    )
-    facts.tell(message)
-    return message
+
+def _is_known(endpoint: Endpoint, endpoints: Latest[EndpointsDiscovered]) -> bool:
+    return endpoints.value is not None and any(known is endpoint for known in endpoints.value.endpoints)
 
 
 async def _sync_one(
-    sync: SyncEndpoint, limit: float, facts: Facts, deployment: DeploymentScheduled, endpoint: Endpoint
+    target: Target, sync: SyncEndpoint, limit: float, drain_timeout: float, facts: Facts
 ) -> SyncResult | None:
-    began = trio.current_time()
-    try:
-        try:
-            with trio.fail_after(limit):
-                result = await sync(endpoint, deployment.generation)
-        except trio.TooSlowError as exc:
-            raise EndpointTimeoutError(endpoint.name, f"deployment took longer than {limit:g} s") from exc
-    except (HapticError, OSError) as exc:
+    deployment, endpoint = target.deployment, target.endpoint
+    results: list[SyncResult] = []
+
+    def tell_failed(error: Exception) -> None:
         facts.tell(
             InstanceFailed(
                 correlation=deployment.correlation,
                 endpoint=endpoint.name,
-                error=str(exc),
+                error=str(error),
                 seconds=trio.current_time() - began,
             )
         )
-        return None
-    facts.tell(InstanceDeployed(correlation=deployment.correlation, result=result))
-    return result
+
+    async def deploy() -> None:
+        try:
+            with trio.fail_after(limit):
+                result = await sync(endpoint, deployment.generation)
+        except trio.TooSlowError:
+            tell_failed(EndpointTimeoutError(endpoint.name, f"deployment took longer than {limit:g} s"))
+        except (HapticError, OSError) as exc:
+            tell_failed(exc)
+        else:
+            facts.tell(InstanceDeployed(correlation=deployment.correlation, result=result))
+            results.append(result)
+
+    began = trio.current_time()
+    await finish_despite_cancel(deploy, grace=drain_timeout)
+    return results[0] if results else None
 
 
 async def finish_despite_cancel(work: Callable[[], Awaitable[None]], *, grace: float) -> None:

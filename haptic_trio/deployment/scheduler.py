@@ -1,9 +1,9 @@
-"""When to deploy what: minimum interval, newest wins, retries, and the last valid configuration against drift.
+"""When to deploy what: minimum interval, newest wins, and the last valid configuration against drift.
 
 `Schedule` decides and has no clock, socket or task; `run_scheduler` feeds it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
 from typing import Any, TypeAlias
@@ -22,105 +22,79 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pulse import Pulse
 
-RETRY_BASE = 1.0
-RETRY_MAX = 60.0
-
 Input: TypeAlias = ConfigValidated | ValidationFailed | EndpointsDiscovered | DeploymentCompleted
 
 
 class Schedule:
     """The decision which deployment is due, and when.
 
-    Times are seconds of any monotonic clock. One deployment runs at a time;
-    what comes meanwhile replaces what waited.
+    Times are seconds of any monotonic clock. Deployments keep the minimum
+    interval from the start of the one before, and from its end if that came
+    in time; an endpoint that takes longer does not hold up the others. What
+    becomes valid meanwhile replaces what waited.
     """
 
     def __init__(self, min_interval: float) -> None:
         self._min_interval = min_interval
         self._valid: ConfigValidated | None = None
         self._endpoints: Mapping[str, Endpoint] = {}
-        self._running: DeploymentScheduled | None = None
-        self._ended = -inf
-        self._failures = 0
-        # Endpoints that wait for a deployment, by why; the dict keeps the latest reason.
-        self._waiting: dict[str, str] = {}
-        self._due = -inf
-
-    @property
-    def running(self) -> DeploymentScheduled | None:
-        """The deployment that runs now."""
-        return self._running
+        self._last = -inf
+        self._why: str | None = None
+        # Endpoints that came since the last deployment, and wait for nobody.
+        self._new: set[str] = set()
 
     def take(self, message: Input, now: float) -> None:
         """Take in a fact."""
         match message:
             case ConfigValidated():
                 self._valid = message
-                self._wait_for(self._endpoints, "validated", self._ended + self._min_interval)
-                self._failures = 0
+                self._why = "validated"
             case ValidationFailed():
                 # The templates fail now, but what runs may still have been tampered with.
                 if message.reason is Reason.DRIFT and self._valid is not None:
-                    self._wait_for(self._endpoints, "drift", self._ended + self._min_interval)
+                    self._why = self._why or "drift"
             case EndpointsDiscovered():
-                self._discover(message)
+                before = self._endpoints
+                self._endpoints = {endpoint.name: endpoint for endpoint in message.endpoints}
+                # An endpoint that came back under its name is another object, and knows nothing of before.
+                self._new |= {name for name, endpoint in self._endpoints.items() if before.get(name) is not endpoint}
+                self._new &= self._endpoints.keys()
             case DeploymentCompleted():
-                self._complete(message, now)
-
-    def _wait_for(self, names: Mapping[str, Endpoint] | set[str], why: str, due: float) -> None:
-        self._waiting.update(dict.fromkeys(names, why))
-        self._due = due
-
-    def _discover(self, message: EndpointsDiscovered) -> None:
-        before = self._endpoints
-        self._endpoints = {endpoint.name: endpoint for endpoint in message.endpoints}
-        self._waiting = {name: why for name, why in self._waiting.items() if name in self._endpoints}
-        # An endpoint that came back under its name is another object, and knows nothing of before.
-        new = {name for name, endpoint in self._endpoints.items() if before.get(name) is not endpoint}
-        if new and self._valid is not None:
-            # Outside the minimum interval: it serves nobody until it has a configuration.
-            self._wait_for(new, "endpoints", -inf)
-
-    def _complete(self, message: DeploymentCompleted, now: float) -> None:
-        self._running = None
-        self._ended = now
-        retry = {name for name in message.failed if name in self._endpoints and name not in self._waiting}
-        if not retry:
-            self._failures = 0
-            self._due = max(self._due, now + self._min_interval) if self._waiting else self._due
-            return
-        backoff = min(RETRY_MAX, max(self._min_interval, RETRY_BASE) * 2.0 ** min(self._failures, 16))
-        self._failures += 1
-        due = now + self._min_interval if self._waiting else now + backoff
-        self._wait_for(retry, "retry", due)
+                self._last = max(self._last, now)
 
     def due(self) -> float | None:
-        """Return when the next deployment is due; None while nothing waits or one runs."""
-        if self._running is not None or self._valid is None or not self._waiting:
+        """Return when the next deployment is due; None while nothing waits. A time in the past means now."""
+        if self._valid is None:
             return None
-        return self._due
+        if self._new:
+            return -inf
+        return None if self._why is None or not self._endpoints else self._last + self._min_interval
 
-    def start(self) -> DeploymentScheduled:
+    def start(self, now: float) -> DeploymentScheduled:
         """Start the deployment that is due, and return it."""
         assert self._valid is not None
-        names, self._waiting = self._waiting, {}
-        reasons = set(names.values())
-        why = next(why for why in ("validated", "drift", "endpoints", "retry") if why in reasons)
-        self._running = DeploymentScheduled(
+        if self._why is not None and self._last + self._min_interval <= now:
+            names: Iterable[str] = self._endpoints
+            why, self._why = self._why, None
+            self._last = now
+        else:
+            # Outside the minimum interval: these serve nobody until they have a configuration.
+            names, why = self._new, "endpoints"
+        self._new = set()
+        return DeploymentScheduled(
             correlation=self._valid.correlation,
             generation=self._valid.generation,
             endpoints=tuple(self._endpoints[name] for name in sorted(names)),
             why=why,
             started=self._valid.started,
         )
-        return self._running
 
 
 async def run_scheduler(
     validated: Latest[ConfigValidated],
     refused: Latest[ValidationFailed],
     endpoints: Latest[EndpointsDiscovered],
-    completions: trio.MemoryReceiveChannel[DeploymentCompleted],
+    completed: Latest[DeploymentCompleted],
     deployments: trio.MemorySendChannel[DeploymentScheduled],
     *,
     min_interval: float,
@@ -128,10 +102,10 @@ async def run_scheduler(
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Schedule deployments until *completions* ends.
+    """Schedule deployments until the deployer, who reads them, is gone.
 
     A scheduler that starts late, with a new leadership term, deploys the
-    present values at once. Takes ownership of both channel ends.
+    present values at once. Takes ownership of *deployments*.
     """
     schedule = Schedule(min_interval)
     # A handover: the pumps hold back what the loop has not asked for yet.
@@ -143,9 +117,9 @@ async def run_scheduler(
                 if cell.value is not None:
                     schedule.take(cell.value, trio.current_time())
                 nursery.start_soon(partial(_pump_latest, cell, inbox_in.clone(), seen=cell.version))
-            # Refusals of before this term are no news; a drift check will come again.
-            nursery.start_soon(partial(_pump_latest, refused, inbox_in.clone(), seen=refused.version))
-            nursery.start_soon(_pump_completions, completions, inbox_in.clone(), nursery)
+            # Refusals and completions of before this term are no news.
+            for news in (refused, completed):
+                nursery.start_soon(partial(_pump_latest, news, inbox_in.clone(), seen=news.version))
             task_status.started()
             while True:
                 due = schedule.due()
@@ -156,9 +130,12 @@ async def run_scheduler(
                     if message is not None:
                         schedule.take(message, trio.current_time())
                         continue
-                    deployment = schedule.start()
+                    deployment = schedule.start(trio.current_time())
                     facts.tell(deployment)
-                    await deployments.send(deployment)
+                    try:
+                        await deployments.send(deployment)
+                    except trio.BrokenResourceError:
+                        nursery.cancel_scope.cancel(reason="the deployer is gone")
 
 
 async def _pump_latest(cell: Latest[Any], inbox: trio.MemorySendChannel[Input], *, seen: int) -> None:
@@ -166,14 +143,3 @@ async def _pump_latest(cell: Latest[Any], inbox: trio.MemorySendChannel[Input], 
         while True:
             seen, value = await cell.wait_newer(seen)
             await inbox.send(value)
-
-
-async def _pump_completions(
-    completions: trio.MemoryReceiveChannel[DeploymentCompleted],
-    inbox: trio.MemorySendChannel[Input],
-    nursery: trio.Nursery,
-) -> None:
-    with completions, inbox:
-        async for message in completions:
-            await inbox.send(message)
-    nursery.cancel_scope.cancel(reason="the deployer is gone")

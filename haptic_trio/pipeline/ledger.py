@@ -91,6 +91,8 @@ class CycleLedger:
 def _outcome_of(event: DeploymentCompleted) -> Outcome:
     if event.failed:
         return Outcome.INCOMPLETE
+    if event.superseded and not event.results:
+        return Outcome.SUPERSEDED
     return Outcome.DEPLOYED if any(result.changed for result in event.results) else Outcome.UNCHANGED
 
 

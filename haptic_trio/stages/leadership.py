@@ -5,13 +5,14 @@ from functools import partial
 
 import trio
 
-from haptic_trio.channels import Channels, CycleEvent, Facts, Latest, TermChannels
+from haptic_trio.channels import Channels, CycleEvent, Facts, Latest
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.scheduler import run_scheduler
-from haptic_trio.messages import LeadershipChanged
+from haptic_trio.messages import DeploymentScheduled, LeadershipChanged
 from haptic_trio.pulse import Pulses
+from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 
 async def run_terms(
@@ -43,24 +44,29 @@ async def _wait_lost(leadership: Latest[LeadershipChanged], seen: int) -> tuple[
             return seen, state
 
 
-async def run_term(channels: Channels, config: Config, *, facts: Facts, pulses: Pulses) -> None:
+async def run_term(
+    channels: Channels, config: Config, *, facts: Facts, pulses: Pulses, metrics: WorkQueueMetrics | None
+) -> None:
     """Schedule and deploy, from the present values on, until cancelled."""
     dataplane = config.dataplane
-    with TermChannels() as ends:
+    # A handover: what the deployer has not taken yet is still the scheduler's to replace.
+    deployments_in, deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
+    with deployments_in, deployments_out:
         async with trio.open_nursery() as nursery:
             await nursery.start(
                 partial(
                     run_deployer,
-                    ends.deployments_out.clone(),
-                    ends.completions_in.clone(),
+                    deployments_out,
                     channels.cycles_in.clone(),
                     channels.completed,
+                    channels.endpoints,
                     sync=sync_endpoint,
                     deployment_timeout=dataplane.deployment_timeout,
                     drain_timeout=config.controller.drain_timeout,
                     max_parallel=dataplane.max_parallel,
                     facts=facts,
                     pulse=pulses.add("deployer", limit=2 * dataplane.deployment_timeout),
+                    metrics=metrics,
                 )
             )
             await nursery.start(
@@ -69,8 +75,8 @@ async def run_term(channels: Channels, config: Config, *, facts: Facts, pulses: 
                     channels.validated,
                     channels.refused,
                     channels.endpoints,
-                    ends.completions_out.clone(),
-                    ends.deployments_in.clone(),
+                    channels.completed,
+                    deployments_in,
                     min_interval=dataplane.min_deployment_interval,
                     facts=facts,
                     pulse=pulses.add("scheduler", limit=30.0),

@@ -14,6 +14,7 @@ from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, LeadershipChanged
 from haptic_trio.pulse import Pulses
+from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 Load: TypeAlias = Callable[[Resource, Resource | None], LoadedConfig]
 """Decodes and checks ConfigMap and Secret, or raises a `ProblemsError`. Takes CPU: run in a thread."""
@@ -60,5 +61,6 @@ class Process:
     instances: Latest[tuple[Endpoint, ...]]
     leadership: Latest[LeadershipChanged]
     facts: Facts
+    queue_metrics: WorkQueueMetrics | None = None
     running: Latest[IterationState | None] = field(default_factory=Latest)
     """The iteration that runs now; None between two."""

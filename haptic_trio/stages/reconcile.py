@@ -47,7 +47,7 @@ async def run_reconcile(
             partial(
                 run_terms,
                 process.leadership,
-                partial(run_term, channels, config, facts=facts, pulses=pulses),
+                partial(run_term, channels, config, facts=facts, pulses=pulses, metrics=process.queue_metrics),
                 cycles=channels.cycles_in.clone(),
             )
         )

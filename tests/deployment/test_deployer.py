@@ -11,6 +11,7 @@ from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentScheduled,
     DeploymentStarted,
+    EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
 )
@@ -23,8 +24,8 @@ class Rig:
 
     def __init__(self) -> None:
         self.deployments, self._deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
-        self._completions_in, self.completions = trio.open_memory_channel[DeploymentCompleted](50)
-        self._cycles_in, self.cycles = trio.open_memory_channel[CycleEvent](50)
+        self._cycles_in, self.completions = trio.open_memory_channel[CycleEvent](50)
+        self.endpoints = Latest[EndpointsDiscovered]()
         self.completed = Latest[DeploymentCompleted]()
         self.facts = Facts()
         self.pulse = Pulse("deployer", 100)
@@ -34,9 +35,9 @@ class Rig:
             partial(
                 run_deployer,
                 self._deployments_out,
-                self._completions_in,
                 self._cycles_in,
                 self.completed,
+                self.endpoints,
                 sync=sync_in_memory,
                 deployment_timeout=30,
                 drain_timeout=drain_timeout,
@@ -46,6 +47,22 @@ class Rig:
             )
         )
 
+    async def deploy(self, name: str, *endpoints: MemoryEndpoint) -> None:
+        """Hand over a deployment to *endpoints*, who are all there are."""
+        self.endpoints.put(EndpointsDiscovered(endpoints=endpoints))
+        await self.deployments.send(
+            DeploymentScheduled(
+                correlation=name, generation=generation(name), endpoints=endpoints, why="validated", started=1.5
+            )
+        )
+
+    async def next(self) -> DeploymentCompleted:
+        """Return the next completed deployment."""
+        with trio.fail_after(1000):
+            message = await self.completions.receive()
+        assert isinstance(message, DeploymentCompleted)
+        return message
+
     def told(self) -> list[msgspec.Struct]:
         told = []
         while True:
@@ -53,12 +70,6 @@ class Rig:
                 told.append(self.facts.receiver.receive_nowait())
             except trio.WouldBlock:
                 return told
-
-
-def deployment(*endpoints: MemoryEndpoint) -> DeploymentScheduled:
-    return DeploymentScheduled(
-        correlation="c1", generation=generation("new"), endpoints=endpoints, why="validated", started=1.5
-    )
 
 
 @pytest.fixture
@@ -72,13 +83,13 @@ async def test_all_endpoints_are_deployed_to_in_parallel_and_completed_once(
     endpoints = [MemoryEndpoint(f"e{number}", seconds=number) for number in (1, 2, 3)]
     await rig.start(nursery)
 
-    await rig.deployments.send(deployment(*endpoints))
-    completion = await rig.completions.receive()
+    await rig.deploy("new", *endpoints)
+    completion = await rig.next()
 
     assert trio.current_time() == 3
     assert [result.endpoint for result in completion.results] == ["e1", "e2", "e3"]
     assert (completion.failed, completion.seconds, completion.started) == ((), 3, 1.5)
-    assert rig.completed.value == completion == rig.cycles.receive_nowait()
+    assert rig.completed.value == completion
     assert [type(fact) for fact in rig.told()] == [
         DeploymentStarted, InstanceDeployed, InstanceDeployed, InstanceDeployed, DeploymentCompleted,
     ]  # fmt: skip
@@ -91,8 +102,8 @@ async def test_failing_and_hanging_endpoints_do_not_disturb_the_others(
     hanging = MemoryEndpoint("hanging", seconds=1000)
     await rig.start(nursery)
 
-    await rig.deployments.send(deployment(good, failing, hanging))
-    completion = await rig.completions.receive()
+    await rig.deploy("new", good, failing, hanging)
+    completion = await rig.next()
 
     assert trio.current_time() == 30
     assert completion.failed == ("failing", "hanging")
@@ -110,8 +121,8 @@ async def test_max_parallel_bounds_how_many_run_at_once(
     endpoints = [MemoryEndpoint(f"e{number}", seconds=1) for number in range(6)]
     await rig.start(nursery, max_parallel=2)
 
-    await rig.deployments.send(deployment(*endpoints))
-    await rig.completions.receive()
+    await rig.deploy("new", *endpoints)
+    await rig.next()
 
     assert trio.current_time() == 3
 
@@ -122,8 +133,8 @@ async def test_endpoint_that_has_the_generation_is_left_alone(
     endpoint = MemoryEndpoint("e", running=generation("new"))
     await rig.start(nursery)
 
-    await rig.deployments.send(deployment(endpoint))
-    completion = await rig.completions.receive()
+    await rig.deploy("new", endpoint)
+    completion = await rig.next()
 
     assert [result.changed for result in completion.results] == [False]
     assert endpoint.taken == []
@@ -136,11 +147,11 @@ async def test_deployer_is_busy_only_while_it_deploys(
     await trio.sleep(500)
     assert not rig.pulse.state().stalled
 
-    await rig.deployments.send(deployment(MemoryEndpoint("e", seconds=20)))
+    await rig.deploy("new", MemoryEndpoint("e", seconds=20))
     await trio.sleep(10)
     assert rig.pulse.state().busy_for == 10
 
-    await rig.completions.receive()
+    await rig.next()
     await wait_all_tasks_blocked()
     assert rig.pulse.state().busy_for == 0
 
@@ -149,7 +160,7 @@ async def test_deployment_in_flight_may_finish_when_cancelled(autojump_clock: Mo
     endpoint = MemoryEndpoint("e", seconds=4)
     async with trio.open_nursery() as nursery:
         await rig.start(nursery, drain_timeout=5)
-        await rig.deployments.send(deployment(endpoint))
+        await rig.deploy("new", endpoint)
         await trio.sleep(1)
         nursery.cancel_scope.cancel()
 
@@ -161,7 +172,7 @@ async def test_deployment_in_flight_is_cut_off_after_the_drain_timeout(autojump_
     endpoint = MemoryEndpoint("e", seconds=20)
     async with trio.open_nursery() as nursery:
         await rig.start(nursery, drain_timeout=5)
-        await rig.deployments.send(deployment(endpoint))
+        await rig.deploy("new", endpoint)
         await trio.sleep(1)
         nursery.cancel_scope.cancel()
 
@@ -176,6 +187,104 @@ async def test_deployer_ends_with_its_input(autojump_clock: MockClock, rig: Rig)
 
     with pytest.raises(trio.EndOfChannel):
         rig.completions.receive_nowait()
+
+
+async def test_changes_while_busy_collapse_into_one_deployment_of_the_newest(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoint = MemoryEndpoint("e", seconds=10)
+    await rig.start(nursery)
+
+    for number in range(11):
+        await rig.deploy(f"v{number}", endpoint)
+        await wait_all_tasks_blocked()
+    outcomes = {}
+    for _ in range(11):
+        completion = await rig.next()
+        outcomes[completion.correlation] = completion
+
+    assert endpoint.taken == [generation("v0").id, generation("v10").id]
+    assert trio.current_time() == 20
+    superseded = [name for name, completion in outcomes.items() if completion.superseded == ("e",)]
+    assert superseded == [f"v{number}" for number in range(1, 10)]
+
+
+async def test_hanging_endpoint_holds_nobody_up_and_then_gets_only_the_newest(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    good, hanging = MemoryEndpoint("good", seconds=0.1), MemoryEndpoint("hanging", seconds=1000)
+    await rig.start(nursery)
+
+    for number in range(5):
+        await rig.deploy(f"v{number}", good, hanging)
+        await trio.sleep(1)
+        assert good.running == generation(f"v{number}")
+    hanging.seconds = 0
+    await trio.sleep(30)
+
+    assert len(good.taken) == 5
+    assert hanging.taken == [generation("v4").id]
+
+
+async def test_dead_endpoint_is_tried_again_later_each_time_until_it_answers(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoint = MemoryEndpoint("e", fails=4)
+    await rig.start(nursery)
+
+    await rig.deploy("new", endpoint)
+    # Retries after 1, 2, 4 and 8 seconds.
+    await trio.sleep(14.9)
+    assert endpoint.running is None
+    await trio.sleep(0.2)
+    assert endpoint.running == generation("new")
+    assert (await rig.next()).failed == ("e",)
+    assert rig.completions.statistics().current_buffer_used == 0
+
+
+async def test_newer_configuration_does_not_wait_for_the_backoff(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoint = MemoryEndpoint("e", fails=5)
+    await rig.start(nursery)
+    await rig.deploy("old", endpoint)
+    await trio.sleep(20)
+
+    await rig.deploy("new", endpoint)
+    await wait_all_tasks_blocked()
+
+    assert endpoint.running == generation("new")
+    assert trio.current_time() == 20
+
+
+async def test_success_forgets_the_failures_before_it(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoint = MemoryEndpoint("e", fails=4)
+    await rig.start(nursery)
+    await rig.deploy("a", endpoint)
+    await trio.sleep(100)
+    assert endpoint.running == generation("a")
+
+    endpoint.fails = 1
+    await rig.deploy("b", endpoint)
+    await trio.sleep(1.5)
+
+    assert endpoint.running == generation("b")
+
+
+async def test_endpoint_that_is_gone_is_not_tried_again(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    endpoint = MemoryEndpoint("e", fails=1)
+    await rig.start(nursery)
+    await rig.deploy("new", endpoint)
+    await rig.next()
+
+    rig.endpoints.put(EndpointsDiscovered(endpoints=()))
+    await trio.sleep(100)
+
+    assert (endpoint.fails, endpoint.running) == (0, None)
 
 
 async def test_finish_despite_cancel_raises_what_the_work_raises(autojump_clock: MockClock) -> None:

@@ -1,4 +1,5 @@
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import trio
@@ -49,7 +50,7 @@ class Rig:
         self.validated = Latest[ConfigValidated]()
         self.refused = Latest[ValidationFailed]()
         self.endpoints = Latest[EndpointsDiscovered]()
-        self.completions, self._completions_out = trio.open_memory_channel[DeploymentCompleted](50)
+        self.completed = Latest[DeploymentCompleted]()
         self._deployments_in, self.deployments = trio.open_memory_channel[DeploymentScheduled](0)
 
     async def start(self, nursery: trio.Nursery, min_interval: float = 2) -> None:
@@ -59,7 +60,7 @@ class Rig:
                 self.validated,
                 self.refused,
                 self.endpoints,
-                self._completions_out,
+                self.completed,
                 self._deployments_in,
                 min_interval=min_interval,
                 facts=Facts(),
@@ -74,7 +75,8 @@ class Rig:
         return self.last.correlation, self.last.why, names, trio.current_time()
 
     async def complete(self, *failed: str) -> None:
-        await self.completions.send(completed(self.last, *failed))
+        self.completed.put(completed(self.last, *failed))
+        await wait_all_tasks_blocked()
 
     async def nothing_within(self, seconds: float) -> bool:
         with trio.move_on_after(seconds) as scope:
@@ -110,25 +112,24 @@ async def test_scheduler_that_starts_late_deploys_the_present_configuration(
     assert await rig.next() == ("new", "validated", ["one", "two"], 0)
 
 
-async def test_scheduler_deploys_only_the_latest_of_what_came_while_one_ran(
+async def test_scheduler_deploys_only_the_latest_of_what_came_in_the_interval(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     await rig.start(nursery)
     rig.validated.put(validated("a"))
     await rig.next()
+    await rig.complete()
 
     for name in "bcd":
         rig.validated.put(validated(name))
         await wait_all_tasks_blocked()
-    assert await rig.nothing_within(60)
-    await rig.complete()
 
-    assert (await rig.next())[0] == "d"
+    assert (await rig.next())[::3] == ("d", 2)
     await rig.complete()
     assert await rig.nothing_within(60)
 
 
-async def test_minimum_interval_is_kept_between_deployments(
+async def test_minimum_interval_is_kept_from_the_end_of_a_deployment(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     await rig.start(nursery, min_interval=2)
@@ -138,44 +139,33 @@ async def test_minimum_interval_is_kept_between_deployments(
     await rig.complete()
 
     rig.validated.put(validated("b"))
-    _name, _why, _endpoints, at = await rig.next()
 
-    assert at == 3
+    assert (await rig.next())[::3] == ("b", 3)
 
 
-async def test_failed_endpoints_alone_are_tried_again_later_each_time(
+async def test_endpoint_that_takes_long_holds_up_a_deployment_for_one_interval_only(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     await rig.start(nursery, min_interval=2)
     rig.validated.put(validated("a"))
     await rig.next()
-    times = []
-
-    for _ in range(4):
-        await rig.complete("two")
-        name, why, endpoints, at = await rig.next()
-        assert (name, why, endpoints) == ("a", "retry", ["two"])
-        times.append(at)
-
-    assert times == [2, 6, 14, 30]
-    await rig.complete()
-    assert await rig.nothing_within(100)
-
-
-async def test_newer_configuration_overtakes_a_retry(
-    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
-) -> None:
-    await rig.start(nursery, min_interval=2)
-    rig.validated.put(validated("a"))
-    for _ in range(4):
-        await rig.next()
-        await rig.complete("two")
 
     rig.validated.put(validated("b"))
-    name, _why, endpoints, at = await rig.next()
 
-    assert (name, endpoints) == ("b", ["one", "two"])
-    assert at == 16
+    # Nothing has completed yet.
+    assert (await rig.next())[::3] == ("b", 2)
+
+
+async def test_failed_endpoints_are_not_the_schedulers_to_retry(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    await rig.start(nursery)
+    rig.validated.put(validated("a"))
+    await rig.next()
+
+    await rig.complete("two")
+
+    assert await rig.nothing_within(200)
 
 
 async def test_invalid_configuration_at_a_drift_check_deploys_the_last_valid_one(
@@ -217,68 +207,69 @@ async def test_new_endpoint_gets_the_configuration_outside_the_minimum_interval(
     assert await rig.next() == ("a", "endpoints", ["three"], 0)
 
 
-async def test_lost_endpoint_is_not_retried(autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery) -> None:
+async def test_new_endpoint_is_not_forgotten_before_there_is_a_configuration(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
     await rig.start(nursery)
-    rig.validated.put(validated("a"))
-    await rig.next()
-    await rig.complete("two")
+    rig.endpoints.put(EndpointsDiscovered(endpoints=(ONE,)))
     await wait_all_tasks_blocked()
 
-    rig.endpoints.put(EndpointsDiscovered(endpoints=(ONE,)))
+    rig.validated.put(validated("a"))
 
-    assert await rig.nothing_within(200)
+    assert (await rig.next())[2] == ["one"]
+
+
+async def test_configuration_waits_for_the_first_endpoint(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    rig = Rig()
+    await rig.start(nursery)
+    rig.validated.put(validated("a"))
+    assert await rig.nothing_within(60)
+
+    rig.endpoints.put(EndpointsDiscovered(endpoints=(TWO,)))
+
+    assert (await rig.next())[2] == ["two"]
 
 
 async def test_scheduler_ends_when_the_deployer_is_gone(autojump_clock: MockClock, rig: Rig) -> None:
     async with trio.open_nursery() as nursery:
         await rig.start(nursery)
-        rig.completions.close()
+        rig.deployments.close()
+        rig.validated.put(validated("a"))
+
+
+async def test_scheduler_closes_its_end_when_cancelled(autojump_clock: MockClock, rig: Rig) -> None:
+    async with trio.open_nursery() as nursery:
+        await rig.start(nursery)
+        nursery.cancel_scope.cancel()
 
     with pytest.raises(trio.EndOfChannel):
         rig.deployments.receive_nowait()
 
 
-async def test_scheduler_closes_its_ends_when_cancelled(autojump_clock: MockClock, rig: Rig) -> None:
-    async with trio.open_nursery() as nursery:
-        await rig.start(nursery)
-        nursery.cancel_scope.cancel()
-
-    with pytest.raises(trio.BrokenResourceError):
-        rig.completions.send_nowait(
-            completed(DeploymentScheduled(correlation="a", generation=generation("a"), endpoints=(), why="validated"))
-        )
-
-
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["valid", "drift", "complete", "fail", "endpoints"]), st.floats(0, 5, allow_nan=False)),
+    st.tuples(st.sampled_from(["valid", "drift", "complete", "one", "both"]), st.floats(0, 5, allow_nan=False)),
     max_size=60,
 )
 
 
 @given(STEPS)
-def test_schedule_always_ends_with_the_newest_configuration_on_every_endpoint(
+def test_newest_configuration_is_scheduled_for_every_endpoint_within_the_interval(
     steps: list[tuple[str, float]],
 ) -> None:
     schedule, now = Schedule(2), 0.0
-    schedule.take(EndpointsDiscovered(endpoints=(ONE, TWO)), now)
-    newest, has = "", dict[str, str]()
+    newest, wanted, has = "", set[str](), dict[str, str]()
+    starts = list[float]()
 
-    def complete(*failed: str) -> None:
-        if schedule.running is not None:
-            deployment = schedule.running
-            done = {endpoint.name for endpoint in deployment.endpoints} - set(failed)
-            has.update(dict.fromkeys(done, deployment.correlation))
-            schedule.take(completed(deployment, *failed), now)
-
-    def start_what_is_due() -> None:
-        due = schedule.due()
-        if due is not None and due <= now:
-            assert schedule.running is None
-            schedule.start()
+    def start_what_is_due(until: float) -> None:
+        while (due := schedule.due()) is not None and due <= until:
+            deployment = schedule.start(max(due, now))
+            if deployment.why != "endpoints":
+                starts.append(max(due, now))
+            has.update({endpoint.name: deployment.correlation for endpoint in deployment.endpoints})
 
     for number, (step, gap) in enumerate(steps):
+        start_what_is_due(now + gap)
         now += gap
-        start_what_is_due()
         match step:
             case "valid":
                 newest = f"v{number}"
@@ -286,15 +277,15 @@ def test_schedule_always_ends_with_the_newest_configuration_on_every_endpoint(
             case "drift":
                 schedule.take(refused(Reason.DRIFT), now)
             case "complete":
-                complete()
-            case "fail":
-                complete("two")
-            case "endpoints":
-                schedule.take(EndpointsDiscovered(endpoints=(ONE, TWO)), now)
-    for _ in range(8):
-        complete()
-        now += 100
-        start_what_is_due()
+                schedule.take(DeploymentCompleted(correlation="", generation="", results=(), failed=(), seconds=0), now)
+            case _:
+                found = (ONE,) if step == "one" else (ONE, TWO)
+                wanted = {endpoint.name for endpoint in found}
+                for gone in has.keys() - wanted:
+                    del has[gone]
+                schedule.take(EndpointsDiscovered(endpoints=found), now)
+    start_what_is_due(now + 2)
 
-    assert schedule.due() is None
-    assert has == (dict.fromkeys(("one", "two"), newest) if newest else {})
+    assert schedule.due() is None or not wanted or not newest
+    assert has == (dict.fromkeys(wanted, newest) if newest else {})
+    assert all(later - earlier >= 2 - 1e-9 for earlier, later in pairwise(starts))

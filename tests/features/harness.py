@@ -16,7 +16,7 @@ from haptic_trio.cli.demo_facts import FactLog
 from haptic_trio.cli.options import InputOptions
 from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
 from haptic_trio.dataplane.endpoint import EndpointInfo
-from haptic_trio.messages import ReconcileCompleted
+from haptic_trio.messages import ReconcileCompleted, ReconcileFailed, ReconcileTriggered
 from haptic_trio.stages.process import ConfigSource, IterationState
 
 Fact = TypeVar("Fact", bound=msgspec.Struct)
@@ -188,6 +188,16 @@ class Running:
                 except (OSError, trio.BrokenResourceError, IndexError):
                     # Not listening yet.
                     pass
+                await trio.sleep(0.01)
+
+    async def quiet(self) -> None:
+        """Return once every reconciliation that was triggered has ended."""
+        with trio.fail_after(20):
+            while True:  # noqa: ASYNC110  silence has no event
+                ended = {fact.correlation for fact in self.facts.all(ReconcileCompleted)}
+                ended |= {fact.correlation for fact in self.facts.all(ReconcileFailed)}
+                if all(fact.correlation in ended for fact in self.facts.all(ReconcileTriggered)):
+                    return
                 await trio.sleep(0.01)
 
     async def describe(self) -> tuple[EndpointInfo, ...]:

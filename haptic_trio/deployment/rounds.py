@@ -1,0 +1,117 @@
+"""What each endpoint should run, and when a deployment counts as completed.
+
+A *round* is one scheduled deployment over its endpoints. Endpoints go on
+independently: a newer round gives an endpoint a newer target, and what the
+endpoint had not begun of the older one is superseded. A round is completed
+when each of its endpoints has succeeded, failed once, or been superseded;
+retries belong to no round.
+"""
+
+import msgspec
+
+from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
+from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What an endpoint should run."""
+
+    round: int
+    deployment: DeploymentScheduled
+    endpoint: Endpoint
+
+
+class _Round:
+    def __init__(self, deployment: DeploymentScheduled, began: float) -> None:
+        self.deployment = deployment
+        self.began = began
+        self.outstanding = {endpoint.name for endpoint in deployment.endpoints}
+        self.results: list[SyncResult] = []
+        self.failed: list[str] = []
+        self.superseded: list[str] = []
+
+    def completed(self, now: float) -> DeploymentCompleted:
+        return DeploymentCompleted(
+            correlation=self.deployment.correlation,
+            generation=self.deployment.generation.id,
+            results=tuple(sorted(self.results, key=lambda result: result.endpoint)),
+            failed=tuple(sorted(self.failed)),
+            superseded=tuple(sorted(self.superseded)),
+            seconds=now - self.began,
+            started=self.deployment.started,
+        )
+
+
+class Rounds:
+    """The decision; no clock of its own. Times are seconds of any monotonic clock."""
+
+    def __init__(self) -> None:
+        self._numbers = 0
+        self._rounds: dict[int, _Round] = {}
+        self._targets: dict[str, Target] = {}
+        # By endpoint: the round that it is being deployed for now.
+        self._in_hand: dict[str, int] = {}
+
+    @property
+    def open(self) -> int:
+        """How many rounds are not completed."""
+        return len(self._rounds)
+
+    def begin(self, deployment: DeploymentScheduled, now: float) -> list[DeploymentCompleted]:
+        """Make *deployment* the target of its endpoints; return the rounds that this completes, oldest first."""
+        self._numbers += 1
+        self._rounds[self._numbers] = _Round(deployment, now)
+        for endpoint in deployment.endpoints:
+            self._supersede(endpoint.name)
+            self._targets[endpoint.name] = Target(self._numbers, deployment, endpoint)
+        return self._close(now)
+
+    def take(self, name: str) -> Target | None:
+        """Return what the endpoint *name* should run, and note that it is being deployed; None if nothing is wanted."""
+        target = self._targets.get(name)
+        if target is not None:
+            self._in_hand[name] = target.round
+        return target
+
+    def succeed(self, target: Target, result: SyncResult, now: float) -> list[DeploymentCompleted]:
+        """Note that a taken *target* is running; return the rounds that this completes."""
+        current = self._give_back(target)
+        if current is not None:
+            current.results.append(result)
+        return self._close(now)
+
+    def fail(self, target: Target, now: float) -> list[DeploymentCompleted]:
+        """Note that a taken *target* was not reached; return the rounds that this completes."""
+        current = self._give_back(target)
+        if current is not None:
+            current.failed.append(target.endpoint.name)
+        return self._close(now)
+
+    def drop(self, name: str, now: float) -> list[DeploymentCompleted]:
+        """Want nothing of the endpoint *name* any more: it is gone; return the rounds that this completes."""
+        self._supersede(name)
+        self._targets.pop(name, None)
+        return self._close(now)
+
+    def _supersede(self, name: str) -> None:
+        target = self._targets.get(name)
+        # What is being deployed is left to end; its outcome counts for its own round.
+        if target is None or self._in_hand.get(name) == target.round:
+            return
+        older = self._rounds.get(target.round)
+        if older is not None and name in older.outstanding:
+            older.outstanding.discard(name)
+            older.superseded.append(name)
+
+    def _give_back(self, target: Target) -> _Round | None:
+        name = target.endpoint.name
+        self._in_hand.pop(name, None)
+        current = self._rounds.get(target.round)
+        if current is None or name not in current.outstanding:
+            return None
+        current.outstanding.discard(name)
+        return current
+
+    def _close(self, now: float) -> list[DeploymentCompleted]:
+        done = [number for number, current in self._rounds.items() if not current.outstanding]
+        return [self._rounds.pop(number).completed(now) for number in done]

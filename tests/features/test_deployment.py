@@ -1,0 +1,81 @@
+"""Several instances: each is deployed to at its own pace."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from haptic_trio.messages import InstanceDeployed, InstanceFailed, Outcome, ReconcileCompleted
+from tests.features.harness import Running, Site, controller
+from tests.support.haproxy import backend, live_haproxies
+
+pytestmark = pytest.mark.haproxy
+
+
+def deployed_to(running: Running, endpoint: str, *, since: int) -> list[str]:
+    """Return the correlations of what the endpoint took, in order."""
+    return [
+        fact.correlation
+        for fact in running.facts.all(InstanceDeployed, since=since)
+        if fact.result.endpoint == endpoint
+    ]
+
+
+async def test_hanging_instance_holds_nobody_up_and_then_gets_only_the_newest(site: Site, haproxy_binary: Path) -> None:
+    site.write_config(dataplane={"deploymentTimeout": "1s"})
+    async with backend("one") as one, controller(site, haproxy_binary, instances=2) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.wait(ReconcileCompleted, lambda fact: fact.outcome is Outcome.DEPLOYED)
+        await running.serves(site, "web.localhost", "one")
+        await running.quiet()
+        hanging = live_haproxies(site.state / "instances" / "local-2", within=0)
+        start = len(running.facts)
+        for pid in hanging:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            correlations = []
+            for number in range(5):
+                since = len(running.facts)
+                site.write_service("web", one + number + 1)
+                taken = await running.wait(
+                    InstanceDeployed,
+                    lambda fact: fact.result.endpoint == "local-1" and fact.result.changed,
+                    since=since,
+                )
+                # At once: not after the time limit of the other.
+                assert taken.result.seconds < 1
+                correlations.append(taken.correlation)
+            await running.wait(InstanceFailed, lambda fact: fact.endpoint == "local-2", since=start)
+        finally:
+            for pid in hanging:
+                os.kill(pid, signal.SIGCONT)
+        newest = correlations[-1]
+        await running.wait(
+            InstanceDeployed,
+            lambda fact: fact.result.endpoint == "local-2" and fact.correlation == newest,
+            since=start,
+        )
+
+        assert len(set(correlations)) == 5
+        assert deployed_to(running, "local-2", since=start) == [newest]
+        one_info, two_info = await running.describe()
+        assert one_info.generation == two_info.generation
+
+
+async def test_killed_instance_comes_back_with_the_newest_configuration(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, backend("two") as two, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+        (before,) = await running.describe()
+
+        os.kill(before.pid, signal.SIGKILL)
+        since = len(running.facts)
+        site.write_service("web", two)
+        await running.wait(ReconcileCompleted, since=since)
+        await running.serves(site, "web.localhost", "two")
+
+        (after,) = await running.describe()
+        assert after.pid not in {0, before.pid}
