@@ -25,7 +25,10 @@ def main() -> None:
     command = [binary, "-dKall", "-q", "-c", "-f", "/dev/null"]
     listing = subprocess.run(command, capture_output=True, check=False, text=True).stdout
     target = Path(haptic_trio.haproxy.__file__).with_name("keywords.json")
-    target.write_bytes(msgspec.json.format(msgspec.json.encode(parse_keyword_dump(listing)), indent=1) + b"\n")
+    groups = msgspec.to_builtins(parse_keyword_dump(listing))
+    # A line for each group, so that a difference between versions is readable.
+    lines = ",\n".join(f'"{name}": {msgspec.json.encode(words).decode()}' for name, words in groups.items())
+    target.write_text(f"{{\n{lines}\n}}\n")
     print(f"wrote {target.name}: {len(listing.splitlines())} lines read")
 
 

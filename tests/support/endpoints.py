@@ -25,6 +25,11 @@ class MemoryEndpoint:
     fails: int = 0
     """How many of the next deployments fail."""
 
+    @property
+    def text(self) -> str:
+        """The haproxy.cfg that it runs; empty before the first."""
+        return self.running.text if self.running else ""
+
     async def describe(self) -> EndpointInfo:
         return EndpointInfo(name=self.name, version="0", generation=self.running.id if self.running else "")
 

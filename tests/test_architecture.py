@@ -1,0 +1,87 @@
+"""What keeps the house in order and no linter checks."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+import haptic_trio
+from haptic_trio import messages
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path(haptic_trio.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+FORBIDDEN_NAMES = {"utils", "common", "helpers", "manager", "misc"}
+
+
+def tracked_files() -> list[Path]:
+    """Return the files that git tracks, or, outside a checkout, those of the package and the tests."""
+    result = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    names = result.stdout.split("\0") if result.returncode == 0 else []
+    files = [ROOT / name for name in names if name] or [*MODULES, *(ROOT / "tests").rglob("*.py")]
+    return [file for file in files if file.is_file()]
+
+
+def test_no_source_file_is_longer_than_400_lines() -> None:
+    long = {
+        file.relative_to(ROOT): length
+        for file in tracked_files()
+        if file.suffix == ".py" and (length := len(file.read_text().splitlines())) > 400
+    }
+
+    assert long == {}
+
+
+def test_modules_have_names_of_the_field_and_a_docstring() -> None:
+    assert {file.stem for file in MODULES} & FORBIDDEN_NAMES == set()
+    assert [file for file in MODULES if not ast.get_docstring(ast.parse(file.read_text()))] == []
+
+
+def test_packages_hold_a_docstring_only() -> None:
+    crowded = [
+        file
+        for file in MODULES
+        if file.name == "__init__.py" and file.parent != PACKAGE and len(ast.parse(file.read_text()).body) != 1
+    ]
+
+    assert crowded == []
+
+
+def test_public_functions_and_classes_say_what_they_do() -> None:
+    silent = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno} {node.name}"
+        for file in MODULES
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+
+    assert silent == []
+
+
+def test_memory_channels_are_not_closed_by_an_awaiting_with() -> None:
+    # It would replace an exception in flight when the scope is cancelled.
+    offenders = [
+        f"{file.name}:{number}"
+        for file in MODULES
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if re.search(r"async with .*(_in|_out|\bchanges|\btriggers|\bcycles|\bdeployments)\b\s*[,:]", line)
+    ]
+
+    assert offenders == []
+
+
+def test_each_message_of_the_program_is_a_frozen_fact_in_the_architecture_page() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    facts = {
+        name: value
+        for name, value in vars(messages).items()
+        if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == messages.__name__
+    }
+    facts.pop("Phases")
+
+    assert [name for name, value in facts.items() if not value.__struct_config__.frozen] == []
+    assert [name for name in facts if f"`{name}`" not in page] == []
