@@ -18,6 +18,7 @@ from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
 from haptic_trio.dataplane.endpoint import EndpointInfo
 from haptic_trio.messages import ReconcileCompleted, ReconcileFailed, ReconcileTriggered
 from haptic_trio.stages.process import ConfigSource, IterationState
+from tests.support.haproxy import backend
 
 Fact = TypeVar("Fact", bound=msgspec.Struct)
 
@@ -181,7 +182,7 @@ class Running:
 
     async def _until(self, site: Site, host: str, path: str, done: Callable[[tuple[int, str]], bool]) -> None:
         with trio.fail_after(20):
-            while True:  # noqa: ASYNC110  HAProxy has no event for us
+            while True:
                 try:
                     if done(await site.get(host, path)):
                         return
@@ -193,7 +194,7 @@ class Running:
     async def quiet(self) -> None:
         """Return once every reconciliation that was triggered has ended."""
         with trio.fail_after(20):
-            while True:  # noqa: ASYNC110  silence has no event
+            while True:
                 ended = {fact.correlation for fact in self.facts.all(ReconcileCompleted)}
                 ended |= {fact.correlation for fact in self.facts.all(ReconcileFailed)}
                 if all(fact.correlation in ended for fact in self.facts.all(ReconcileTriggered)):
@@ -228,6 +229,16 @@ async def controller(site: Site, binary: Path, *, instances: int = 1, on_exit: s
         serving = await nursery.start(partial(run_serve, options, observe=facts.take))
         yield Running(serving, facts)
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def serving_web(site: Site, binary: Path) -> AsyncIterator[Running]:
+    """Run the controller over *site* with an Ingress for `web.localhost`, whose backend answers `one`."""
+    async with backend("one") as port, controller(site, binary) as running:
+        site.write_service("web", port)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+        yield running
 
 
 class Traffic:

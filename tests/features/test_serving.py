@@ -15,7 +15,7 @@ from haptic_trio.messages import (
     StageReached,
     ValidationFailed,
 )
-from tests.features.harness import Site, Traffic, controller
+from tests.features.harness import Site, Traffic, controller, serving_web
 from tests.support.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
@@ -59,10 +59,7 @@ async def test_endpoint_change_reaches_traffic_without_a_reload(site: Site, hapr
 
 
 async def test_new_path_to_a_known_service_is_map_data_without_a_reload(site: Site, haproxy_binary: Path) -> None:
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
+    async with serving_web(site, haproxy_binary) as running:
         before = await running.reloads()
 
         site.write_ingress("more", "more.localhost", "web", "/shop")
@@ -86,11 +83,7 @@ async def test_two_instances_run_side_by_side_and_both_follow(site: Site, haprox
 
 
 async def test_broken_ingress_is_quarantined_and_the_others_are_served(site: Site, haproxy_binary: Path) -> None:
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-
+    async with serving_web(site, haproxy_binary) as running:
         site.write_ingress("evil", "evil.localhost", "web", "/a\n    http-request deny")
         quarantined = await running.wait(Quarantined)
         site.write_ingress("other", "other.localhost", "web")
@@ -107,11 +100,7 @@ async def test_broken_ingress_is_quarantined_and_the_others_are_served(site: Sit
 
 
 async def test_ingress_that_breaks_is_served_as_it_was_last_good(site: Site, haproxy_binary: Path) -> None:
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-
+    async with serving_web(site, haproxy_binary) as running:
         site.write_ingress("web", "web.localhost", "web", "/ # comment")
         quarantined = await running.wait(Quarantined)
         site.write_ingress("other", "other.localhost", "web")
@@ -124,11 +113,7 @@ async def test_ingress_that_breaks_is_served_as_it_was_last_good(site: Site, hap
 async def test_half_written_file_is_reported_with_its_place_and_changes_nothing(
     site: Site, haproxy_binary: Path
 ) -> None:
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-
+    async with serving_web(site, haproxy_binary) as running:
         site.write("ingress-web", "apiVersion: networking.k8s.io/v1\nkind: [Ingress\n")
         report = await running.wait(ProblemsReported, lambda fact: bool(fact.problems))
 
@@ -140,11 +125,7 @@ async def test_half_written_file_is_reported_with_its_place_and_changes_nothing(
 async def test_configuration_that_haproxy_refuses_is_not_deployed_and_its_place_is_named(
     site: Site, haproxy_binary: Path
 ) -> None:
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-
+    async with serving_web(site, haproxy_binary) as running:
         site.write_config(templateSnippets={"global-broken": {"template": "    maxconn 10 20 30\n"}})
         await running.wait(IterationEnded)
         failed = await running.wait(ValidationFailed)
@@ -157,11 +138,7 @@ async def test_configuration_that_haproxy_refuses_is_not_deployed_and_its_place_
 
 
 async def test_template_that_fails_is_reported_with_template_and_line(site: Site, haproxy_binary: Path) -> None:
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-
+    async with serving_web(site, haproxy_binary) as running:
         site.write_config(templateSnippets={"global-broken": {"template": "    # fine\n    {{ nothing.here }}\n"}})
         failed = await running.wait(ValidationFailed)
 
@@ -173,11 +150,7 @@ async def test_template_that_fails_is_reported_with_template_and_line(site: Site
 async def test_invalid_configmap_is_reported_with_all_problems_and_changes_nothing(
     site: Site, haproxy_binary: Path
 ) -> None:
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-
+    async with serving_web(site, haproxy_binary) as running:
         site.write_raw_config("reconciler:\n  debounceIntervall: 5s\ndataplane:\n  port: many\n")
         invalid = await running.wait(ConfigInvalid)
 
@@ -192,10 +165,7 @@ async def test_invalid_configmap_is_reported_with_all_problems_and_changes_nothi
 
 async def test_configmap_changes_under_traffic_lose_no_request(site: Site, haproxy_binary: Path) -> None:
     traffic = Traffic()
-    async with backend("one") as one, controller(site, haproxy_binary) as running:
-        site.write_service("web", one)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
+    async with serving_web(site, haproxy_binary) as running:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(traffic.run, site, "web.localhost")
             before = await running.reloads()
