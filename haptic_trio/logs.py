@@ -24,10 +24,16 @@ def configure_logs(log_format: LogFormat = "console", level: str = "info", *, st
         shared.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
     structlog.configure(
         processors=shared,
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """From now on log lines from *level* up; the other settings stay."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(number))
 
 
 def get_logger(component: str) -> Logger:

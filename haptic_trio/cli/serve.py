@@ -16,13 +16,16 @@ import trio
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.cli.options import InputOptions, input_options, make_input
 from haptic_trio.commentator import run_commentator
-from haptic_trio.config.load import load_config
+from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.load import LoadedConfig, load_config
+from haptic_trio.config.model import DataplaneKind
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.local import LocalInstances
 from haptic_trio.errors import Problem
 from haptic_trio.health import HealthReport, make_app, serve_app
 from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.k8s.resource import Resource
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics
@@ -40,6 +43,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:9090"
     on_exit: str = "leave"
     """`leave` HAProxy serving, to be adopted by the next start, or `stop` it."""
+    follow_log_level: bool = False
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -102,9 +106,8 @@ def default_state_dir() -> Path:
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
     envvar="HAPTIC_LOG_LEVEL",
+    show_default="`logging.level` of the configuration",
 )
 def serve(
     *,
@@ -118,7 +121,7 @@ def serve(
     listen: str,
     on_exit: str,
     log_format: str,
-    log_level: str,
+    log_level: str | None,
 ) -> None:
     """Keep local HAProxy instances in step with a directory of manifests.
 
@@ -128,13 +131,14 @@ def serve(
     invalid one changes nothing. Ctrl-C ends the controller and leaves
     HAProxy serving.
     """
-    configure_logs("json" if log_format == "json" else "console", log_level)
+    configure_logs("json" if log_format == "json" else "console", log_level or "info")
     options = ServeOptions(
         input=make_input(manifests, namespace, config_map, secret, haproxy),
         state_dir=state_dir.absolute(),
         instances=instances,
         listen=listen,
         on_exit=on_exit,
+        follow_log_level=log_level is None,
     )
     trio.run(_serve_until_signalled, options)
 
@@ -180,13 +184,14 @@ async def run_serve(
     process = Process(
         client=cluster,
         source=options.input.source,
-        load=load_config,
+        load=_load_for_local_instances,
         haproxy=binary,
         scratch=await trio.to_thread.run_sync(_make_scratch, options.state_dir),
         instances=instances,
         leadership=leadership,
         facts=facts,
         queue_metrics=WorkQueueMetrics(metrics.registry),
+        follow_log_level=options.follow_log_level,
     )
     async with trio.open_nursery() as narrating:
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
@@ -208,6 +213,23 @@ async def run_serve(
                 controlling.start_soon(run_controller, process)
                 task_status.started(Serving(process, tuple(addresses)))
         narrating.cancel_scope.cancel(reason="nothing is left to narrate")
+
+
+def _load_for_local_instances(config_map: Resource, secret: Resource | None) -> LoadedConfig:
+    loaded = load_config(config_map, secret)
+    kind = loaded.config.dataplane.kind
+    if kind is not DataplaneKind.LOCAL:
+        raise ConfigInvalidError(
+            [
+                Problem(
+                    message=f"instances of kind `{kind}` cannot be reached with a directory as the cluster",
+                    source=loaded.config_map_source,
+                    path="dataplane.kind",
+                    hint="use `local`",
+                )
+            ]
+        )
+    return loaded
 
 
 def _make_scratch(state_dir: Path) -> Path:

@@ -90,7 +90,7 @@ class DataplaneConfig(_Model, frozen=True):
     port: Port = 5555
     """TCP port of the agent or the Data Plane API in each pod. Not used for local instances."""
     min_deployment_interval: Duration = Duration(2)
-    """Least time between the starts of two deployments; `0s` is no limit."""
+    """Least time between two deployments; `0s` is no limit."""
     drift_prevention_interval: PositiveDuration = Duration(60)
     """After this long without a deployment the configuration is rendered and compared with the instances again."""
     deployment_timeout: PositiveDuration = Duration(30)
@@ -114,18 +114,9 @@ class ReconcilerConfig(_Model, frozen=True):
     """The first change triggers at once; further ones within this time are gathered into the next trigger."""
 
 
-class ValidationMode(StrEnum):
-    """Whether data-only changes wait for the full check."""
-
-    FAST = "fast"
-    STRICT = "strict"
-
-
 class ValidationConfig(_Model, frozen=True):
     """How a rendered configuration is checked."""
 
-    mode: ValidationMode = ValidationMode.STRICT
-    """`strict`: nothing is deployed before `haproxy -c` has accepted it. `fast`: data-only changes go ahead of it."""
     check_timeout: PositiveDuration = Duration(30)
     """Time limit of one `haproxy -c`."""
 
@@ -166,11 +157,12 @@ class WatchedResource(_Model, frozen=True):
     namespaces: tuple[str, ...] = ()
     """Only objects of these namespaces; empty is all."""
     store: StoreKind = StoreKind.FULL
-    """`full` keeps whole objects; `on-demand` keeps their keys and fetches an object when a template asks for it."""
+    """`full` keeps whole objects; `on-demand` keeps their keys and fetches an object when a template asks for it.
+    With a directory as the cluster everything is in memory anyway, and both are the same."""
     required: bool = True
     """False: a kind that may not be read counts as empty instead of holding back the start."""
     enable_validation_webhook: bool = False
-    """Have the API server ask us before it accepts an object of this kind."""
+    """Have the API server ask us before it accepts an object of this kind. A directory has nobody to ask."""
 
 
 class Snippet(_Model, frozen=True):
@@ -240,4 +232,4 @@ class Config(_Model, frozen=True):
     haproxy_config: Template | None = None
     """The template of haproxy.cfg. Absent: the one of the libraries."""
     validation_tests: dict[str, ValidationTest] = {}
-    """Tests by name that travel with the configuration."""
+    """Tests by name that travel with the configuration. They are checked for their shape, and not run yet."""

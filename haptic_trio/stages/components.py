@@ -7,6 +7,7 @@ import trio
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.logs import set_level
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.ledger import run_ledger
 from haptic_trio.pipeline.render import Renderer
@@ -26,6 +27,8 @@ async def run_components(
 ) -> None:
     """Build the parts of the iteration; started() gives them. Runs the ledger until cancelled."""
     config = loaded.config
+    if process.follow_log_level:
+        set_level(config.logging.level)
     stores = Stores(
         Store(name, watched.index_by, config.watched_resources_ignore_fields)
         for name, watched in config.watched_resources.items()

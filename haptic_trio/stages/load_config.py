@@ -10,7 +10,7 @@ from haptic_trio.channels import ConfigSeen, Facts, Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.k8s.client import Client, Deleted, Listed, Selection, Upserted, WatchEvent
-from haptic_trio.k8s.resource import Resource, ResourceType, version_of
+from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.messages import ConfigInvalid
 from haptic_trio.stages.process import ConfigSource, Load
 
@@ -41,7 +41,10 @@ async def run_load_config(
         def see(resource_type: ResourceType, resource: Resource | None) -> None:
             current[resource_type] = resource
             if len(current) == 2:
-                candidates.put(ConfigSeen(current[CONFIG_MAPS], current[SECRETS]))
+                seen = ConfigSeen(current[CONFIG_MAPS], current[SECRETS])
+                # A watch that lists anew shows what is known already.
+                if candidates.value is None or candidates.value.version != seen.version:
+                    candidates.put(seen)
 
         for resource_type, name in ((CONFIG_MAPS, source.config_map), (SECRETS, source.secret)):
             selection = Selection(
@@ -92,16 +95,17 @@ async def _first_valid(
         version, seen = await candidates.wait_newer(version)
         if last_good is not None and seen.version in unstartable:
             return last_good
+        problems: tuple[Problem, ...] = (_absent(source),)
         if seen.config_map is not None:
             try:
                 # The watch goes on meanwhile: a correction is not missed.
                 return await trio.to_thread.run_sync(load, seen.config_map, seen.secret)
             except ProblemsError as exc:
-                facts.tell(ConfigInvalid(version=version_of(seen.config_map), problems=exc.problems))
-        else:
-            facts.tell(ConfigInvalid(version="", problems=(_absent(source),)))
+                problems = exc.problems
         if last_good is not None:
+            # Stage 4 looks at the same candidate, and reports it.
             return last_good
+        facts.tell(ConfigInvalid(version=seen.version, problems=problems))
 
 
 def _absent(source: ConfigSource) -> Problem:

@@ -62,5 +62,7 @@ class Process:
     leadership: Latest[LeadershipChanged]
     facts: Facts
     queue_metrics: WorkQueueMetrics | None = None
+    follow_log_level: bool = False
+    """Log as `logging.level` says; False where the command line has decided."""
     running: Latest[IterationState | None] = field(default_factory=Latest)
     """The iteration that runs now; None between two."""

@@ -32,13 +32,14 @@ async def run_watch_config(
         while True:
             seen, candidate = await candidates.wait_newer(seen)
             change = await _check(candidate, load, ignored | {running}, facts)
+            if not ready:
+                # Before the change is sent: it may have come while the running one was loaded.
+                ready = True
+                task_status.started()
             if change is not None:
                 facts.tell(change)
                 await config.send(change)
                 return
-            if not ready:
-                ready = True
-                task_status.started()
 
 
 async def _check(candidate: ConfigSeen, load: Load, known: AbstractSet[str], facts: Facts) -> ConfigChanged | None:

@@ -38,11 +38,16 @@ async def run_watch_resources(
 
     started() means that every required kind has its first list; the index
     synchronisation is sent right after. A kind that is not required may
-    come later. Takes ownership of *changes*.
+    come later: its list is then a change like any other. Takes ownership of
+    *changes*.
     """
+    synchronized = False
 
     async def emit(sender: trio.MemorySendChannel[Change], change: StoreChange) -> None:
-        await sender.send(ResourceChanged(stores=change.stores, refs=change.refs, initial=change.initial))
+        # The index synchronisation covers the first lists that are before it, and no others.
+        initial = change.initial and not synchronized
+        if initial or change.refs:
+            await sender.send(ResourceChanged(stores=change.stores, refs=change.refs, initial=initial))
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
         facts.tell(ProblemsReported(source=source, problems=problems))
@@ -72,9 +77,10 @@ async def run_watch_resources(
                     else:
                         nursery.start_soon(reflect, selection, names)
             task_status.started()
-            synchronized = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
-            facts.tell(synchronized)
-            await changes.send(synchronized)
+            synchronized = True
+            message = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
+            facts.tell(message)
+            await changes.send(message)
 
 
 def _by_selection(watched_resources: Mapping[str, WatchedResource]) -> dict[Selection, list[str]]:

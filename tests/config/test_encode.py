@@ -26,7 +26,6 @@ from haptic_trio.config.model import (
     Template,
     TemplatingConfig,
     ValidationConfig,
-    ValidationMode,
     ValidationTest,
     WatchedResource,
 )
@@ -129,7 +128,7 @@ configs = st.builds(
         config_file=texts,
     ),
     reconciler=st.builds(ReconcilerConfig, debounce_interval=durations),
-    validation=st.builds(ValidationConfig, mode=st.sampled_from(ValidationMode), check_timeout=positive_durations),
+    validation=st.builds(ValidationConfig, check_timeout=positive_durations),
     templating=st.builds(
         TemplatingConfig,
         render_timeout=positive_durations,
