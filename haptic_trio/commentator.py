@@ -266,6 +266,11 @@ def count(fact: msgspec.Struct, metrics: Metrics) -> None:  # noqa: C901, PLR091
 
 
 def reload_label(reasons: tuple[str, ...]) -> str:
-    """Return what kind of change the first reason is, without names, so that the label stays bounded."""
-    words = reasons[0].split() if reasons else ["unknown"]
-    return " ".join(word for word in (words[0], words[-1]) if word.isalpha()) or "other"
+    """Return what kind of change the first reason is, without names of objects, so that there are few labels."""
+    if not reasons:
+        return "unknown"
+    first, *more = reasons[0].replace(":", " ").split()
+    return " ".join([first, *[word for word in more if word in _CHANGES][:1]])
+
+
+_CHANGES = frozenset({"added", "removed", "changed", "moved", "refused", "generation"})

@@ -1,8 +1,7 @@
 """Health, readiness and metrics over HTTP.
 
 Live: no component is stalled; an idle one is healthy. Ready: all stages are
-up and a valid configuration was made, so that what should be served is
-known. The handlers look at the running iteration through callables; they
+up, a valid configuration was made, and the leader has deployed it. The handlers look at the running iteration through callables; they
 never wait for it.
 """
 

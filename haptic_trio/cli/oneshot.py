@@ -11,7 +11,7 @@ from haptic_trio.cli.findings import Area, Finding, find
 from haptic_trio.cli.options import InputOptions
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import Config
-from haptic_trio.dataplane.binary import find_haproxy
+from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.client import Client, NotFoundError
@@ -20,6 +20,7 @@ from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
@@ -129,25 +130,27 @@ async def render_snapshot(snapshot: Snapshot, *, haproxy: str | None, check: boo
     except ProblemsError as exc:
         return Outcome(generation=None, findings=tuple(find(Area.CONFIGURATION, exc.problems)))
     limit = config.validation.check_timeout
-    validator = (
-        Validator(find_haproxy(haproxy), check_timeout=limit) if check else ParseOnly(Path(), check_timeout=limit)
-    )
-    pipeline = Pipeline(snapshot.stores, renderer, validator, Facts())
+    validator: Validator = ParseOnly(Path(), check_timeout=limit)
+    if check:
+        binary = find_haproxy(haproxy)
+        # Another program might exit with 0 whatever it is asked.
+        await trio.to_thread.run_sync(probe_version, binary)
+        validator = Validator(binary, check_timeout=limit)
+    quarantine = Quarantine()
+    pipeline = Pipeline(snapshot.stores, renderer, validator, quarantine, Facts())
     try:
         valid = await pipeline.run("oneshot")
     except RefusedError as exc:
-        return Outcome(generation=None, findings=(*_held(pipeline), *find(Area.OUTPUT, exc.problems)))
+        return Outcome(generation=None, findings=(*_held(quarantine), *find(Area.OUTPUT, exc.problems)))
     warnings = find(Area.OUTPUT, valid.warnings, is_warning=True)
-    return Outcome(generation=valid.generation, findings=(*_held(pipeline), *warnings))
+    return Outcome(generation=valid.generation, findings=(*_held(quarantine), *warnings))
 
 
-def _held(pipeline: Pipeline) -> list[Finding]:
-    # An object may be in several stores, and is held in each.
-    problems = {held.ref: held.problem for held in pipeline.quarantine.held}
+def _held(quarantine: Quarantine) -> list[Finding]:
     return find(
         Area.OBJECT,
         [
-            problem if problem.subject else msgspec.structs.replace(problem, subject=str(ref))
-            for ref, problem in problems.items()
+            held.problem if held.problem.subject else msgspec.structs.replace(held.problem, subject=str(held.ref))
+            for held in quarantine.held
         ],
     )

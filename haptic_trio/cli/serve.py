@@ -1,6 +1,8 @@
 """`serve`: the long-running controller, and the owner of the process's lifetime."""
 
+import gc
 import os
+import re
 import shutil
 import signal
 import sys
@@ -19,10 +21,11 @@ from haptic_trio.commentator import run_commentator
 from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import DataplaneKind
-from haptic_trio.dataplane.binary import find_haproxy
+from haptic_trio.dataplane.agent import lock_directory
+from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.local import LocalInstances
-from haptic_trio.errors import Problem
+from haptic_trio.errors import HapticError, Problem
 from haptic_trio.health import HealthReport, make_app, serve_app
 from haptic_trio.k8s.directory import DirectoryCluster
 from haptic_trio.k8s.resource import Resource
@@ -32,6 +35,12 @@ from haptic_trio.metrics import Metrics
 from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.process import Process
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
+
+_LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
+
+
+class ListenError(HapticError):
+    """The port for health and metrics cannot be bound; trying again helps once the address is free."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +72,14 @@ def default_state_dir() -> Path:
     return home / "haptic-trio" if home.is_absolute() else Path(tempfile.gettempdir()) / "haptic-trio"
 
 
+def check_listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Return *value* if it names an address and a port."""
+    match = _LISTEN.fullmatch(value)
+    if match is None or int(match["port"]) > 65535:
+        raise click.BadParameter(f"{value!r} is no address with a port, such as 127.0.0.1:9090 or [::1]:9090")
+    return value
+
+
 @click.command()
 @input_options
 @click.option(
@@ -86,6 +103,7 @@ def default_state_dir() -> Path:
     default="127.0.0.1:9090",
     show_default=True,
     metavar="ADDRESS:PORT",
+    callback=check_listen,
     envvar="HAPTIC_LISTEN",
     help="Where /healthz, /readyz and /metrics are served; port 0 takes any free one.",
 )
@@ -140,13 +158,15 @@ def serve(
         on_exit=on_exit,
         follow_log_level=log_level is None,
     )
-    trio.run(_serve_until_signalled, options)
+    trio.run(serve_until_signalled, options)
 
 
-async def _serve_until_signalled(options: ServeOptions) -> None:
+async def serve_until_signalled(options: ServeOptions) -> None:
+    """Run the controller until SIGINT or SIGTERM."""
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            await nursery.start(run_serve, options)
+            # Not awaited: a start that hangs can be ended, too.
+            nursery.start_soon(run_serve, options)
             async for number in signals:
                 get_logger("serve").info("signal received, ending", signal=signal.Signals(number).name)
                 break
@@ -161,17 +181,32 @@ async def run_serve(
 ) -> None:
     """Run the controller until cancelled; started() when listeners are bound and the cluster has been read.
 
-    Every fact is shown to *observe*, which must not block.
+    Every fact is shown to *observe*, which must not block. Raises
+    InstanceLockedError when another controller has the state directory, and
+    ListenError when the address to listen on cannot be bound.
 
     Owns, from the outside in: commentator, listeners, cluster, HAProxy
     instances, iterations. What ends first is the iteration, so that nothing
     it uses goes away before it.
     """
+    # Before anything in it is touched: it may be another controller's.
+    with lock_directory(options.state_dir):
+        await _run_locked(options, observe, task_status)
+
+
+async def _run_locked(
+    options: ServeOptions, observe: Callable[[msgspec.Struct], None] | None, task_status: trio.TaskStatus[Serving]
+) -> None:
     # Rendering shares the interpreter with this loop: hand over more often than every 5 ms.
     sys.setswitchinterval(0.0005)
+    # A render makes many small objects, hardly any of them in cycles. With the usual 700 between two looks at them
+    # the garbage collector takes a fifth of the time.
+    gc.set_threshold(10_000, 10, 3)
     log = get_logger("haptic-trio")
     facts, metrics = Facts(), Metrics()
     binary = find_haproxy(options.input.haproxy)
+    # Something else by that name would be found out at the first deployment only.
+    await trio.to_thread.run_sync(probe_version, binary)
     instances: Latest[tuple[Endpoint, ...]] = Latest()
     leadership: Latest[LeadershipChanged] = Latest()
     # Without a cluster there is nobody to share the lead with.
@@ -197,7 +232,10 @@ async def run_serve(
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
             app = make_app(partial(health_of, process), metrics.registry)
-            addresses = await serving.start(serve_app, app, options.listen)
+            try:
+                addresses = await serving.start(serve_app, app, options.listen)
+            except* OSError as group:
+                raise ListenError(f"cannot listen on {options.listen}: {_reason_of(group)}") from group
             log.info("health and metrics are served", addresses=addresses)
             await serving.start(cluster.run)
             local = LocalInstances(
@@ -213,6 +251,12 @@ async def run_serve(
                 controlling.start_soon(run_controller, process)
                 task_status.started(Serving(process, tuple(addresses)))
         narrating.cancel_scope.cancel(reason="nothing is left to narrate")
+
+
+def _reason_of(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _load_for_local_instances(config_map: Resource, secret: Resource | None) -> LoadedConfig:

@@ -48,7 +48,7 @@ CHECK_LIMIT = 60.0
 
 
 class InstanceLockedError(HapticError):
-    """Another controller has this instance; trying again helps after that one has ended."""
+    """Another controller has this instance, or this state directory; trying again helps after that one has ended."""
 
 
 class LocalAgent:
@@ -70,7 +70,7 @@ class LocalAgent:
         self, *, on_exit: OnExit, grace: float, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Own the directory and its HAProxy until cancelled; see `Supervisor.run`."""
-        with _lock_directory(self._directory):
+        with lock_directory(self._directory):
             await trio.to_thread.run_sync(self._files.recover)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._supervisor.run, on_exit=on_exit, grace=grace))
@@ -185,7 +185,8 @@ class LocalAgent:
 
 
 @contextlib.contextmanager
-def _lock_directory(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
+    """Have *directory*, which is made, for this process alone; raises InstanceLockedError when another one has it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

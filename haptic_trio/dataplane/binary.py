@@ -76,14 +76,14 @@ def probe_version(binary: Path) -> HaproxyVersion:
         )
     except (OSError, subprocess.SubprocessError) as exc:
         raise HaproxyNotFoundError(f"{binary}: cannot be run: {exc}") from exc
-    return parse_version(run.stdout.decode(errors="replace"))
+    return parse_version(run.stdout.decode(errors="replace"), source=str(binary))
 
 
-def parse_version(text: str) -> HaproxyVersion:
-    """Read the output of `haproxy -vv`."""
+def parse_version(text: str, *, source: str = "this binary") -> HaproxyVersion:
+    """Read the output of `haproxy -vv`; raises HaproxyNotFoundError when *source* printed something else."""
     match = re.search(r"^HA-?Proxy version (\d+(?:\.\d+)*(?:-dev\d+)?)", text, re.MULTILINE)
     if match is None:
-        raise HaproxyNotFoundError("this binary does not call itself HAProxy")
+        raise HaproxyNotFoundError(f"{source} does not call itself HAProxy")
     version = match[1]
     features = re.search(r"^Feature list : (.*)$", text, re.MULTILINE)
     words = features[1].split() if features else []

@@ -134,7 +134,8 @@ def spawn(command: Sequence[str], log: Path) -> int:
     """Start *command* in a session of its own with *log* as its output; return its pid.
 
     It inherits no descriptor, no environment but PATH, and no signal
-    disposition of ours.
+    disposition of ours. A listener that it inherited would be a port that
+    nobody serves and our successor cannot bind.
     """
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
@@ -145,12 +146,25 @@ def spawn(command: Sequence[str], log: Path) -> int:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable_descriptors()),
         ],
         setsid=True,
         setsigmask=[],
         # Python ignores these two, and an ignored signal stays ignored across exec.
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
     )
+
+
+def _inheritable_descriptors() -> list[int]:
+    """Return what a child would have of ours. Python's own are not inheritable; those of libraries may be."""
+    found = []
+    for entry in list((PROC / "self/fd").iterdir()):
+        descriptor = int(entry.name)
+        # The listing's own descriptor is gone by now.
+        with contextlib.suppress(OSError):
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                found.append(descriptor)
+    return found
 
 
 def write_record(path: Path, record: ProcessRecord) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import trio
 
-from haptic_trio.dataplane.check import PRELUDE
+from haptic_trio.dataplane.check import PRELUDE, PRELUDE_NAME
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.files import CONFIG_NAME, GenerationFiles
@@ -70,7 +70,7 @@ class Supervisor:
         self._files = files
         self._name = name
         self._lock = lock
-        self._config = directory / "process.cfg"
+        self._config = directory / PRELUDE_NAME
         self._record_path = directory / "process.json"
         self._process: MasterProcess | None = None
         self._sockets = directory

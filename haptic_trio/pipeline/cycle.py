@@ -1,6 +1,6 @@
-"""One render-validate cycle, with quarantine: what one object breaks, the others do not pay for."""
+"""One render-validate cycle: what one object breaks, the others do not pay for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -9,17 +9,15 @@ import trio
 from haptic_trio.channels import Facts
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.k8s.overlay import Overlay
-from haptic_trio.k8s.resource import Resource, ResourceRef
-from haptic_trio.k8s.store import ReadableStore, Stores
+from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 
-MAX_ROUNDS = 20
-"""Each round takes at least one object out of the way; so many broken at once is a broken template."""
+MAX_ROUNDS = 100
+"""Each round takes at least one fragment out of the way: HAProxy names one bad certificate at a time."""
 
 
 class Valid(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,42 +31,43 @@ class Valid(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """Renders the stores and validates the result. Not for two tasks at once."""
 
-    def __init__(self, stores: Stores, renderer: Renderer, validator: Validator, facts: Facts) -> None:
+    def __init__(
+        self, stores: Stores, renderer: Renderer, validator: Validator, quarantine: Quarantine, facts: Facts
+    ) -> None:
         self._stores = stores
         self._renderer = renderer
         self._validator = validator
+        self._quarantine = quarantine
         self._facts = facts
-        self.quarantine = Quarantine()
 
     async def run(self, correlation: str) -> Valid:
         """Return a valid configuration of what the stores hold, or raise `RefusedError`.
 
-        Objects that cannot be rendered, or that HAProxy refuses, are put in
-        quarantine and the cycle goes round again without them.
+        Fragments that fail, or that HAProxy refuses, are replaced by their
+        last good output or left out, and the cycle goes round again.
         """
-        self._release(correlation)
         times = dict.fromkeys(("render", "parse", "check"), 0.0)
         try:
             for _round in range(MAX_ROUNDS - 1):
                 try:
                     return await self._round(correlation, times)
-                except RefusedError as exc:
-                    if not self._hold(correlation, exc.suspects):
-                        raise
+                except _BlockedError:
+                    continue
             return await self._round(correlation, times)
+        except _BlockedError as exc:
+            error = exc.refused
+            error.phases = Phases(**times)
+            raise error from exc
         except RefusedError as exc:
             exc.phases = Phases(**times)
             raise
 
     async def _round(self, correlation: str, times: dict[str, float]) -> Valid:
         # Writes wait while the worker thread reads: one render sees one state.
-        with self._stores.frozen():
-            views = self._views()
-            good: dict[str, tuple[Resource, ...]] = {name: tuple(view.list()) for name, view in views.items()}
-            with _timed(times, "render"):
-                rendered = await self._renderer.render(views)
-        if rendered.refused:
-            raise RefusedError("render", tuple(rendered.refused.values()), rendered.refused)
+        with self._stores.frozen(), _timed(times, "render"):
+            rendered = await self._renderer.render(self._stores, self._quarantine.recall())
+        if faults := self._quarantine.find_template_faults(rendered.produced, rendered.refusals):
+            raise RefusedError("render", faults)
         self._facts.tell(
             ConfigRendered(
                 correlation=correlation,
@@ -77,47 +76,44 @@ class Pipeline:
                 seconds=times["render"],
             )
         )
-        with _timed(times, "parse"):
-            generation = await self._validator.parse(rendered)
-        with _timed(times, "check"):
-            warnings = await self._validator.check(generation, rendered)
-        self.quarantine.keep_good(good)
+        try:
+            with _timed(times, "parse"):
+                generation = await self._validator.parse(rendered)
+            with _timed(times, "check"):
+                warnings = await self._validator.check(generation, rendered)
+        except RefusedError as exc:
+            if self._quarantine.block(exc.suspects, rendered.produced):
+                raise _BlockedError(exc) from exc
+            raise
+        finally:
+            self._tell_held(correlation, rendered)
+        self._quarantine.accept(rendered.produced, rendered.refusals)
         return Valid(generation=generation, phases=Phases(**times), warnings=warnings)
 
-    def _views(self) -> Mapping[str, ReadableStore]:
-        views: dict[str, ReadableStore] = {}
-        for name, store in self._stores.items():
-            replacements = self.quarantine.replacements(name)
-            views[name] = Overlay(store, replacements) if replacements else store
-        return views
-
-    def _hold(self, correlation: str, suspects: Mapping[ResourceRef, Problem]) -> bool:
-        found = False
-        for ref, problem in suspects.items():
-            # The same object may be in several stores, under different indexes.
-            everywhere = [
-                self.quarantine.hold(name, ref, store.by_ref(ref), problem) for name, store in self._stores.items()
-            ]
-            held = next((entry for entry in everywhere if entry is not None), None)
-            if held is None:
-                continue
-            found = True
+    def _tell_held(self, correlation: str, rendered: Rendered) -> None:
+        fresh, released = self._quarantine.update_held(rendered.refusals)
+        count = len(self._quarantine.held)
+        for held in released:
+            self._facts.tell(Released(correlation=correlation, ref=held.ref, held=count))
+        for held in fresh:
             self._facts.tell(
                 Quarantined(
                     correlation=correlation,
-                    ref=ref,
+                    ref=held.ref,
                     version=held.version,
-                    problem=problem,
-                    has_fallback=held.fallback is not None,
-                    held=self.quarantine.count(),
+                    problem=held.problem,
+                    has_fallback=held.has_stand_in,
+                    held=count,
                 )
             )
-        return found
 
-    def _release(self, correlation: str) -> None:
-        released = self.quarantine.release_changed(lambda store, ref: self._stores[store].by_ref(ref))
-        for ref in dict.fromkeys(held.ref for held in released):
-            self._facts.tell(Released(correlation=correlation, ref=ref, held=self.quarantine.count()))
+
+class _BlockedError(Exception):
+    """HAProxy refused what fragments gave; they are blocked now, and the next round may pass."""
+
+    def __init__(self, refused: RefusedError) -> None:
+        self.refused = refused
+        super().__init__(str(refused))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ they are one trigger. Index synchronisation and suspected drift do not wait.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 
 import trio
@@ -77,12 +78,8 @@ async def run_debouncer(
     with changes, triggers:
         task_status.started()
         while True:
-            due = debounce.due()
-            change: Change | None = None
             try:
-                # Safe to cut off: a memory channel never loses an item to cancellation.
-                with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
-                    change = await changes.receive()
+                change = await _receive(changes, debounce.due())
             except trio.EndOfChannel:
                 break
             with pulse.busy():
@@ -100,3 +97,15 @@ async def run_debouncer(
                         await trigger(Reason.DRIFT)
         if debounce.pending:
             await trigger(Reason.CHANGED)
+
+
+async def _receive(changes: trio.MemoryReceiveChannel[Change], due: float | None) -> Change | None:
+    """Return the next change, or None when none waits and it is *due*."""
+    # What waits already comes before a trigger that is due: the objects of one save come from several reflectors at
+    # once, and the stores have all of them.
+    with suppress(trio.WouldBlock):
+        return changes.receive_nowait()
+    # Safe to cut off: a memory channel never loses an item to cancellation.
+    with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
+        return await changes.receive()
+    return None

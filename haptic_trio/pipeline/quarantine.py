@@ -1,84 +1,122 @@
-"""Objects that cannot be rendered, and what stands in for them.
+"""What cannot be rendered, or is refused by HAProxy: which object, why, and what stands in for it.
 
-An object whose data a template or HAProxy refuses is held until its
-resourceVersion changes. Meanwhile its last version that was part of a valid
-configuration is rendered instead; without one, or when that is refused too,
-the object is left out. Everybody else is served.
+The unit is a *fragment* of an object. Its newest output that was part of a
+valid configuration stands in for it; without one it is left out. A fragment
+is tried again with every render, so that whatever mends it, be it another
+object, releases it. An output that HAProxy refused is remembered by its
+digest, and is as good as failed for as long as the fragment gives it.
+
+The good outputs outlive an iteration. Where a new configuration breaks what
+the one before it could render, the templates are at fault, not the objects:
+then the cycle fails, and everything stays as it is deployed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, version_of
-
-Key = tuple[str, ResourceRef]
+from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.templating.outputs import FragmentOutput, Recall
+from haptic_trio.templating.subjects import FragmentKey, Refusal
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """One object in quarantine."""
+    """One object that is not served as it is."""
 
-    store: str
     ref: ResourceRef
     version: str
-    """resourceVersion that was refused."""
-    fallback: Resource | None
-    """What is rendered instead; None leaves the object out."""
     problem: Problem
+    """The first of them, where several fragments fail."""
+    has_stand_in: bool
+    """Something of it is served as it was last good."""
 
 
 class Quarantine:
-    """The objects that are held now."""
+    """The memory of all cycles of a process; plain state, nobody waits for it."""
 
     def __init__(self) -> None:
-        self._held: dict[Key, Held] = {}
-        self._good: Mapping[str, Sequence[Resource]] = {}
+        self._good: dict[FragmentKey, FragmentOutput] = {}
+        self._blocked: dict[FragmentKey, dict[str, Problem]] = {}
+        self._held: dict[ResourceRef, Held] = {}
+        # What the former configuration rendered afresh, until this one has made something valid.
+        self._inherited: frozenset[FragmentKey] = frozenset()
 
     @property
     def held(self) -> tuple[Held, ...]:
-        """What is held now, in the order in which it was found."""
+        """What is held now."""
         return tuple(self._held.values())
 
-    def count(self) -> int:
-        """Return how many objects are held, in however many stores each is."""
-        return len({ref for _store, ref in self._held})
+    def begin_iteration(self) -> None:
+        """Start with another configuration: outputs stay as stand-ins, refusals are to be seen anew."""
+        failing = {(held.ref.kind, held.ref.namespace, held.ref.name) for held in self._held.values()}
+        self._inherited = frozenset(key for key in self._good if _object_of(key) not in failing)
+        self._blocked.clear()
+        self._held.clear()
 
-    def keep_good(self, good: Mapping[str, Sequence[Resource]]) -> None:
-        """Remember the objects, by store, that the newest valid configuration was rendered from."""
-        self._good = good
+    def recall(self) -> Recall:
+        """Return what the next render should know."""
+        return Recall(self._good, self._blocked)
 
-    def hold(self, store: str, ref: ResourceRef, current: Resource | None, problem: Problem) -> Held | None:
-        """Hold the object; return None when nothing more can be done about it.
+    def find_template_faults(
+        self, produced: Mapping[FragmentKey, FragmentOutput], refusals: Collection[Refusal]
+    ) -> tuple[Problem, ...]:
+        """Return a problem for each fragment that fails for everybody, objects that were good till now among them.
 
-        *current* is what the store has under *ref*. The first time the last
-        good version stands in, if it differs from the refused one; the
-        second time nothing does.
+        Good means: the former configuration rendered this version of the object. One that has changed since may be at
+        fault itself, and counts for nothing here.
         """
-        key = (store, ref)
-        before = self._held.get(key)
-        if current is None or (before is not None and before.fallback is None):
-            return None
-        fallback = None
-        if before is None:
-            # Failures are rare; keeping an index by reference for them is not worth it.
-            good = next((resource for resource in self._good.get(store, ()) if ref_of(resource) == ref), None)
-            fallback = good if good is not None and version_of(good) != version_of(current) else None
-        held = Held(store=store, ref=ref, version=version_of(current), fallback=fallback, problem=problem)
-        self._held[key] = held
-        return held
+        good = {_object_of(key): self._good[key].version for key in self._inherited}
+        failed = {refusal.key for refusal in refusals}
+        succeeded = {key.fragment for key in produced if key not in failed}
+        faults: dict[str, Problem] = {}
+        for refusal in refusals:
+            is_good = good.get(_object_of(refusal.key)) == refusal.subject.resource_version
+            if is_good and refusal.fragment not in succeeded:
+                faults.setdefault(refusal.fragment, refusal.problem)
+        return tuple(faults.values())
 
-    def release_changed(self, current: Callable[[str, ResourceRef], Resource | None]) -> tuple[Held, ...]:
-        """Release, and return, what has another resourceVersion now or is gone."""
-        released = tuple(
-            held
-            for held in self._held.values()
-            if (now := current(held.store, held.ref)) is None or version_of(now) != held.version
-        )
-        for held in released:
-            del self._held[held.store, held.ref]
-        return released
+    def block(self, suspects: Mapping[FragmentKey, Problem], produced: Mapping[FragmentKey, FragmentOutput]) -> bool:
+        """Remember that HAProxy refuses what *suspects* gave; False when that leads nowhere.
 
-    def replacements(self, store: str) -> dict[ResourceRef, Resource | None]:
-        """Return what stands in for the held objects of *store*."""
-        return {held.ref: held.fallback for held in self._held.values() if held.store == store}
+        What the former configuration served is never dropped for the sake of
+        a new one that does not get along with it.
+        """
+        progress = False
+        for key, problem in suspects.items():
+            output = produced.get(key)
+            if output is None or (key in self._inherited and output is self._good.get(key)):
+                continue
+            blocked = self._blocked.setdefault(key, {})
+            digest = output.digest()
+            progress |= digest not in blocked
+            blocked[digest] = problem
+        return progress
+
+    def accept(self, produced: Mapping[FragmentKey, FragmentOutput], refusals: Collection[Refusal]) -> None:
+        """Take *produced* as good: a configuration with it is valid."""
+        self._good = dict(produced)
+        self._inherited = frozenset()
+        still = {refusal.key for refusal in refusals}
+        self._blocked = {key: digests for key, digests in self._blocked.items() if key in still}
+
+    def update_held(self, refusals: Collection[Refusal]) -> tuple[list[Held], list[Held]]:
+        """Take *refusals* as what is held now; return what is held newly or for another reason, and what no longer."""
+        now: dict[ResourceRef, Held] = {}
+        for refusal in refusals:
+            subject = refusal.subject
+            ref = ResourceRef(subject.kind, subject.namespace, subject.name)
+            first = now.get(ref)
+            now[ref] = Held(
+                ref=ref,
+                version=subject.resource_version,
+                problem=first.problem if first else refusal.problem,
+                has_stand_in=refusal.has_stand_in or (first is not None and first.has_stand_in),
+            )
+        before, self._held = self._held, now
+        fresh = [held for ref, held in now.items() if before.get(ref) != held]
+        return fresh, [held for ref, held in before.items() if ref not in now]
+
+
+def _object_of(key: FragmentKey) -> tuple[str, str, str]:
+    return key.kind, key.namespace, key.name

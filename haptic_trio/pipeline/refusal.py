@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import Phases
+from haptic_trio.templating.subjects import FragmentKey
 
 
 class RefusedError(HapticError):
     """No valid configuration could be made; trying again helps only after something has changed."""
 
     def __init__(
-        self, phase: str, problems: tuple[Problem, ...], suspects: Mapping[ResourceRef, Problem] | None = None
+        self, phase: str, problems: tuple[Problem, ...], suspects: Mapping[FragmentKey, Problem] | None = None
     ) -> None:
         self.phase = phase
         """`render`, `parse` or `check`."""
         self.problems = problems
         self.suspects = suspects or {}
-        """The objects that are known to have caused it, with the problem of each."""
+        """The fragments that are known to have caused it, with the problem of each."""
         self.phases = Phases()
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))

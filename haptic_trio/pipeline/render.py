@@ -1,6 +1,6 @@
 """Templates and objects to a configuration with its files, in a worker thread."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 import trio
@@ -9,15 +9,15 @@ from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.haproxy.model import AuxFile, FileKind, make_file
-from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.templating.emit import trust
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.limits import RenderLimits
+from haptic_trio.templating.outputs import FragmentOutput, Recall
 from haptic_trio.templating.paths import Paths
 from haptic_trio.templating.run import RenderRun
-from haptic_trio.templating.subjects import RenderedText, Subject
+from haptic_trio.templating.subjects import FragmentKey, Refusal, RenderedText
 from haptic_trio.templating.views import ResourcesView
 
 CANCELLED = float("-inf")
@@ -30,8 +30,10 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[AuxFile, ...]
     texts: Mapping[str, RenderedText]
     """Every text with its origins: `haproxy.cfg`, and the files by path."""
-    refused: Mapping[ResourceRef, Problem]
-    """The objects that could not be rendered; nothing of the fragments concerned is in the texts."""
+    produced: Mapping[FragmentKey, FragmentOutput]
+    """What each fragment gave, stand-ins included."""
+    refusals: tuple[Refusal, ...]
+    """The fragments whose objects could not be rendered as they are."""
 
 
 class Renderer:
@@ -51,12 +53,12 @@ class Renderer:
         )
         self._limiter = trio.CapacityLimiter(1)
 
-    async def render(self, stores: Mapping[str, ReadableStore]) -> Rendered:
+    async def render(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
         """Render everything from *stores*; raises `RefusedError` when a template fails outside any object.
 
-        The stores must not change meanwhile.
+        What *recall* holds stands in for fragments that fail. The stores must not change meanwhile.
         """
-        run = RenderRun(self._limits, paths=self._paths)
+        run = RenderRun(self._limits, paths=self._paths, recall=recall)
         try:
             return await trio.to_thread.run_sync(
                 self._render, stores, run, limiter=self._limiter, abandon_on_cancel=True
@@ -81,38 +83,16 @@ class Renderer:
             texts[MAIN_TEMPLATE] = self._engine.render(MAIN_TEMPLATE, context, run)
         except ProblemsError as exc:
             problems += exc.problems
-        problems += _faults_of_templates(run)
         if problems:
             raise RefusedError("render", tuple(problems))
         for file in run.files.values():
             texts[file.path] = file.content
             kind = FileKind(file.kind.value)
             files.append(make_file(kind, file.path, file.text, secret=kind is FileKind.CERT))
-        return Rendered(text=texts[MAIN_TEMPLATE].text, files=tuple(files), texts=texts, refused=dict(_refused(run)))
-
-
-def _faults_of_templates(run: RenderRun) -> Iterator[Problem]:
-    """Yield a problem for each fragment that failed for all of several objects: that is the template's fault.
-
-    To leave all of them out would turn a slip of the pen into an outage.
-    """
-    succeeded = {origin.fragment for origin in run.origins}
-    failed: dict[str, dict[Subject, Problem]] = {}
-    for refusal in run.refusals:
-        failed.setdefault(refusal.fragment, {})[refusal.subject] = refusal.problem
-    for fragment, by_subject in failed.items():
-        if len(by_subject) > 1 and fragment not in succeeded:
-            problem = next(iter(by_subject.values()))
-            yield msgspec.structs.replace(
-                problem, message=f"fragment '{fragment}' fails for all {len(by_subject)} objects: {problem.message}"
-            )
-
-
-def ref_of_subject(subject: Subject) -> ResourceRef:
-    """Return the reference of the object that *subject* is."""
-    return ResourceRef(subject.kind, subject.namespace, subject.name)
-
-
-def _refused(run: RenderRun) -> Iterator[tuple[ResourceRef, Problem]]:
-    for refusal in run.refusals:
-        yield ref_of_subject(refusal.subject), refusal.problem
+        return Rendered(
+            text=texts[MAIN_TEMPLATE].text,
+            files=tuple(files),
+            texts=texts,
+            produced=run.produced,
+            refusals=tuple(run.refusals),
+        )

@@ -11,10 +11,9 @@ from haptic_trio.dataplane.check import CheckFailedError, CheckTimeoutError, Con
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
-from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.render import Rendered, ref_of_subject
-from haptic_trio.templating.subjects import Origin
+from haptic_trio.pipeline.render import Rendered
+from haptic_trio.templating.subjects import FragmentKey, Origin
 
 
 class Validator:
@@ -53,12 +52,12 @@ class Validator:
 
 def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RefusedError:
     located = []
-    suspects: dict[ResourceRef, Problem] = {}
+    suspects: dict[FragmentKey, Problem] = {}
     for problem in problems:
         found, origin = locate(problem, rendered)
         located.append(found)
         if origin is not None:
-            suspects.setdefault(ref_of_subject(origin.subject), found)
+            suspects.setdefault(origin.key, found)
     return RefusedError(phase, tuple(located), suspects)
 
 

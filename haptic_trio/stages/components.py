@@ -36,6 +36,7 @@ async def run_components(
     # Compiling the templates takes CPU for as long as a few renders.
     renderer = await trio.to_thread.run_sync(Renderer, config)
     validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, scratch=process.scratch)
+    process.quarantine.begin_iteration()
     leadership = process.leadership.value
     async with trio.open_nursery() as nursery:
         await nursery.start(
@@ -50,7 +51,7 @@ async def run_components(
             Parts(
                 config=config,
                 stores=stores,
-                pipeline=Pipeline(stores, renderer, validator, process.facts),
+                pipeline=Pipeline(stores, renderer, validator, process.quarantine, process.facts),
                 pulses=pulses,
             )
         )

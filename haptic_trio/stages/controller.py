@@ -1,12 +1,12 @@
 """The reinitialisation loop: one iteration after another, for as long as the process lives."""
 
+from collections.abc import Iterator
 from itertools import count
 
 import trio
 
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.logs import get_logger
 from haptic_trio.messages import IterationEnded, ProblemsReported
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
 from haptic_trio.stages.process import IterationState, Process
@@ -22,7 +22,6 @@ async def run_controller(process: Process) -> None:
     tried again after a delay that doubles up to `RETRY_MAX` seconds; one
     that could not start in time gives way to the last good configuration.
     """
-    log = get_logger("controller")
     last_good: LoadedConfig | None = None
     unstartable: frozenset[str] = frozenset()
     failures = 0
@@ -35,19 +34,32 @@ async def run_controller(process: Process) -> None:
             failures = 0
         except* StartTimeoutError as group:
             reason = "start timed out"
-            error = group.exceptions[0]
-            process.facts.tell(ProblemsReported(source=f"iteration {number}", problems=(Problem(message=str(error)),)))
+            process.facts.tell(_failure(number, group, delay))
             if state.loaded is not None and last_good is not None and state.loaded.version != last_good.version:
                 unstartable |= {state.loaded.version}
-        except* (HapticError, OSError):
+        except* (HapticError, OSError) as group:
             # Anything else is a bug and ends the process with its traceback.
             reason = "failed"
             delay = min(RETRY_MAX, RETRY_BASE * 2.0 ** min(failures, 10))
             failures += 1
-            log.exception("iteration failed", iteration=number, retry_in=delay)
+            process.facts.tell(_failure(number, group, delay))
         finally:
             process.running.put(None)
         if state.stage == 5:
             last_good = state.loaded
         process.facts.tell(IterationEnded(iteration=number, reason=reason, seconds=trio.current_time() - state.opened))
         await trio.sleep(delay)
+
+
+def _failure(number: int, group: BaseExceptionGroup[Exception], delay: float) -> ProblemsReported:
+    hint = f"tried again in {delay:g} s" if delay else ""
+    problems = [Problem(message=str(error) or repr(error), hint=hint) for error in _leaves(group)]
+    return ProblemsReported(source=f"iteration {number}", problems=tuple(problems))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -45,7 +45,8 @@ async def run_iteration(process: Process, state: IterationState, opening: Openin
     reason = "cancelled"
     correlations = count(1)
     with Channels() as channels:
-        state.validated = channels.validated
+        state.validated, state.completed = channels.validated, channels.completed
+        state.leadership = process.leadership
         async with trio.open_nursery() as nursery:
 
             async def end_on_change() -> None:

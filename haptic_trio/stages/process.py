@@ -12,7 +12,8 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.messages import ConfigValidated, LeadershipChanged
+from haptic_trio.messages import ConfigValidated, DeploymentCompleted, LeadershipChanged
+from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pulse import Pulses
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
@@ -41,10 +42,19 @@ class IterationState:
     pulses: Pulses = field(default_factory=Pulses)
     validated: Latest[ConfigValidated] | None = None
 
+    completed: Latest[DeploymentCompleted] | None = None
+
+    leadership: Latest[LeadershipChanged] | None = None
+
     @property
     def is_ready(self) -> bool:
-        """Whether all five stages are up and a valid configuration was made."""
-        return self.stage == 5 and self.validated is not None and self.validated.value is not None
+        """Whether all stages are up and a valid configuration was made, and, by the leader, deployed somewhere."""
+        if self.stage < 5 or self.validated is None or self.validated.value is None:
+            return False
+        leadership = self.leadership.value if self.leadership is not None else None
+        completed = self.completed.value if self.completed is not None else None
+        is_leader = leadership is not None and leadership.is_leader
+        return not is_leader or (completed is not None and bool(completed.results))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +71,8 @@ class Process:
     instances: Latest[tuple[Endpoint, ...]]
     leadership: Latest[LeadershipChanged]
     facts: Facts
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """What stands in for broken objects: the last good outputs outlive an iteration."""
     queue_metrics: WorkQueueMetrics | None = None
     follow_log_level: bool = False
     """Log as `logging.level` says; False where the command line has decided."""

@@ -1,6 +1,7 @@
 """What can be known to be wrong with templates before any is rendered: every problem of every template at once."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType
 from typing import Final
 
 from jinja2 import TemplateSyntaxError, nodes
@@ -21,6 +22,10 @@ _ABSENT_FILTERS: Final = {
 }
 _FILTERS_BY_NAME: Final = {"map": 0}
 _TESTS_BY_NAME: Final = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
+_MOST_CODES: Final = 1_000
+# Depends on nothing but the key. A changed configuration is checked, then loaded, then rendered with, and most of its
+# templates are those of the one before.
+_codes: Final[dict[tuple[str, str], CodeType]] = {}
 
 
 class TemplateChecker:
@@ -63,7 +68,7 @@ class TemplateChecker:
     def _compile(self, name: str, tree: nodes.Template) -> None:
         environment = self._environment
         try:
-            code = environment.compile(tree, name, None)
+            code = self._code_of(name, tree)
             loaded = environment.template_class.from_code(environment, code, environment.make_globals(None))
             environment.compiled[name] = loaded
         except TemplateSyntaxError as error:
@@ -75,6 +80,16 @@ class TemplateChecker:
             line = next((node.lineno for node in tree.find_all(nodes.AssignBlock) if node.filter), 1)
             hint = "use literals only, or filter the variable afterwards"
             self._report(name, line, "a filter of a set block has a variable for an argument", hint)
+
+    def _code_of(self, name: str, tree: nodes.Template) -> CodeType:
+        key = name, self._environment.sources[name]
+        code = _codes.get(key)
+        if code is None:
+            code = self._environment.compile(tree, name, None)
+            if len(_codes) >= _MOST_CODES:
+                _codes.clear()
+            _codes[key] = code
+        return code
 
     def _report(self, name: str, line: int, message: str, hint: str) -> None:
         source = self._environment.sources[name]

@@ -6,7 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError, number_text
 from haptic_trio.templating.marks import strip_marks
@@ -33,7 +38,26 @@ def pem(value: Any, *more: Any) -> Emitted:
         if not found or len(found) != text.count("-----BEGIN "):
             raise EmitError("pem: the value is not a sequence of well-formed PEM blocks")
         blocks += found
+    if not _keys_match(tuple(blocks)):
+        raise EmitError("pem: the private key is not that of the first certificate")
     return Emitted("".join(blocks))
+
+
+@lru_cache(maxsize=4_096)
+def _keys_match(blocks: tuple[str, ...]) -> bool:
+    """Whether the first certificate and the private key belong together; what cannot be read is left to HAProxy."""
+    # HAProxy would refuse the whole configuration for it, one certificate at a time.
+    certificate = next((block for block in blocks if block.startswith("-----BEGIN CERTIFICATE-----")), None)
+    key = next((block for block in blocks if "PRIVATE KEY-----" in block[:40]), None)
+    if certificate is None or key is None:
+        return True
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    try:
+        certified = x509.load_pem_x509_certificate(certificate.encode()).public_key().public_bytes(*form)
+        own = load_pem_private_key(key.encode(), None).public_key().public_bytes(*form)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return True
+    return certified == own
 
 
 def _pem_block(match: re.Match[str]) -> str:

@@ -1,22 +1,27 @@
 """`{% fragment "name" for object %} … {% endfragment %}`: a piece of output that belongs to one object.
 
-What an object breaks is left out with its fragment, and reported; everything
-else renders on. The body compiles to a closure without arguments that reaches
+What an object breaks is reported, and its last good output stands in for it, or
+nothing; everything else renders on. The body compiles to a closure without arguments that reaches
 objects only through the render's variables.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
+import msgspec
 from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
+from haptic_trio.errors import Problem
 from haptic_trio.templating.emit import Emitted, TemplateFaultError
-from haptic_trio.templating.marks import mark
+from haptic_trio.templating.marks import mark, strip_marks
+from haptic_trio.templating.outputs import FragmentOutput
+from haptic_trio.templating.paths import RenderedFile
 from haptic_trio.templating.report import problem_of
-from haptic_trio.templating.run import current_run
-from haptic_trio.templating.subjects import Origin, Refusal, subject_of
+from haptic_trio.templating.run import RenderRun, current_run
+from haptic_trio.templating.subjects import LineRange, Origin, Refusal, RenderedText, subject_of
 
 
 def internal_name(code: str, lineno: int) -> nodes.InternalName:
@@ -63,11 +68,18 @@ class IncludeSnippetsTag(Extension):
 def render_fragment(
     name: str, resource: Mapping[str, Any], template: str, line: int, caller: Callable[[], str]
 ) -> Emitted:
-    """Return the output of *caller* marked with its origin; nothing if it failed, which is recorded in the run."""
+    """Return the output of *caller* marked with its origin.
+
+    If it fails, which is recorded in the run, the last good output of this
+    fragment and object stands in for it, or nothing.
+    """
     run = current_run()
     if not isinstance(resource, Mapping):
         raise TemplateFaultError(f"the fragment {name!r} is for something that is not an object")
     subject = subject_of(resource)
+    ordinal = run.ordinals[name, subject]
+    run.ordinals[name, subject] = ordinal + 1
+    origin = Origin(str(name), subject, str(template), line, ordinal)
     registered, depth = len(run.files), len(run.subjects)
     run.subjects.append(subject)
     try:
@@ -76,13 +88,62 @@ def render_fragment(
         # No fault of this object. It stays on the stack, so that the error can name it.
         raise
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
-        for path in list(run.files)[registered:]:
-            del run.files[path]
         del run.subjects[depth:]
-        run.refusals.append(Refusal(str(name), subject, problem_of(error, subject)))
-        return Emitted("")
+        _unregister(run, registered)
+        return _stand_in(run, origin, problem_of(error, subject))
     del run.subjects[depth:]
+    key = origin.key
+    output = FragmentOutput(strip_marks(text), _registered(run, registered), subject.resource_version)
+    blocked = run.recall.blocked.get(key)
+    if blocked is not None and (problem := blocked.get(output.digest())) is not None:
+        _unregister(run, registered)
+        return _stand_in(run, origin, problem)
+    run.produced[key] = output
+    _attribute_files(run, len(run.files) - registered, origin)
+    return _marked(run, origin, text)
+
+
+def _stand_in(run: RenderRun, origin: Origin, problem: Problem) -> Emitted:
+    key = origin.key
+    good = run.recall.good.get(key)
+    if good is not None and (
+        good.digest() in run.recall.blocked.get(key, {}) or any(file.path in run.files for file in good.files)
+    ):
+        # HAProxy has come to refuse that, too, or others have taken the names of its files.
+        good = None
+    run.refusals.append(Refusal(origin.fragment, origin.subject, problem, origin.ordinal, good is not None))
+    if good is None:
+        return Emitted("")
+    run.produced[key] = good
+    registered = len(run.files)
+    run.files.update({file.path: file for file in good.files})
+    _attribute_files(run, len(run.files) - registered, origin)
+    return _marked(run, origin, good.text)
+
+
+def _marked(run: RenderRun, origin: Origin, text: str) -> Emitted:
     if not text:
         return Emitted("")
-    run.origins.append(Origin(str(name), subject, str(template), line))
+    run.origins.append(origin)
     return mark(text, len(run.origins) - 1)
+
+
+def _registered(run: RenderRun, before: int) -> tuple[RenderedFile, ...]:
+    """Return the files that were registered after the first *before*; the cost is that of these."""
+    return tuple(islice(reversed(run.files.values()), len(run.files) - before))[::-1]
+
+
+def _unregister(run: RenderRun, before: int) -> None:
+    while len(run.files) > before:
+        run.files.popitem()
+
+
+def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:
+    """Note that *origin* made the newest *count* files, where no fragment inside them says otherwise."""
+    # From the end, so that the cost is that of the fragment's own files; a list, since values are replaced.
+    for path in list(islice(reversed(run.files), count)):
+        file = run.files[path]
+        if not file.content.origins:
+            lines = max(1, len(file.text.splitlines()))
+            content = RenderedText(file.text, (LineRange(1, lines, origin),))
+            run.files[path] = msgspec.structs.replace(file, content=content)

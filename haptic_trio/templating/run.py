@@ -1,5 +1,6 @@
 """The state of one run: what several renders that belong together share."""
 
+from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -8,8 +9,9 @@ from jinja2 import Template
 from jinja2.environment import TemplateModule
 
 from haptic_trio.templating.limits import Meter, RenderLimits
+from haptic_trio.templating.outputs import FragmentOutput, Recall
 from haptic_trio.templating.paths import Paths, RenderedFile
-from haptic_trio.templating.subjects import Origin, Refusal, Subject
+from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Subject
 
 
 class RenderRun(Meter):
@@ -19,10 +21,27 @@ class RenderRun(Meter):
     set by the first render.
     """
 
-    __slots__ = ("files", "modules", "origins", "paths", "refusals", "subjects", "variables")
+    __slots__ = (
+        "files",
+        "modules",
+        "ordinals",
+        "origins",
+        "paths",
+        "produced",
+        "recall",
+        "refusals",
+        "subjects",
+        "variables",
+    )
 
-    def __init__(self, limits: RenderLimits | None = None, *, paths: Paths | None = None) -> None:
+    def __init__(
+        self, limits: RenderLimits | None = None, *, paths: Paths | None = None, recall: Recall | None = None
+    ) -> None:
         super().__init__(limits or RenderLimits())
+        self.recall = recall or Recall()
+        self.produced: dict[FragmentKey, FragmentOutput] = {}
+        """What each fragment gave, stand-ins included."""
+        self.ordinals: Counter[tuple[str, Subject]] = Counter()
         self.paths = paths or Paths()
         self.files: dict[str, RenderedFile] = {}
         """Files registered while rendering, by path."""

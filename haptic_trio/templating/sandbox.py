@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, Final
 
 from jinja2 import Template, TemplateNotFound
@@ -12,9 +13,10 @@ from haptic_trio.templating import limits
 from haptic_trio.templating.codegen import TemplateCodeGenerator
 from haptic_trio.templating.emit import Emitted, concat
 from haptic_trio.templating.filters import FILTERS, join_items
-from haptic_trio.templating.fragments import FragmentTag, IncludeSnippetsTag
+from haptic_trio.templating.fragments import FragmentTag, IncludeSnippetsTag, render_fragment
 from haptic_trio.templating.missing import MissingValue
 from haptic_trio.templating.run import current_run
+from haptic_trio.templating.views import ResourcesView, ResourceView
 
 _DICT_METHODS: Final = frozenset({"get", "items", "keys", "values"})
 _LIST_METHODS: Final = frozenset({"count", "index"})
@@ -31,6 +33,12 @@ _METHODS: Final[tuple[tuple[Any, frozenset[str]], ...]] = (
     (list, _LIST_METHODS),
     ((int, float, bytes, range, type(None)), frozenset()),
 )
+# A render reaches these thousands of times, so they are known beforehand and not looked at each time.
+_KNOWN: Final[Mapping[type, frozenset[str]]] = {
+    ResourceView: frozenset({"get", "get_single", "list"}),
+    str: _STR_METHODS,
+    Emitted: _STR_METHODS,
+}
 _DROPPED_GLOBALS: Final = ("lipsum",)
 
 
@@ -58,6 +66,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         for name in _DROPPED_GLOBALS:
             del self.globals[name]
         self.globals.update(functions)
+        # Those of our functions that want no context, and need no look at whether they are safe.
+        self._simple = {render_fragment} | {
+            function
+            for function in functions.values()
+            if type(function) is FunctionType and not hasattr(function, "jinja_pass_arg")
+        }
 
     def _load_template(self, name: str, globals: Any) -> Template:  # noqa: A002, ARG002  Jinja names it so
         try:
@@ -67,8 +81,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str, place: str = "") -> Any:
         """Return the item *attribute* of a mapping, or what may be reached of another object."""
-        if type(obj) is dict and attribute in obj:
-            return obj[attribute]
+        kind = type(obj)
+        if kind is dict or kind is ResourcesView:
+            if attribute in obj:
+                return obj[attribute]
+        elif attribute in _KNOWN.get(kind, ()):
+            return getattr(obj, attribute)
         return self._reach(obj, attribute, place)
 
     def _reach(self, obj: Any, attribute: str, place: str) -> Any:
@@ -98,11 +116,17 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         run = current_run()
         if limits.clock() > run.deadline:
             run.stop()
-        if type(function) is Macro:
+        if type(function) is Macro or self._is_simple(function):
             kwargs.pop("_loop_vars", None)
             kwargs.pop("_block_vars", None)
             return function(*args, **kwargs)
         return super().call(context, function, *args, **kwargs)
+
+    def _is_simple(self, function: Any) -> bool:
+        kind = type(function)
+        if kind is MethodType or kind is BuiltinMethodType:
+            return type(function.__self__) in _KNOWN
+        return kind is FunctionType and function in self._simple
 
     def call_binop(self, _context: Context, operator: str, left: Any, right: Any) -> Any:
         """Apply *operator* within the limits."""

@@ -33,6 +33,17 @@ def subject_of(resource: Mapping[str, Any]) -> Subject:
     )
 
 
+class FragmentKey(msgspec.Struct, frozen=True):
+    """Which fragment of which object: the same from one render to the next, whatever the object's version."""
+
+    fragment: str
+    kind: str
+    namespace: str
+    name: str
+    ordinal: int = 0
+    """Tells several fragments of one name and object apart, in order of rendering."""
+
+
 class Origin(msgspec.Struct, frozen=True):
     """Where a range of output lines comes from."""
 
@@ -41,6 +52,12 @@ class Origin(msgspec.Struct, frozen=True):
     template: str
     line: int
     """Of the fragment's tag in its template, 1-based."""
+    ordinal: int = 0
+
+    @property
+    def key(self) -> FragmentKey:
+        """The fragment, independent of the object's version and of where its tag is."""
+        return FragmentKey(self.fragment, self.subject.kind, self.subject.namespace, self.subject.name, self.ordinal)
 
 
 class LineRange(msgspec.Struct, frozen=True):
@@ -52,11 +69,19 @@ class LineRange(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A fragment that was left out because its object cannot be rendered."""
+    """A fragment whose object cannot be rendered now."""
 
     fragment: str
     subject: Subject
     problem: Problem
+    ordinal: int = 0
+    has_stand_in: bool = False
+    """Its last good output was rendered instead; else nothing was."""
+
+    @property
+    def key(self) -> FragmentKey:
+        """The fragment, independent of the object's version."""
+        return FragmentKey(self.fragment, self.subject.kind, self.subject.namespace, self.subject.name, self.ordinal)
 
 
 class RenderedText(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import trio
 
 from haptic_trio.dataplane.agent import InstanceLockedError
 from haptic_trio.dataplane.local import LocalInstances
+from haptic_trio.dataplane.process import MasterProcess
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.haproxy import (
     answering,
@@ -93,6 +94,19 @@ async def test_instances_run_side_by_side_on_one_port(instance_root: Path, hapro
         for agent in agents:
             await sync_endpoint(agent, answering(port, "one"))
         assert len({(await agent.describe()).pid for agent in agents}) == 2
+        assert await fetch(port) == (200, "one")
+
+
+async def test_an_instance_that_is_not_wanted_any_more_is_ended(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary, count=2, on_exit="leave") as agents:
+        for agent in agents:
+            await sync_endpoint(agent, answering(port, "one"))
+        pids = [(await agent.describe()).pid for agent in agents]
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        with trio.fail_after(10):
+            await MasterProcess(pids[1]).wait_exit()
+        assert (await agent.describe()).pid == pids[0]
         assert await fetch(port) == (200, "one")
 
 

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -110,3 +112,24 @@ def test_a_log_that_has_grown_keeps_its_end_and_its_writer(tmp_path: Path) -> No
         writer.write(b"more\n")
     assert log.read_since(offset) == "more"
     assert "the end" in log.read_since(0)
+
+
+@pytest.fixture
+def inheritable_listener() -> Iterator[socket.socket]:
+    """A listener as a server library may leave it."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.set_inheritable(True)
+        yield listener
+
+
+def test_it_inherits_no_listener(inheritable_listener: socket.socket, sleeper: int) -> None:
+    inode = os.fstat(inheritable_listener.fileno()).st_ino
+    held = []
+    for entry in Path(f"/proc/{sleeper}/fd").iterdir():
+        # What the loader has open it closes while we look.
+        with suppress(FileNotFoundError):
+            held.append(os.readlink(entry))  # noqa: PTH115 - compared as text
+    assert len(held) >= 3
+    assert f"socket:[{inode}]" not in held

@@ -16,6 +16,7 @@ from haptic_trio.messages import (
     ValidationFailed,
 )
 from tests.features.harness import Site, Traffic, controller, serving_web
+from tests.features.harness import service as make_service
 from tests.support.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
@@ -194,11 +195,45 @@ async def test_template_fault_that_hits_every_object_takes_none_of_them_down(sit
             site.write_ingress(name, f"{name}.localhost", "web")
         await running.serves(site, "b.localhost", "one")
 
-        template = '{% fragment "mine" for ingress %}    # {{ ingress.spec.nothing }}\n{% endfragment %}'
-        each = "{% for ingress in resources.ingresses.list() %}" + template + "{% endfor %}"
-        site.write_config(templateSnippets={"global-mine": {"template": each}})
+        # The library's own snippet, with a slip of the pen.
+        template = (
+            '{% for service in resources.services.list() %}{% fragment "service-backends" for service %}'
+            "{{ service.spec.nothing }}{% endfragment %}{% endfor %}"
+        )
+        site.write_config(templateSnippets={"backends-ingress": {"template": template}})
         failed = await running.wait(ValidationFailed)
 
         assert failed.phase == "render"
-        assert "fails for all 2 objects" in failed.problems[0].message
+        assert (failed.problems[0].source, failed.problems[0].line) == ("backends-ingress", 1)
         assert await site.get("a.localhost") == (200, "one")
+
+
+async def test_broken_dependency_is_bridged_and_mending_it_releases_the_object(
+    site: Site, haproxy_binary: Path
+) -> None:
+    async with backend("two") as two, serving_web(site, haproxy_binary) as running:
+        service, endpoints = make_service("web", two)
+        endpoints["endpoints"][0]["addresses"] = ["not an address"]
+        site.write("service-web", service, endpoints)
+        quarantined = await running.wait(Quarantined)
+        await running.quiet()
+
+        assert quarantined.has_fallback
+        assert await site.get("web.localhost") == (200, "one")
+
+        # Nothing but the slice changes.
+        endpoints["endpoints"][0]["addresses"] = ["127.0.0.1"]
+        site.write("service-web", service, endpoints)
+        await running.wait(Released)
+        await running.serves(site, "web.localhost", "two")
+
+
+async def test_objects_that_are_all_broken_cost_nobody_else_anything(site: Site, haproxy_binary: Path) -> None:
+    for name in ("a", "b"):
+        site.write_ingress(name, f"{name}.localhost", "web", "/a\n    http-request deny")
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        await running.wait(Quarantined, lambda fact: fact.held == 2)
+        site.write_service("web", one)
+        site.write_ingress("web", "web.localhost", "web")
+
+        await running.serves(site, "web.localhost", "one")

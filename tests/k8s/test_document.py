@@ -159,7 +159,8 @@ json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
-    | st.text(st.characters(min_codepoint=32, max_codepoint=126)),
+    # PyYAML writes these four without quotes; to kubectl they are truth values then.
+    | st.text(st.characters(min_codepoint=32, max_codepoint=126)).filter(lambda text: text not in {"y", "Y", "n", "N"}),
     lambda children: (
         st.lists(children, max_size=4) | st.dictionaries(st.text("ab:#-' ", max_size=4), children, max_size=4)
     ),

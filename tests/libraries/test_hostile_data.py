@@ -202,7 +202,7 @@ def test_log_format_in_requests_and_data_is_text(cluster: Cluster) -> None:
 
 
 @pytest.mark.haproxy
-def test_a_key_of_another_certificate_is_named_by_haproxy(cluster: Cluster) -> None:
+def test_a_key_of_another_certificate_is_refused_before_haproxy_refuses_everything(cluster: Cluster) -> None:
     authority = trustme.CA()
     one, two = (authority.issue_cert("a.example.com") for _ in range(2))
     rendered = cluster.render(
@@ -210,8 +210,8 @@ def test_a_key_of_another_certificate_is_named_by_haproxy(cluster: Cluster) -> N
         tls_secret("mixed", one.cert_chain_pems[0].bytes(), two.private_key_pem.bytes()),
     )
 
-    assert rendered.refusals == ()
-    assert "default_mixed.pem" in cluster.check(rendered)
+    assert "not that of the first certificate" in rendered.refused["Secret default/mixed"]
+    assert cluster.check(rendered) == ""
 
 
 TEXT = st.text(max_size=30) | st.sampled_from([*BAD_PATHS.values(), *BAD_HOSTS.values(), "/", "a.example.com"])

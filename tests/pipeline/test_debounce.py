@@ -55,6 +55,19 @@ async def test_first_change_triggers_at_once(nursery: trio.Nursery, autojump_clo
     assert trio.current_time() == 0
 
 
+async def test_changes_that_arrive_together_are_one_trigger(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    changes, triggers = await start_debouncer(nursery)
+
+    for _ in range(3):
+        changes.send_nowait(CHANGE)
+    trigger = await triggers.receive()
+    with trio.move_on_after(60) as quiet:
+        await triggers.receive()
+
+    assert trigger.changes == 3
+    assert quiet.cancelled_caught
+
+
 async def test_changes_in_the_refractory_period_become_one_trigger_at_its_end(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -1,75 +1,134 @@
+import pytest
+
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.resource import Resource, ResourceRef
+from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.quarantine import Quarantine
+from haptic_trio.templating.outputs import FragmentOutput
+from haptic_trio.templating.subjects import FragmentKey, Refusal, Subject
 
-REF = ResourceRef("Ingress", "default", "web")
 PROBLEM = Problem(message="broken")
+REF = ResourceRef("Ingress", "default", "web")
 
 
-def web(version: str) -> Resource:
-    return {"kind": "Ingress", "metadata": {"namespace": "default", "name": "web", "resourceVersion": version}}
+def key(name: str = "web", fragment: str = "route") -> FragmentKey:
+    return FragmentKey(fragment, "Ingress", "default", name)
 
 
-def test_object_that_was_never_good_is_left_out() -> None:
+def output(text: str, version: str = "1") -> FragmentOutput:
+    return FragmentOutput(text, (), version)
+
+
+def refusal(name: str = "web", version: str = "1", *, has_stand_in: bool = False) -> Refusal:
+    return Refusal("route", Subject("Ingress", "default", name, version), PROBLEM, 0, has_stand_in)
+
+
+@pytest.fixture
+def after_one_cycle() -> Quarantine:
+    """A quarantine that has seen one valid configuration with two good objects."""
+    quarantine = Quarantine()
+    quarantine.accept({key("web"): output("w"), key("shop"): output("s")}, [])
+    return quarantine
+
+
+def test_what_was_part_of_a_valid_configuration_is_recalled(after_one_cycle: Quarantine) -> None:
+    assert after_one_cycle.recall().good[key("web")] == output("w")
+
+
+def test_output_that_haproxy_refuses_is_blocked_by_its_digest() -> None:
+    quarantine = Quarantine()
+    produced = {key(): output("bad")}
+
+    assert quarantine.block({key(): PROBLEM}, produced)
+
+    assert quarantine.recall().blocked[key()] == {output("bad").digest(): PROBLEM}
+    # The same again would lead nowhere.
+    assert not quarantine.block({key(): PROBLEM}, produced)
+
+
+def test_suspect_that_gave_nothing_leads_nowhere() -> None:
+    assert not Quarantine().block({key(): PROBLEM}, {})
+
+
+def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.block({key(): PROBLEM}, {key(): output("bad")})
+
+    after_one_cycle.accept({key(): output("w")}, [refusal(has_stand_in=True)])
+    assert key() in after_one_cycle.recall().blocked
+    after_one_cycle.accept({key(): output("mended")}, [])
+
+    assert key() not in after_one_cycle.recall().blocked
+
+
+def test_object_is_held_and_released_once() -> None:
     quarantine = Quarantine()
 
-    held = quarantine.hold("ingresses", REF, web("1"), PROBLEM)
+    (held,), _ = quarantine.update_held([refusal()])
+    assert (held.ref, held.version, held.problem, held.has_stand_in) == (REF, "1", PROBLEM, False)
+    assert quarantine.update_held([refusal()]) == ([], [])
+    fresh, released = quarantine.update_held([])
 
-    assert held is not None
-    assert quarantine.replacements("ingresses") == {REF: None}
-    assert quarantine.replacements("services") == {}
+    assert (fresh, [held.ref for held in released]) == ([], [REF])
 
 
-def test_last_good_version_stands_in_for_a_broken_one() -> None:
+def test_object_with_several_failing_fragments_is_held_once() -> None:
     quarantine = Quarantine()
-    quarantine.keep_good({"ingresses": (web("1"),)})
+    second = Refusal("certificate", Subject("Ingress", "default", "web", "1"), Problem(message="no key"), 0, True)
 
-    quarantine.hold("ingresses", REF, web("2"), PROBLEM)
+    (held,), _ = quarantine.update_held([refusal(), second])
 
-    assert quarantine.replacements("ingresses") == {REF: web("1")}
-
-
-def test_object_whose_stand_in_is_refused_too_is_left_out() -> None:
-    quarantine = Quarantine()
-    quarantine.keep_good({"ingresses": (web("1"),)})
-
-    quarantine.hold("ingresses", REF, web("2"), PROBLEM)
-    held = quarantine.hold("ingresses", REF, web("2"), PROBLEM)
-
-    assert held is not None
-    assert quarantine.replacements("ingresses") == {REF: None}
+    assert (held.problem, held.has_stand_in) == (PROBLEM, True)
 
 
-def test_nothing_more_can_be_done_about_an_object_that_is_left_out() -> None:
-    quarantine = Quarantine()
-    quarantine.hold("ingresses", REF, web("1"), PROBLEM)
+def test_fragment_that_a_new_configuration_breaks_for_everybody_is_the_templates_fault(
+    after_one_cycle: Quarantine,
+) -> None:
+    after_one_cycle.begin_iteration()
 
-    assert quarantine.hold("ingresses", REF, web("1"), PROBLEM) is None
-    assert quarantine.hold("services", REF, None, PROBLEM) is None
+    refusals = [refusal("web"), refusal("shop")]
+    faults = after_one_cycle.find_template_faults({key("web"): output("w")}, refusals)
 
-
-def test_good_version_that_is_refused_now_is_no_stand_in_for_itself() -> None:
-    quarantine = Quarantine()
-    quarantine.keep_good({"ingresses": (web("1"),)})
-
-    quarantine.hold("ingresses", REF, web("1"), PROBLEM)
-
-    assert quarantine.replacements("ingresses") == {REF: None}
+    assert faults == (PROBLEM,)
 
 
-def test_object_is_held_until_its_version_changes() -> None:
-    quarantine = Quarantine()
-    quarantine.hold("ingresses", REF, web("2"), PROBLEM)
+def test_fragment_that_still_works_for_one_object_is_not_at_fault(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.begin_iteration()
 
-    assert quarantine.release_changed(lambda _store, _ref: web("2")) == ()
-    released = quarantine.release_changed(lambda _store, _ref: web("3"))
-
-    assert [held.ref for held in released] == [REF]
-    assert quarantine.held == ()
+    assert after_one_cycle.find_template_faults({key("shop"): output("s2")}, [refusal("web")]) == ()
 
 
-def test_deleted_object_is_released() -> None:
-    quarantine = Quarantine()
-    quarantine.hold("ingresses", REF, web("2"), PROBLEM)
+def test_objects_that_changed_with_the_configuration_may_be_at_fault_themselves(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.begin_iteration()
 
-    assert len(quarantine.release_changed(lambda _store, _ref: None)) == 1
+    assert after_one_cycle.find_template_faults({}, [refusal("web", version="2")]) == ()
+
+
+def test_within_an_iteration_the_objects_are_at_fault(after_one_cycle: Quarantine) -> None:
+    assert after_one_cycle.find_template_faults({}, [refusal("web"), refusal("shop")]) == ()
+
+
+def test_object_that_was_held_before_does_not_accuse_the_new_templates(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.update_held([refusal("web", has_stand_in=True)])
+    after_one_cycle.begin_iteration()
+
+    assert after_one_cycle.find_template_faults({key("web"): output("w")}, [refusal("web")]) == ()
+
+
+def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_new_one(
+    after_one_cycle: Quarantine,
+) -> None:
+    after_one_cycle.begin_iteration()
+    stand_in = after_one_cycle.recall().good[key()]
+
+    assert not after_one_cycle.block({key(): PROBLEM}, {key(): stand_in})
+    # Once the new configuration has made something valid, the object is on its own.
+    after_one_cycle.accept({key(): stand_in}, [])
+    assert after_one_cycle.block({key(): PROBLEM}, {key(): stand_in})
+
+
+def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_for_good_objects(
+    after_one_cycle: Quarantine,
+) -> None:
+    after_one_cycle.begin_iteration()
+    new = Refusal("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
+
+    assert after_one_cycle.find_template_faults({key("web"): output("w")}, [new]) == (PROBLEM,)

@@ -1,8 +1,14 @@
 """Whole contents and made-up names."""
 
 import base64
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,3 +126,26 @@ def test_json_of_what_nests_too_deeply_is_the_fault_of_the_value() -> None:
         value = [value]
     with pytest.raises(TemplateFaultError):
         to_json(value)
+
+
+def _pair() -> tuple[str, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "demo.localhost")])
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+        .public_bytes(Encoding.PEM)
+        .decode()
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return certificate, private
+
+
+def test_pem_takes_a_certificate_with_its_key_and_refuses_it_with_another() -> None:
+    certificate, key = _pair()
+    _other, other_key = _pair()
+
+    assert pem(certificate, key) == certificate + key
+    with pytest.raises(EmitError, match="not that of the first certificate"):
+        pem(certificate, other_key)

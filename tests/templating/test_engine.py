@@ -105,6 +105,13 @@ def test_an_unknown_template_is_an_error_with_the_nearest() -> None:
         engine.render("haproxy.cgf", {}, engine.start_run())
 
 
+def test_an_engine_has_its_own_templates_whatever_was_compiled_before() -> None:
+    main = "{% include_snippets 'b-*' %}{{ v }}"
+    engines = [Engine({"main": main, "b-x": text}, snippets={"b-x": 1}) for text in ("one ", "two ", "one ")]
+    rendered = [engine.render("main", {"v": number}, engine.start_run()).text for number, engine in enumerate(engines)]
+    assert rendered == ["one 0", "two 1", "one 2"]
+
+
 def test_the_last_newline_stays_and_tags_leave_no_lines() -> None:
     assert render("a\n    {% if true %}\nb\n    {% endif %}\n") == "a\nb\n"
 

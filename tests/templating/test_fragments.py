@@ -66,6 +66,20 @@ def test_files_of_a_refused_fragment_are_gone_and_others_stay() -> None:
     assert [file.name for file in run.files.values()] == ["before", "after"]
 
 
+def test_a_file_belongs_to_the_fragment_that_registered_it() -> None:
+    source = (
+        "{% do files.file('nobody', 'x') %}"
+        "{% fragment 'outer' for a %}{% do files.file('one', 'x') %}"
+        "{% fragment 'inner' for b %}{% do files.file('two', 'x\ny\n') %}{% endfragment %}{% endfragment %}"
+    )
+    _, run = render_run(source, a=resource("a"), b=resource("b"))
+    owners = {
+        file.name: {origin.subject.name for line in (1, 2) if (origin := file.content.origin_of(line))}
+        for file in run.files.values()
+    }
+    assert owners == {"nobody": set(), "one": {"a"}, "two": {"b"}}
+
+
 def test_a_fragment_within_a_fragment_fails_alone() -> None:
     source = (
         "{% fragment 'outer' for a %}1{% fragment 'inner' for b %}{{ b.absent }}{% endfragment %}2{% endfragment %}"

@@ -1,0 +1,36 @@
+"""What a fragment gave: kept to stand in for it when its object breaks."""
+
+import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from haptic_trio.errors import Problem
+from haptic_trio.templating.paths import RenderedFile
+from haptic_trio.templating.subjects import FragmentKey
+
+
+class FragmentOutput(msgspec.Struct, frozen=True):
+    """Text and files that a fragment gave for one object."""
+
+    text: str
+    files: tuple[RenderedFile, ...]
+    version: str
+    """resourceVersion of the object."""
+
+    def digest(self) -> str:
+        """Return the hash of text and files."""
+        digest = hashlib.blake2b(self.text.encode(errors="surrogatepass"), digest_size=20)
+        for file in self.files:
+            digest.update(f"\0{file.path}\0{file.text}".encode(errors="surrogatepass"))
+        return digest.hexdigest()
+
+
+class Recall(msgspec.Struct, frozen=True):
+    """What a run knows of those before it."""
+
+    good: Mapping[FragmentKey, FragmentOutput] = MappingProxyType({})
+    """The newest output of each fragment that was part of a valid configuration."""
+    blocked: Mapping[FragmentKey, Mapping[str, Problem]] = MappingProxyType({})
+    """Outputs, by digest, that HAProxy refuses, and why: as good as failed."""
