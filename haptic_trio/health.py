@@ -1,8 +1,9 @@
 """Health, readiness and metrics over HTTP.
 
 Live: no component is stalled; an idle one is healthy. Ready: all stages are
-up, a valid configuration was made, and the leader has deployed it. The handlers look at the running iteration through callables; they
-never wait for it.
+up, a valid configuration was made, and the leader has deployed it. The
+handlers look at the running iteration through callables; they never wait for
+it.
 """
 
 from collections.abc import Callable

@@ -34,8 +34,9 @@ class Schedule:
     becomes valid meanwhile replaces what waited.
     """
 
-    def __init__(self, min_interval: float) -> None:
+    def __init__(self, min_interval: float, last_valid: ConfigValidated | None = None) -> None:
         self._min_interval = min_interval
+        self._last_valid = last_valid
         self._valid: ConfigValidated | None = None
         self._endpoints: Mapping[str, Endpoint] = {}
         self._last = -inf
@@ -50,6 +51,8 @@ class Schedule:
                 self._valid = message
                 self._why = "validated"
             case ValidationFailed():
+                # A new configuration of ours that is no good leaves in force what was valid before it.
+                self._valid = self._valid or self._last_valid
                 # The templates fail now, but what runs may still have been tampered with.
                 if message.reason is Reason.DRIFT and self._valid is not None:
                     self._why = self._why or "drift"
@@ -98,6 +101,7 @@ async def run_scheduler(
     deployments: trio.MemorySendChannel[DeploymentScheduled],
     *,
     min_interval: float,
+    last_valid: ConfigValidated | None = None,
     facts: Facts,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -105,9 +109,11 @@ async def run_scheduler(
     """Schedule deployments until the deployer, who reads them, is gone.
 
     A scheduler that starts late, with a new leadership term, deploys the
-    present values at once. Takes ownership of *deployments*.
+    present values at once. *last_valid*, of before, is what to deploy once a
+    configuration is refused before any was valid. Takes ownership of
+    *deployments*.
     """
-    schedule = Schedule(min_interval)
+    schedule = Schedule(min_interval, last_valid)
     # A handover: the pumps hold back what the loop has not asked for yet.
     inbox_in, inbox_out = trio.open_memory_channel[Input](0)
     with deployments, inbox_in, inbox_out:

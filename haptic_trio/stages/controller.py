@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.messages import IterationEnded, ProblemsReported
+from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
 from haptic_trio.stages.process import IterationState, Process
 
@@ -23,6 +23,7 @@ async def run_controller(process: Process) -> None:
     that could not start in time gives way to the last good configuration.
     """
     last_good: LoadedConfig | None = None
+    last_valid: ConfigValidated | None = None
     unstartable: frozenset[str] = frozenset()
     failures = 0
     for number in count(1):
@@ -30,7 +31,8 @@ async def run_controller(process: Process) -> None:
         process.running.put(state)
         delay = 0.0
         try:
-            reason = await run_iteration(process, state, Opening(last_good=last_good, unstartable=unstartable))
+            opening = Opening(last_good=last_good, unstartable=unstartable, last_valid=last_valid)
+            reason = await run_iteration(process, state, opening)
             failures = 0
         except* StartTimeoutError as group:
             reason = "start timed out"
@@ -47,6 +49,8 @@ async def run_controller(process: Process) -> None:
             process.running.put(None)
         if state.stage == 5:
             last_good = state.loaded
+        if state.validated is not None and state.validated.value is not None:
+            last_valid = state.validated.value
         process.facts.tell(IterationEnded(iteration=number, reason=reason, seconds=trio.current_time() - state.opened))
         await trio.sleep(delay)
 

@@ -10,7 +10,7 @@ import trio
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError
-from haptic_trio.messages import StageReached
+from haptic_trio.messages import ConfigValidated, StageReached
 from haptic_trio.stages.components import run_components
 from haptic_trio.stages.load_config import run_load_config
 from haptic_trio.stages.process import IterationState, Process
@@ -34,6 +34,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """What to run when the present configuration is invalid or unstartable."""
     unstartable: frozenset[str] = frozenset()
     """Versions that were valid but could not be started."""
+    last_valid: ConfigValidated | None = None
+    """What HAProxy should run for as long as this iteration makes nothing valid itself."""
 
 
 async def run_iteration(process: Process, state: IterationState, opening: Opening) -> str:
@@ -125,7 +127,16 @@ async def _start_stages(
         reached(3, "watch_resources")
         await synced.wait()
         reached(4, "watch_config")
-        await nursery.start(partial(run_reconcile, process, parts, channels, next_correlation=next_correlation))
+        await nursery.start(
+            partial(
+                run_reconcile,
+                process,
+                parts,
+                channels,
+                next_correlation=next_correlation,
+                last_valid=opening.last_valid,
+            )
+        )
         reached(5, "reconcile")
     if starting.cancelled_caught:
         raise StartTimeoutError(limit, state.stage)

@@ -10,7 +10,7 @@ from haptic_trio.config.model import Config
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.scheduler import run_scheduler
-from haptic_trio.messages import DeploymentScheduled, LeadershipChanged
+from haptic_trio.messages import ConfigValidated, DeploymentScheduled, LeadershipChanged
 from haptic_trio.pulse import Pulses
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
@@ -45,7 +45,13 @@ async def _wait_lost(leadership: Latest[LeadershipChanged], seen: int) -> tuple[
 
 
 async def run_term(
-    channels: Channels, config: Config, *, facts: Facts, pulses: Pulses, metrics: WorkQueueMetrics | None
+    channels: Channels,
+    config: Config,
+    *,
+    last_valid: ConfigValidated | None,
+    facts: Facts,
+    pulses: Pulses,
+    metrics: WorkQueueMetrics | None,
 ) -> None:
     """Schedule and deploy, from the present values on, until cancelled."""
     dataplane = config.dataplane
@@ -78,6 +84,7 @@ async def run_term(
                     channels.completed,
                     deployments_in,
                     min_interval=dataplane.min_deployment_interval,
+                    last_valid=last_valid,
                     facts=facts,
                     pulse=pulses.add("scheduler", limit=30.0),
                 )

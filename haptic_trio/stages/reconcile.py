@@ -8,6 +8,7 @@ import trio
 from haptic_trio.channels import Channels
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
+from haptic_trio.messages import ConfigValidated
 from haptic_trio.pipeline.coordinator import run_coordinator
 from haptic_trio.pipeline.debounce import run_debouncer
 from haptic_trio.stages.leadership import run_term, run_terms
@@ -21,9 +22,13 @@ async def run_reconcile(
     channels: Channels,
     *,
     next_correlation: Callable[[], str],
+    last_valid: ConfigValidated | None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Reconcile until cancelled. The first trigger is the index synchronisation that stage 3 has sent."""
+    """Reconcile until cancelled. The first trigger is the index synchronisation that stage 3 has sent.
+
+    *last_valid* is of the iteration before; see `run_scheduler`.
+    """
     config, facts, pulses = parts.config, process.facts, parts.pulses
     async with trio.open_nursery() as nursery:
         await nursery.start(
@@ -47,7 +52,15 @@ async def run_reconcile(
             partial(
                 run_terms,
                 process.leadership,
-                partial(run_term, channels, config, facts=facts, pulses=pulses, metrics=process.queue_metrics),
+                partial(
+                    run_term,
+                    channels,
+                    config,
+                    last_valid=last_valid,
+                    facts=facts,
+                    pulses=pulses,
+                    metrics=process.queue_metrics,
+                ),
                 cycles=channels.cycles_in.clone(),
             )
         )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from haptic_trio.channels import Latest
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointInfo, EndpointUnreachableError, SyncResult
 from haptic_trio.haproxy.model import Config, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.operations import Plan
@@ -24,6 +25,8 @@ class MemoryEndpoint:
     seconds: float = 0.0
     fails: int = 0
     """How many of the next deployments fail."""
+    begun: Latest[int] = field(default_factory=Latest)
+    """How many deployments have begun."""
 
     @property
     def text(self) -> str:
@@ -37,6 +40,7 @@ class MemoryEndpoint:
         return self.running
 
     async def activate(self, generation: Generation) -> None:
+        self.begun.put(self.begun.version + 1)
         await trio.sleep(self.seconds)
         if self.fails:
             self.fails -= 1

@@ -1,0 +1,11 @@
+from pathlib import Path
+
+import pytest
+
+from tests.support.controller import ControllerRig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> ControllerRig:
+    """A controller over an empty cluster, not yet running."""
+    return ControllerRig(tmp_path)

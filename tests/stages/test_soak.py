@@ -1,0 +1,83 @@
+"""A thousand reinitialisations leave nothing behind."""
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from haptic_trio.messages import IterationEnded
+from tests.support.controller import ControllerRig, config_map
+from tests.support.haproxy import paths_named
+from tests.support.kubernetes import service
+
+pytestmark = pytest.mark.soak
+
+ITERATIONS = 1000
+WARM = 200
+"""Iterations after which everything that is allocated once has been."""
+MAX_GROWTH = 2 << 20
+MAX_OBJECTS = (ITERATIONS - WARM) // 4
+
+
+class Footprint(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process holds at a moment."""
+
+    tasks: int
+    descriptors: int
+    threads: int
+    objects: int
+    """Objects that may hold others."""
+    resident: int
+    """Bytes of the process that are in memory."""
+
+
+def text_of(iteration: int) -> int:
+    """Return which of a few configurations an iteration runs: what is cached by content must not look like a leak."""
+    return 100 + iteration % 50
+
+
+def count_tasks(task: trio.lowlevel.Task) -> int:
+    """Return how many tasks there are, *task* and all below it."""
+    return 1 + sum(count_tasks(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
+
+
+def footprint() -> Footprint:
+    gc.collect()
+    root = trio.lowlevel.current_root_task()
+    assert root is not None
+    return Footprint(
+        tasks=count_tasks(root),
+        descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        threads=threading.active_count(),
+        objects=len(gc.get_objects()),
+        resident=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+    )
+
+
+async def test_thousand_reinitialisations_leak_no_task_descriptor_thread_or_memory(tmp_path: Path) -> None:
+    rig = ControllerRig(tmp_path)
+    rig.cluster.put(config_map(number=text_of(1)), *(service(f"web-{number}") for number in range(5)))
+    early: Footprint | None = None
+    async with rig.running(within=120):
+        for number in range(1, ITERATIONS + 1):
+            await rig.deployed(f"maxconn {text_of(number)}\n")
+            if number == WARM:
+                early = footprint()
+            if number < ITERATIONS:
+                # The log of the test itself is no leak.
+                rig.forget()
+                rig.cluster.put(config_map(number=text_of(number + 1)))
+        late = footprint()
+        assert rig.facts.all(IterationEnded)[-1].iteration == ITERATIONS - 1
+
+    assert early is not None
+    assert (late.tasks, late.descriptors) == (early.tasks, early.descriptors)
+    assert late.threads <= early.threads
+    assert late.objects - early.objects < MAX_OBJECTS
+    assert late.resident - early.resident < MAX_GROWTH
+    assert rig.cluster.watches == 0
+    assert paths_named(tmp_path, "*") == []

@@ -1,0 +1,83 @@
+"""One example of every message, for tests that go through all of them."""
+
+from typing import TypeVar, cast
+
+import msgspec
+import trio
+
+from haptic_trio import messages as m
+from haptic_trio.channels import Facts
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.model import Config
+from haptic_trio.dataplane.endpoint import SyncResult
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.resource import ResourceRef
+from tests.support.endpoints import MemoryEndpoint, generation
+
+Fact = TypeVar("Fact", bound=msgspec.Struct)
+
+REF = ResourceRef("Ingress", "default", "web")
+PROBLEM = Problem(message="broken", source="haproxy.cfg", line=3)
+ENDPOINT = MemoryEndpoint("local-1")
+LOADED = LoadedConfig(config=Config(), version="7/", credentials=None, config_map_source="ConfigMap default/x")
+
+_EXAMPLES: tuple[msgspec.Struct, ...] = (
+    m.ResourceChanged(stores=("services",), refs=(REF,)),
+    m.IndexSynchronized(counts={"services": 4}),
+    m.DriftSuspected(idle=60.0),
+    m.ReconcileTriggered(correlation="1-1", reason=m.Reason.CHANGED, changes=2),
+    m.ReconcileStarted(correlation="1-1", reason=m.Reason.CHANGED, changes=2),
+    m.Quarantined(correlation="1-1", ref=REF, version="5", problem=PROBLEM, has_fallback=True, held=1),
+    m.Released(correlation="1-1", ref=REF, held=0),
+    m.ConfigRendered(correlation="1-1", bytes=100, files=2, seconds=0.1),
+    m.ConfigValidated(
+        correlation="1-1", reason=m.Reason.CHANGED, generation=generation("a"), phases=m.Phases(render=0.1)
+    ),
+    m.ValidationFailed(correlation="1-1", reason=m.Reason.CHANGED, phase="render", problems=(PROBLEM,)),
+    m.ReconcileFailed(correlation="1-1", phase="render", seconds=0.1, phases=m.Phases(render=0.1)),
+    m.ReconcileCompleted(correlation="1-1", outcome=m.Outcome.DEPLOYED, seconds=0.2),
+    m.EndpointsDiscovered(endpoints=(ENDPOINT,)),
+    m.EndpointLost(endpoint="local-1"),
+    m.DeploymentScheduled(correlation="1-1", generation=generation("a"), endpoints=(ENDPOINT,), why="validated"),
+    m.DeploymentStarted(correlation="1-1", generation="abc", endpoints=("local-1",)),
+    m.InstanceDeployed(
+        correlation="1-1",
+        result=SyncResult(endpoint="local-1", changed=True, reloaded=False, operations=2, seconds=0.01),
+    ),
+    m.InstanceFailed(correlation="1-1", endpoint="local-1", error="told to fail", seconds=0.1),
+    m.DeploymentCompleted(correlation="1-1", generation="abc", results=(), failed=(), seconds=0.1),
+    m.LeadershipChanged(is_leader=True, identity="me", transitions=1),
+    m.ConfigChanged(loaded=LOADED),
+    m.ConfigInvalid(version="8/", problems=(PROBLEM,)),
+    m.StageReached(iteration=1, stage=5, name="reconcile", seconds=0.3),
+    m.IterationEnded(iteration=1, reason="configuration changed", seconds=12.0),
+    m.ProblemsReported(source="web.yaml", problems=(PROBLEM,)),
+)
+_BY_TYPE = {type(example): example for example in _EXAMPLES}
+
+
+def example_of(kind: type[Fact]) -> Fact:
+    """Return an example of *kind*; KeyError for a message that has none yet."""
+    return cast("Fact", _BY_TYPE[kind])
+
+
+def drain(facts: Facts) -> list[msgspec.Struct]:
+    """Return what has been told since the last call."""
+    told = []
+    while True:
+        try:
+            told.append(facts.receiver.receive_nowait())
+        except trio.WouldBlock:
+            return told
+
+
+def message_types() -> list[type[msgspec.Struct]]:
+    """Return every type of message that there is."""
+    return [
+        value
+        for value in vars(m).values()
+        if isinstance(value, type)
+        and issubclass(value, msgspec.Struct)
+        and value.__module__ == m.__name__
+        and value is not m.Phases
+    ]

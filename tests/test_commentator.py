@@ -1,0 +1,233 @@
+"""One story in one voice: every fact is told or left out on purpose, with the correlation of its cycle."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+import trio
+from prometheus_client import CollectorRegistry
+from structlog.testing import CapturingLogger
+from trio.testing import wait_all_tasks_blocked
+
+from haptic_trio import messages as m
+from haptic_trio.channels import Facts
+from haptic_trio.commentator import STORIES, run_commentator
+from haptic_trio.config.credentials import Credentials
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.model import Config
+from haptic_trio.dataplane.endpoint import SyncResult
+from haptic_trio.haproxy.plan import FIRST_GENERATION
+from haptic_trio.logs import configure_logs, get_logger
+from haptic_trio.metrics import Metrics
+from tests.support.facts import PROBLEM, REF, example_of, message_types
+
+SILENT = {
+    # One line for each changed object would bury the story; what follows from the changes is told.
+    m.ResourceChanged,
+}
+
+
+def name_of(kind: object) -> str:
+    """Return the name of a type of message."""
+    return str(getattr(kind, "__name__", kind))
+
+
+class Narration:
+    """A commentator at work, what it logs, and what it shows."""
+
+    def __init__(self) -> None:
+        self.facts = Facts(size=50)
+        self.metrics = Metrics(CollectorRegistry())
+        self.log = CapturingLogger()
+        self.observed: list[msgspec.Struct] = []
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        log: Any = self.log
+        await nursery.start(
+            partial(run_commentator, self.facts, log=log, metrics=self.metrics, observe=self.observed.append)
+        )
+
+    async def tell(self, *facts: msgspec.Struct) -> list[tuple[str, str, dict[str, Any]]]:
+        """Tell *facts* and return the lines that follow: level, message, key-values."""
+        self.log.calls.clear()
+        for fact in facts:
+            self.facts.tell(fact)
+        await wait_all_tasks_blocked()
+        return [(call.method_name, call.args[0], call.kwargs) for call in self.log.calls]
+
+
+@pytest.fixture
+async def narration(nursery: trio.Nursery) -> AsyncIterator[Narration]:
+    narration = Narration()
+    await narration.start(nursery)
+    yield narration
+    nursery.cancel_scope.cancel()
+
+
+def test_every_message_has_a_story_or_is_silent_on_purpose() -> None:
+    assert set(message_types()) == set(STORIES) | SILENT
+    assert not set(STORIES) & SILENT
+
+
+@pytest.mark.parametrize("kind", sorted(STORIES, key=name_of), ids=name_of)
+async def test_story_is_one_line_with_plain_values_and_the_correlation_of_its_cycle(
+    narration: Narration, kind: type[msgspec.Struct]
+) -> None:
+    fact = example_of(kind)
+
+    [(level, message, values)] = await narration.tell(fact)
+
+    assert level in {"debug", "info", "warning", "error"}
+    assert message == message.lower()
+    assert json.loads(json.dumps(values)) == values
+    assert values.get("correlation") == getattr(fact, "correlation", None)
+    assert narration.observed == [fact]
+
+
+@pytest.mark.parametrize("kind", sorted(SILENT, key=name_of), ids=name_of)
+async def test_silent_fact_is_shown_to_observers_all_the_same(narration: Narration, kind: type[msgspec.Struct]) -> None:
+    assert await narration.tell(example_of(kind)) == []
+    assert narration.observed == [example_of(kind)]
+
+
+async def test_facts_that_were_lost_are_reported_with_their_number(nursery: trio.Nursery) -> None:
+    narration = Narration()
+    for _ in range(53):
+        narration.facts.tell(example_of(m.EndpointLost))
+
+    await narration.start(nursery)
+    await wait_all_tasks_blocked()
+
+    lines = [(call.args[0], call.kwargs) for call in narration.log.calls]
+    assert [line for line in lines if line[0] == "facts lost"] == [("facts lost", {"count": 3})]
+    assert len(narration.observed) == 50
+    assert narration.metrics.registry.get_sample_value("haptic_facts_lost_total") == 3
+    nursery.cancel_scope.cancel()
+
+
+async def test_refusal_is_an_error_that_names_every_place(narration: Narration) -> None:
+    other = msgspec.structs.replace(PROBLEM, line=9, subject="Ingress default/web", hint="quote it")
+    fact = msgspec.structs.replace(example_of(m.ValidationFailed), problems=(PROBLEM, other))
+
+    [(level, _message, values)] = await narration.tell(fact)
+
+    assert level == "error"
+    assert values["problems"] == [
+        "haproxy.cfg:3: broken", "haproxy.cfg:9: broken [Ingress default/web] (quote it)",
+    ]  # fmt: skip
+
+
+async def test_quarantine_says_what_is_served_instead(narration: Narration) -> None:
+    fact = example_of(m.Quarantined)
+
+    lines = await narration.tell(fact, msgspec.structs.replace(fact, has_fallback=False))
+
+    assert [values["serving"] for _level, _message, values in lines] == ["its last good version", "nothing of it"]
+    assert {values["object"] for _level, _message, values in lines} == {str(REF)}
+
+
+@pytest.mark.parametrize(
+    ("result", "level", "message", "told"),
+    [
+        (SyncResult(endpoint="e", changed=False, reloaded=False), "debug", "instance up to date", {}),
+        (
+            SyncResult(endpoint="e", changed=True, reloaded=False, operations=3),
+            "info",
+            "instance updated without reload",
+            {"operations": 3},
+        ),
+        (
+            SyncResult(endpoint="e", changed=True, reloaded=True, reasons=("backend web added",)),
+            "info",
+            "instance reloaded",
+            {"reasons": ["backend web added"]},
+        ),
+        (
+            SyncResult(endpoint="e", changed=True, reloaded=True, reasons=(FIRST_GENERATION,)),
+            "info",
+            "instance started",
+            {"reasons": [FIRST_GENERATION]},
+        ),
+    ],
+)
+async def test_deployment_to_an_instance_says_whether_it_reloaded_and_why(
+    narration: Narration, result: SyncResult, level: str, message: str, told: dict[str, Any]
+) -> None:
+    lines = await narration.tell(m.InstanceDeployed(correlation="1-1", result=result))
+
+    assert lines == [(level, message, {"correlation": "1-1", "endpoint": "e", "ms": 0.0, **told})]
+
+
+async def test_deployment_that_failed_somewhere_is_a_warning(narration: Narration) -> None:
+    fact = example_of(m.DeploymentCompleted)
+
+    lines = await narration.tell(fact, msgspec.structs.replace(fact, failed=("local-2",)))
+
+    assert [(level, values["failed"]) for level, _message, values in lines] == [("debug", []), ("warning", ["local-2"])]
+
+
+async def test_problems_that_are_solved_are_good_news(narration: Narration) -> None:
+    fact = example_of(m.ProblemsReported)
+
+    lines = await narration.tell(fact, msgspec.structs.replace(fact, problems=()))
+
+    assert [(level, message) for level, message, _values in lines] == [
+        ("warning", "problems reported"), ("info", "problems solved"),
+    ]  # fmt: skip
+
+
+async def test_warnings_of_a_valid_configuration_are_told_but_not_without_end(narration: Narration) -> None:
+    fact = msgspec.structs.replace(example_of(m.ConfigValidated), warnings=(PROBLEM,) * 40)
+
+    [(level, _message, values)] = await narration.tell(fact)
+
+    assert level == "info"
+    assert len(values["warnings"]) == 5
+
+
+async def test_changed_credentials_are_told_by_version_alone(narration: Narration) -> None:
+    credentials = Credentials(dataplane_username="admin", dataplane_password="hunter2")
+    loaded = LoadedConfig(config=Config(), version="1/2", credentials=credentials, config_map_source="x")
+
+    lines = await narration.tell(m.ConfigChanged(loaded=loaded))
+
+    assert lines == [("info", "configuration changed", {"version": "1/2"})]
+
+
+async def test_commentator_ends_with_its_facts_and_reads_no_more_when_cancelled() -> None:
+    narration = Narration()
+    async with trio.open_nursery() as nursery:
+        await narration.start(nursery)
+        nursery.cancel_scope.cancel()
+
+    narration.facts.tell(example_of(m.EndpointLost))
+
+    assert narration.facts.take_lost() == 0
+    assert narration.log.calls == []
+
+
+async def test_lines_of_a_cycle_can_be_found_by_their_correlation(nursery: trio.Nursery) -> None:
+    stream = io.StringIO()
+    configure_logs("json", "debug", stream=stream)
+    facts = Facts()
+    try:
+        await nursery.start(
+            partial(run_commentator, facts, log=get_logger("haptic-trio"), metrics=Metrics(CollectorRegistry()))
+        )
+        for kind in STORIES:
+            facts.tell(example_of(kind))
+        await wait_all_tasks_blocked()
+    finally:
+        structlog.reset_defaults()
+    nursery.cancel_scope.cancel()
+
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    of_cycle = [line["event"] for line in lines if line.get("correlation") == "1-1"]
+    assert len(lines) == len(STORIES)
+    assert of_cycle[0] == "reconciliation triggered"
+    assert {"configuration validated", "deployment completed", "reconciliation completed"} <= set(of_cycle)

@@ -1,0 +1,113 @@
+"""Health, readiness and metrics as a probe sees them, over real HTTP."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+import trio
+from prometheus_client import CollectorRegistry
+
+from haptic_trio.cli.serve import health_of
+from haptic_trio.health import HealthReport, make_app, serve_app
+from haptic_trio.messages import ReconcileCompleted
+from haptic_trio.metrics import Metrics
+from haptic_trio.pulse import PulseState
+from tests.support.controller import ControllerRig, config_map
+
+IDLE = PulseState(name="debouncer", stalled=False, busy_for=0.0, limit=30.0)
+STALLED = PulseState(name="deployer", stalled=True, busy_for=61.0, limit=60.0, detail="busy for 61.0 s, limit 60.0 s")
+
+
+class Probe:
+    """Asks a running server."""
+
+    def __init__(self, metrics: Metrics, client: httpx.AsyncClient) -> None:
+        self.report = HealthReport(iteration=3, stage=5, is_ready=True, is_leader=True, components=(IDLE,))
+        self.metrics = metrics
+        self.client = client
+
+    def change(self, **fields: object) -> None:
+        self.report = msgspec.structs.replace(self.report, **fields)
+
+
+@pytest.fixture
+async def probe(nursery: trio.Nursery) -> AsyncIterator[Probe]:
+    metrics = Metrics(CollectorRegistry())
+    probes: list[Probe] = []
+    app = make_app(lambda: probes[0].report, metrics.registry)
+    addresses = await nursery.start(partial(serve_app, app, "127.0.0.1:0"))
+    async with httpx.AsyncClient(base_url=addresses[0], trust_env=False) as client:
+        probes.append(Probe(metrics, client))
+        yield probes[0]
+    nursery.cancel_scope.cancel()
+
+
+async def test_process_is_live_while_no_component_is_stalled(probe: Probe) -> None:
+    answer = await probe.client.get("/healthz")
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {
+        "iteration": 3,
+        "stage": 5,
+        "is_ready": True,
+        "is_leader": True,
+        "components": [{"name": "debouncer", "stalled": False, "busy_for": 0.0, "limit": 30.0, "detail": ""}],
+    }
+
+
+async def test_stalled_component_makes_the_process_unhealthy_and_is_named(probe: Probe) -> None:
+    probe.change(components=(IDLE, STALLED))
+
+    answer = await probe.client.get("/healthz")
+
+    assert answer.status_code == 503
+    assert [item["detail"] for item in answer.json()["components"] if item["stalled"]] == [STALLED.detail]
+    assert (await probe.client.get("/readyz")).status_code == 200
+
+
+async def test_process_that_is_not_ready_is_live_all_the_same(probe: Probe) -> None:
+    probe.change(iteration=0, stage=0, is_ready=False, components=())
+
+    assert (await probe.client.get("/readyz")).status_code == 503
+    assert (await probe.client.get("/healthz")).status_code == 200
+
+
+async def test_metrics_are_served_by_name_with_their_values(probe: Probe) -> None:
+    probe.metrics.reconciliations.labels("deployed").inc()
+    probe.metrics.is_leader.set(1)
+
+    answer = await probe.client.get("/metrics")
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = answer.text.splitlines()
+    assert 'haptic_reconciliation_total{outcome="deployed"} 1.0' in lines
+    assert "haptic_leader_election_is_leader 1.0" in lines
+
+
+async def test_unknown_path_is_not_found(probe: Probe) -> None:
+    assert (await probe.client.get("/")).status_code == 404
+
+
+async def test_report_follows_the_iteration_and_is_not_ready_between_two(tmp_path: Path) -> None:
+    rig = ControllerRig(tmp_path)
+    before = health_of(rig.process)
+    rig.cluster.put(config_map(dataplane={"deploymentTimeout": "7s"}))
+
+    async with rig.running():
+        await rig.wait(ReconcileCompleted)
+        during = health_of(rig.process)
+    after = health_of(rig.process)
+
+    assert (before.iteration, before.is_ready, before.is_live) == (0, False, True)
+    assert (during.iteration, during.stage, during.is_ready, during.is_leader) == (1, 5, True, True)
+    limits = {component.name: component.limit for component in during.components}
+    assert limits.keys() == {"coordinator", "deployer", "scheduler", "drift monitor", "debouncer"}
+    assert limits["deployer"] == 14
+    assert (after.iteration, after.stage, after.is_ready, after.components) == (0, 0, False, ())
+    # What a probe reads can be written, configured durations included.
+    assert msgspec.json.decode(msgspec.json.encode(during))["components"]
