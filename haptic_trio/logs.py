@@ -21,7 +21,9 @@ def configure_logs(log_format: LogFormat = "console", level: str = "info", *, st
     if log_format == "json":
         shared += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        shared.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
+        # The default formatter shows local variables, and so what a Secret holds.
+        plain = structlog.dev.plain_traceback
+        shared.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain))
     structlog.configure(
         processors=shared,
         logger_factory=structlog.PrintLoggerFactory(stream),

@@ -75,3 +75,18 @@ def test_exception_in_json_is_one_line_with_its_traceback(stream: io.StringIO) -
 
     [line] = stream.getvalue().splitlines()
     assert "No such file or directory: '/nowhere'" in json.loads(line)["exception"]
+
+
+def test_tracebacks_show_no_local_variables(stream: io.StringIO) -> None:
+    def fail(password: str) -> None:
+        raise ValueError(f"a secret of {len(password)} characters")
+
+    configure_logs("console", "info", stream=stream)
+    secret = "correct " + "horse"
+    try:
+        fail(secret)
+    except ValueError:
+        get_logger("test").exception("it failed")
+
+    assert "a secret of 13 characters" in stream.getvalue()
+    assert "correct horse" not in stream.getvalue()

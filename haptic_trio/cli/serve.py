@@ -7,7 +7,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -228,29 +229,55 @@ async def _run_locked(
         queue_metrics=WorkQueueMetrics(metrics.registry),
         follow_log_level=options.follow_log_level,
     )
-    async with trio.open_nursery() as narrating:
+    async with _ending_first() as controlled, trio.open_nursery() as narrating:
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
-            app = make_app(partial(health_of, process), metrics.registry)
-            try:
-                addresses = await serving.start(serve_app, app, options.listen)
-            except* OSError as group:
-                raise ListenError(f"cannot listen on {options.listen}: {_reason_of(group)}") from group
-            log.info("health and metrics are served", addresses=addresses)
-            await serving.start(cluster.run)
-            local = LocalInstances(
-                options.state_dir,
-                binary,
-                count=options.instances,
-                on_exit="stop" if options.on_exit == "stop" else "leave",
-            )
-            instances.put(tuple(await serving.start(local.run)))
-            leadership.put(leader)
-            facts.tell(leader)
-            async with trio.open_nursery() as controlling:
-                controlling.start_soon(run_controller, process)
-                task_status.started(Serving(process, tuple(addresses)))
+            with controlled:
+                app = make_app(partial(health_of, process), metrics.registry)
+                try:
+                    addresses = await serving.start(serve_app, app, options.listen)
+                except* OSError as group:
+                    raise ListenError(f"cannot listen on {options.listen}: {_reason_of(group)}") from group
+                log.info("health and metrics are served", addresses=addresses)
+                await serving.start(cluster.run)
+                local = LocalInstances(
+                    options.state_dir,
+                    binary,
+                    count=options.instances,
+                    on_exit="stop" if options.on_exit == "stop" else "leave",
+                )
+                instances.put(tuple(await serving.start(local.run)))
+                leadership.put(leader)
+                facts.tell(leader)
+                async with trio.open_nursery() as controlling:
+                    controlling.start_soon(run_controller, process)
+                    task_status.started(Serving(process, tuple(addresses)))
+            serving.cancel_scope.cancel(reason="the controller has ended")
         narrating.cancel_scope.cancel(reason="nothing is left to narrate")
+
+
+@asynccontextmanager
+async def _ending_first() -> AsyncIterator[trio.CancelScope]:
+    """Shield the block, and yield the scope within it that a cancellation from outside is to end.
+
+    Cancelled all at once, the supervisors would let go of their HAProxy
+    processes while a deployment is still being drained: it would find none,
+    and start another.
+    """
+    first = trio.CancelScope()
+
+    async def forward() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            first.cancel(reason="the process ends")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(forward)
+        # Bounded by those within: the drain timeout of a deployment, and the grace of an instance.
+        with trio.CancelScope(shield=True):
+            yield first
+        nursery.cancel_scope.cancel(reason="the block has ended")
 
 
 def _reason_of(error: BaseException) -> str:

@@ -23,6 +23,8 @@ PRELUDE = "global\n    default-path config\n"
 """Makes relative file names relative to the configuration file, as in a deployed instance."""
 OUTPUT_LIMIT = 1 << 20
 """Bytes of output that are kept; the rest is read and dropped."""
+NO_LISTENER = 2
+"""Exit code for a configuration without an error that HAProxy would not start with."""
 KILL_LIMIT = 5.0
 """Seconds that a killed child may take to be gone."""
 
@@ -136,5 +138,11 @@ def judge_output(code: int, output: str) -> tuple[Problem, ...]:
     """Return the warnings of a check that ended with *code*, or raise ConfigRefusedError."""
     found = parse_check_output(output)
     if code:
-        raise ConfigRefusedError(found.errors or (Problem(message=f"haproxy -c ended with code {code}"),))
+        raise ConfigRefusedError(found.errors or (_unexplained(code),))
     return found.warnings
+
+
+def _unexplained(code: int) -> Problem:
+    if code == NO_LISTENER:
+        return Problem(message="nothing listens: HAProxy would not start", hint="add a frontend with a `bind`")
+    return Problem(message=f"haproxy -c ended with code {code}")

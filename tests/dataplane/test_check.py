@@ -121,3 +121,9 @@ async def test_a_path_outside_the_directory_is_refused(root: Path) -> None:
 def test_a_silent_failure_is_a_refusal_too() -> None:
     with pytest.raises(ConfigRefusedError, match="code 3"):
         judge_output(3, "")
+
+
+@pytest.mark.haproxy
+async def test_a_configuration_that_listens_nowhere_is_refused_in_words(root: Path, haproxy_binary: Path) -> None:
+    with pytest.raises(ConfigRefusedError, match="nothing listens"):
+        await check_config(haproxy_binary, build_generation(BASE), limit=10, root=root)
