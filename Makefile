@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 # 113, 114: our names for startable functions; 124: handlers that a framework awaits; 127: httpx is our client;
-# 128: task_status that is handed on.
-ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128
+# 128: task_status that is handed on; 9xx: optional rules, off by default.
+ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-deep lint format bench lock clean
@@ -27,7 +27,7 @@ test: $(STAMP)  ## run all tests (ARGS goes to pytest)
 	@$(BIN)/python -m pytest $(ARGS)
 
 test-deep: $(STAMP)  ## run the property tests with ten times the examples
-	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest $(ARGS)
+	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
 
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
