@@ -8,8 +8,10 @@ STAMP  := $(VENV)/.installed
 # 128: task_status that is handed on; 9xx: optional rules, off by default.
 ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913
 
+VERSIONS ?= 2.8 3.2 3.4
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep lint format bench lock clean
+.PHONY: help demo test test-deep test-haproxy lint format bench lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,6 +30,15 @@ test: $(STAMP)  ## run all tests (ARGS goes to pytest)
 
 test-deep: $(STAMP)  ## run the property tests with ten times the examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
+
+test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.2 3.4", fetched where absent
+	@failed=; for version in $(VERSIONS); do \
+	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m haproxy $(ARGS) || failed="$$failed $$version"; \
+	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
+	  else failed="$$failed $$version"; fi; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed on$$failed"; exit 1; }
 
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .

@@ -275,7 +275,7 @@ async def _ending_first() -> AsyncIterator[trio.CancelScope]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(forward)
         # Bounded by those within: the drain timeout of a deployment, and the grace of an instance.
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True):  # noqa: ASYNC100  what waits is in the caller's block
             yield first
         nursery.cancel_scope.cancel(reason="the block has ended")
 

@@ -13,6 +13,11 @@ deployment that was cancelled ends there too, without a crash.
 For the same reason a patch changes the process first and the files last. The
 other order would let a reload of somebody else's doing load files whose
 operations then meet a process that has them already.
+
+A server that a patch removes and that connections still use stays in the
+process in maintenance for as long as they last (`haproxy/conversation`). It is
+in no file and in no plan; each later patch tries first to delete it. The name
+is taken until then: a patch that needs it is refused, and a reload follows.
 """
 
 import contextlib
@@ -24,7 +29,7 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.dataplane.binary import probe_version
+from haptic_trio.dataplane.binary import HaproxyVersion, probe_version
 from haptic_trio.dataplane.check import CheckTimeoutError, ConfigRefusedError, run_check
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.endpoint import (
@@ -39,6 +44,7 @@ from haptic_trio.dataplane.files import GenerationFiles
 from haptic_trio.dataplane.ports import find_conflict
 from haptic_trio.dataplane.supervisor import LoadRefusedError, OnExit, Supervisor
 from haptic_trio.errors import HapticError
+from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.check_output import parse_check_output
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import Plan
@@ -60,6 +66,8 @@ class LocalAgent:
         self._files = GenerationFiles(directory)
         self._lock = trio.Lock()
         self._supervisor = Supervisor(directory, self._files, binary, name=name, lock=self._lock)
+        self._capabilities: tuple[int, Capabilities] = 0, Capabilities()
+        self._leftovers: tuple[int, tuple[str, ...]] = 0, ()
 
     @property
     def name(self) -> str:
@@ -82,14 +90,23 @@ class LocalAgent:
             version = await trio.to_thread.run_sync(probe_version, self._supervisor.binary)
             running = await self._read_running()
             pid = self._supervisor.pid
-            reloads = (await self._supervisor.master.fetch_state()).reloads if pid else 0
+            state = await self._supervisor.master.fetch_state() if pid else None
+            worker = state.worker if state is not None else 0
             return EndpointInfo(
                 name=self._name,
                 version=version.text,
                 generation=running.id if running is not None else "",
-                reloads=reloads,
+                reloads=state.reloads if state is not None else 0,
                 pid=pid,
+                capabilities=await self._ask_capabilities(worker, version) if worker else Capabilities(),
             )
+
+    async def _ask_capabilities(self, worker: int, version: HaproxyVersion) -> Capabilities:
+        known, capabilities = self._capabilities
+        if known != worker:
+            capabilities = await self._supervisor.runtime.ask_capabilities(version.number)
+            self._capabilities = worker, capabilities
+        return capabilities
 
     async def fetch_running(self) -> Generation | None:
         """Return what the process runs according to the disk, which hands may have changed; None when unknown."""
@@ -155,9 +172,17 @@ class LocalAgent:
             name = await trio.to_thread.run_sync(self._files.stage, generation)
             await trio.to_thread.run_sync(self._files.begin, name)
             worker = (await self._supervisor.master.fetch_state()).worker
-            await self._supervisor.runtime.apply(plan.operations, worker=worker)
+            await self._patch_worker(plan, worker)
             await trio.to_thread.run_sync(self._files.switch, name)
             await self._commit(name, generation)
+
+    async def _patch_worker(self, plan: Plan, worker: int) -> None:
+        runtime = self._supervisor.runtime
+        of, removals = self._leftovers
+        # With its worker what was left over has gone.
+        left = await runtime.retry(removals, worker=worker) if removals and of == worker else ()
+        self._leftovers = worker, left
+        self._leftovers = worker, (*left, *await runtime.apply(plan.operations, worker=worker))
 
     async def _require_known(self) -> None:
         if not self._supervisor.pid:

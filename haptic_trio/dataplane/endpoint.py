@@ -5,6 +5,7 @@ from typing import Protocol
 import msgspec
 
 from haptic_trio.errors import HapticError
+from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import Plan
 
@@ -49,6 +50,8 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Reloads since the HAProxy process was started, as it counts them itself."""
     pid: int = 0
     """The HAProxy master process; 0 when none runs."""
+    capabilities: Capabilities = Capabilities()
+    """What the running process can be told without a reload."""
 
 
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):

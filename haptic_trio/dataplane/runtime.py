@@ -1,35 +1,26 @@
 """Client of a worker's runtime socket: operations that need no reload."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import trio
 
 from haptic_trio.dataplane.cli_socket import exchange
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError, PatchRefusedError
+from haptic_trio.haproxy.capabilities import Capabilities, read_capabilities
 from haptic_trio.haproxy.commands import (
-    MAX_BATCH,
-    MAX_COMMAND_BYTES,
     RuntimeCommandError,
     UnsendableError,
-    abandon_map,
-    check_reply,
-    commit_map,
     count_replies,
-    fill_map,
-    format_operations,
     join_commands,
-    prepare_map,
-    read_prepared_version,
     split_replies,
 )
-from haptic_trio.haproxy.operations import Operation, ReplaceMap
+from haptic_trio.haproxy.conversation import Conversation, Pause, converse, retry_removals
+from haptic_trio.haproxy.operations import Operation
 from haptic_trio.haproxy.replies import parse_show_info
 
 ANSWER_LIMIT = 5.0
 """Seconds for one batch."""
-ABANDON_LIMIT = 1.0
-"""Seconds for freeing a half-filled map, which the next load frees anyway."""
 
 
 class RuntimeClient:
@@ -47,39 +38,45 @@ class RuntimeClient:
         """Return the pid of the worker that answers."""
         return _read_pid(await self.ask("show info\n"))
 
-    async def apply(self, operations: Sequence[Operation], *, worker: int) -> None:
+    async def ask_capabilities(self, version: tuple[int, ...]) -> Capabilities:
+        """Return what the worker, of *version*, can do, in its own words."""
+        # Text of a command that is refused ends in a list of all commands, so an unknown one does no harm.
+        return read_capabilities(version, await self.ask("help\n"), await self.ask("add server help\n"))
+
+    async def apply(self, operations: Sequence[Operation], *, worker: int) -> tuple[str, ...]:
         """Apply *operations*, in order, to the process with pid *worker*.
 
-        Raises PatchRefusedError when one is refused, or cannot be said at
-        all; the others of its batch were applied all the same. Raises
-        EndpointError when the worker does not answer.
+        Returns the commands that delete what is out of use but could not be
+        deleted yet, for `retry`. Raises PatchRefusedError when an operation
+        is refused, or cannot be said at all; the others of its batch were
+        applied all the same. Raises EndpointError when the worker does not
+        answer.
         """
         try:
-            # Before the first is sent: an operation that cannot be said shall not leave half of them done.
-            for batch in make_batches(list(format_operations(operations))):
-                if isinstance(batch, ReplaceMap):
-                    await self._replace_map(batch, worker=worker)
-                else:
-                    await self._send(batch, worker=worker)
+            return await self._hold(converse(operations), worker=worker)
         except (RuntimeCommandError, UnsendableError) as exc:
             raise PatchRefusedError(self._endpoint, str(exc)) from exc
 
-    async def _replace_map(self, operation: ReplaceMap, *, worker: int) -> None:
-        """Fill a new version of the map beside the one in use, then switch to it."""
-        prepare = prepare_map(operation.map)
-        [reply] = await self._send([prepare], worker=worker)
-        version = read_prepared_version(prepare, reply)
-        try:
-            for command in fill_map(operation.map, version, operation.entries):
-                await self._send([command], worker=worker)
-            await self._send([commit_map(operation.map, version)], worker=worker)
-        except (RuntimeCommandError, UnsendableError):
-            with trio.move_on_after(ABANDON_LIMIT, shield=True):
-                await self._send([abandon_map(operation.map, version)], worker=worker)
-            raise
+    async def retry(self, removals: Sequence[str], *, worker: int) -> tuple[str, ...]:
+        """Have *worker* try *removals*, from `apply`, again; returns those that are still in vain."""
+        return await self._hold(retry_removals(removals), worker=worker)
+
+    async def _hold(self, conversation: Conversation, *, worker: int) -> tuple[str, ...]:
+        replies: tuple[str, ...] | None = None
+        while True:
+            try:
+                turn = next(conversation) if replies is None else conversation.send(replies)
+            except StopIteration as stop:
+                leftovers: tuple[str, ...] = stop.value
+                return leftovers
+            if isinstance(turn, Pause):
+                await trio.sleep(turn.seconds)
+                replies = ()
+            else:
+                replies = await self._send(turn, worker=worker)
 
     async def _send(self, commands: Sequence[str], *, worker: int) -> tuple[str, ...]:
-        """Have *worker* run *commands* and return its replies; raises RuntimeCommandError for the first refusal."""
+        """Have *worker* run *commands* and return its replies."""
         request = join_commands(("show info", *commands))
         count = len(commands) + 1
         # Just after a reload a connection may still be accepted by the former worker. What that one is told is lost
@@ -92,36 +89,9 @@ class RuntimeClient:
                     raise EndpointUnreachableError(self._endpoint, "the connection ended before all was answered")
                 info, *replies = split_replies(answer, count)
                 if _read_pid(info) == worker:
-                    break
+                    return tuple(replies)
                 await trio.lowlevel.checkpoint()
-            for command, reply in zip(commands, replies, strict=True):
-                if (error := check_reply(command, reply)) is not None:
-                    raise error
-            return tuple(replies)
         raise EndpointTimeoutError(self._endpoint, f"worker {worker} did not answer within {ANSWER_LIMIT:g} s")
-
-
-def make_batches(commands: Sequence[str | ReplaceMap]) -> Iterator[list[str] | ReplaceMap]:
-    """Yield *commands* in order: map replacements alone, others in batches.
-
-    A batch must fit the buffers of both sides, since HAProxy reads no further
-    while its answers are not read.
-    """
-    batch: list[str] = []
-    size = 0
-    for command in commands:
-        length = 0 if isinstance(command, ReplaceMap) else len(command) + 1
-        full = len(batch) == MAX_BATCH or size + length > MAX_COMMAND_BYTES
-        if batch and (full or isinstance(command, ReplaceMap)):
-            yield batch
-            batch, size = [], 0
-        if isinstance(command, ReplaceMap):
-            yield command
-        else:
-            batch.append(command)
-            size += length
-    if batch:
-        yield batch
 
 
 def _read_pid(info: str) -> int:

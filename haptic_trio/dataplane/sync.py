@@ -1,8 +1,11 @@
 """One deployment to one endpoint: compare, plan, and take the cheaper way."""
 
+from functools import partial
+
 import trio
 
 from haptic_trio.dataplane.endpoint import Endpoint, PatchRefusedError, SyncResult
+from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan import make_plan
 
@@ -18,8 +21,10 @@ async def sync_endpoint(endpoint: Endpoint, desired: Generation) -> SyncResult:
     running = await endpoint.fetch_running()
     if running is not None and running.id == desired.id:
         return SyncResult(endpoint=endpoint.name, changed=False, reloaded=False, seconds=trio.current_time() - began)
+    # Without a process to plan for, there is nothing to ask.
+    capabilities = (await endpoint.describe()).capabilities if running is not None else Capabilities()
     # Comparing thousands of sections takes longer than the event loop may wait.
-    plan = await trio.to_thread.run_sync(make_plan, running, desired)
+    plan = await trio.to_thread.run_sync(partial(make_plan, running, desired, capabilities=capabilities))
     reasons = plan.reasons
     if not plan.reloads:
         try:

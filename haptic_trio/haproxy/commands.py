@@ -14,14 +14,18 @@ from typing import Final, TypeAlias
 
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.operations import (
+    AddBackend,
     AddMapEntry,
+    AddServer,
+    DeleteCertificate,
     DeleteMapEntry,
-    Operation,
-    ReplaceMap,
+    EnableChecks,
+    PublishBackend,
     SetMapEntry,
     SetServerAddress,
     SetServerState,
     SetServerWeight,
+    UnpublishBackend,
 )
 
 MAX_BATCH: Final = 64
@@ -31,18 +35,49 @@ MAX_COMMAND_BYTES: Final = 12_000
 """HAProxy's buffer is 16 KiB, part of which it keeps for itself; a command with its payload has to fit."""
 
 SimpleOperation: TypeAlias = (
-    SetServerAddress | SetServerWeight | SetServerState | AddMapEntry | SetMapEntry | DeleteMapEntry
+    SetServerAddress
+    | SetServerWeight
+    | SetServerState
+    | AddServer
+    | EnableChecks
+    | AddBackend
+    | PublishBackend
+    | UnpublishBackend
+    | DeleteCertificate
+    | AddMapEntry
+    | SetMapEntry
+    | DeleteMapEntry
 )
-"""Operations that are one command; ReplaceMap is a transaction of several."""
+"""Operations that are one command, without payload; others take several, or patience."""
 
 _SPECIAL: Final = re.compile("[ \t\v\f;\\\\<>\"'#$|]")
 _FORBIDDEN: Final = re.compile("[\0\r\n]")
-# A reply may begin like a success and end with why the port was not changed.
+# A reply may begin like a success and end with why the port was not changed. Since 3.0 it has only what did change.
 _ADDRESS_REPLY: Final = re.compile(
-    r"(?:IP changed from '[^']*' to '[^']*'|no need to change the addr)"
-    r", (?:port changed from '[^']*' to '[^']*'|no need to change the port) by '.*'"
+    r"\A(?:(?:IP changed from '[^']*' to '[^']*'|no need to change the addr)"
+    r"(?:, (?:port changed from '[^']*' to '[^']*'|no need to change the port))?"
+    r"|port changed from '[^']*' to '[^']*') by '.*'\Z"
+    r"|\Anothing changed\Z"
 )
-_VERSION_REPLY: Final = re.compile(r"New version created: (?P<version>\d+)")
+_VERSION_REPLY: Final = re.compile(r"\ANew version created: (?P<version>\d+)\Z")
+# Warnings may come before.
+_REPLIES: Final = {
+    "prepare map": _VERSION_REPLY,
+    "add server": re.compile(r"^New server registered\.\Z", re.MULTILINE),
+    "del server": re.compile(r"^Server deleted\.\Z", re.MULTILINE),
+    "add backend": re.compile(r"^New backend registered.*\Z", re.MULTILINE),
+    "publish backend": re.compile(r"^Backend published\.\Z", re.MULTILINE),
+    "unpublish backend": re.compile(r"^Backend unpublished\.\Z", re.MULTILINE),
+    "del backend": re.compile(r"^Backend deleted\.\Z", re.MULTILINE),
+    "new ssl cert": re.compile(r"\ANew empty certificate store '.*'!\Z"),
+    "set ssl cert": re.compile(r"^(?:Transaction created|Transaction updated) for certificate .*!\Z", re.MULTILINE),
+    "set ssl ca-file": re.compile(r"^transaction (?:created|updated) for CA .*!\Z", re.MULTILINE),
+    "set ssl crl-file": re.compile(r"^transaction (?:created|updated) for CRL .*!\Z", re.MULTILINE),
+    "commit ssl": re.compile(r"^Success!\Z", re.MULTILINE),
+    "add ssl crt-list": re.compile(r"^Success!\Z", re.MULTILINE),
+    "del ssl crt-list": re.compile(r"\AEntry '.*' deleted in crtlist '.*'!\Z"),
+    "del ssl cert": re.compile(r"\ACertificate '.*' deleted!\Z"),
+}
 
 
 class UnsendableError(HapticError):
@@ -68,28 +103,43 @@ def escape_word(word: str) -> str:
 def format_command(operation: SimpleOperation) -> str:
     """Return the command for *operation*, without line feed; raises UnsendableError."""
     match operation:
-        case SetServerAddress(backend, server, address, port):
-            # HAProxy takes a port that is too large for another one.
-            if not 0 < port < 65536:
-                raise UnsendableError(f"{port} is no port")
-            words = ["set", "server", f"{backend}/{server}", "addr", address, "port", str(port)]
-        case SetServerWeight(backend, server, weight):
-            words = ["set", "server", f"{backend}/{server}", "weight", str(weight)]
-        case SetServerState(backend, server, state):
-            words = ["set", "server", f"{backend}/{server}", "state", state]
+        case AddBackend(backend, defaults, mode):
+            words = ["add", "backend", backend, "from", defaults, "mode", mode]
+        case PublishBackend(backend):
+            words = ["publish", "backend", backend]
+        case UnpublishBackend(backend):
+            words = ["unpublish", "backend", backend]
+        case DeleteCertificate(path):
+            words = ["del", "ssl", "cert", path]
         case AddMapEntry(name, key, value):
             words = ["add", "map", _map(name), key, value]
         case SetMapEntry(name, key, value):
             words = ["set", "map", _map(name), _key(key), value]
         case DeleteMapEntry(name, key):
             words = ["del", "map", _map(name), _key(key)]
+        case _:
+            words = _server_words(operation)
     return _checked(" ".join(map(escape_word, words)))
 
 
-def format_operations(operations: Iterable[Operation]) -> Iterator[str | ReplaceMap]:
-    """Yield the commands for *operations* in order; a map replacement stays itself, to be sent as a transaction."""
-    for operation in operations:
-        yield operation if isinstance(operation, ReplaceMap) else format_command(operation)
+def _server_words(
+    operation: SetServerAddress | SetServerWeight | SetServerState | AddServer | EnableChecks,
+) -> list[str]:
+    name = f"{operation.backend}/{operation.server}"
+    match operation:
+        case SetServerAddress(address=address, port=port):
+            # HAProxy takes a port that is too large for another one.
+            if not 0 < port < 65536:
+                raise UnsendableError(f"{port} is no port")
+            return ["set", "server", name, "addr", address, "port", str(port)]
+        case SetServerWeight(weight=weight):
+            return ["set", "server", name, "weight", str(weight)]
+        case SetServerState(state=state):
+            return ["set", "server", name, "state", state]
+        case AddServer(address=address, options=options):
+            return ["add", "server", name, address, *options]
+        case EnableChecks(agent=agent):
+            return ["enable", "agent" if agent else "health", name]
 
 
 def prepare_map(name: str) -> str:
@@ -99,7 +149,7 @@ def prepare_map(name: str) -> str:
 
 def read_prepared_version(command: str, reply: str) -> int:
     """Return the version that `prepare map` opened; raises RuntimeCommandError."""
-    match = _VERSION_REPLY.search(reply)
+    match = _VERSION_REPLY.search(reply.strip())
     if match is None:
         raise RuntimeCommandError(command, reply)
     return int(match["version"])
@@ -163,13 +213,14 @@ def check_reply(command: str, reply: str) -> RuntimeCommandError | None:
     """Return what went wrong with *command*, for the caller to raise, or None for success."""
     text = reply.strip()
     words = command.split(" ", 5)
-    if words[:2] == ["set", "server"] and words[3:4] == ["addr"]:
-        accepted = _ADDRESS_REPLY.fullmatch(text) is not None
-    elif words[:2] == ["prepare", "map"]:
-        accepted = _VERSION_REPLY.fullmatch(text) is not None
-    else:
-        accepted = not text
+    pattern = _ADDRESS_REPLY if words[:2] == ["set", "server"] and words[3:4] == ["addr"] else _expected(words)
+    accepted = not text if pattern is None else pattern.search(text) is not None
     return None if accepted else RuntimeCommandError(command, text)
+
+
+def _expected(words: Sequence[str]) -> re.Pattern[str] | None:
+    """Return what the reply to a command that succeeds ends in; None if that has none."""
+    return _REPLIES.get(" ".join(words[:3])) or _REPLIES.get(" ".join(words[:2]))
 
 
 def _replies(text: str) -> Iterator[str]:

@@ -60,8 +60,121 @@ class ReplaceMap(msgspec.Struct, frozen=True, tag=True):
     entries: tuple[tuple[str, str], ...]
 
 
+class AddServer(msgspec.Struct, frozen=True, tag=True):
+    """Add a server, which stays in maintenance until it is made ready."""
+
+    backend: str
+    server: str
+    address: str
+    """As in a configuration, such as `[::1]:80`."""
+    options: tuple[str, ...] = ()
+    """Words of a `server` line after the address: nothing is inherited."""
+
+
+class EnableChecks(msgspec.Struct, frozen=True, tag=True):
+    """Start the checks of an added server."""
+
+    backend: str
+    server: str
+    agent: bool = False
+    """The agent's check, not the health check."""
+
+
+class DeleteServer(msgspec.Struct, frozen=True, tag=True):
+    """Take a server out of use, and delete it once nothing uses it."""
+
+    backend: str
+    server: str
+
+
+class AddBackend(msgspec.Struct, frozen=True, tag=True):
+    """Add a backend with all settings of a named defaults section; without servers, and unpublished."""
+
+    backend: str
+    defaults: str
+    mode: str
+
+
+class PublishBackend(msgspec.Struct, frozen=True, tag=True):
+    """Let rules choose an added backend."""
+
+    backend: str
+
+
+class UnpublishBackend(msgspec.Struct, frozen=True, tag=True):
+    """Keep rules from choosing a backend."""
+
+    backend: str
+
+
+class DeleteBackend(msgspec.Struct, frozen=True, tag=True):
+    """Delete an unpublished backend that has no servers, once nothing uses it."""
+
+    backend: str
+
+
+class StoreCertificate(msgspec.Struct, frozen=True, tag=True):
+    """Give the process the content of a certificate file."""
+
+    path: str
+    content: bytes
+    is_new: bool = False
+    """The process does not know the file yet."""
+
+    def __repr__(self) -> str:
+        # The content holds a private key.
+        return f"StoreCertificate({self.path!r}, {len(self.content)} bytes, is_new={self.is_new})"
+
+
+class DeleteCertificate(msgspec.Struct, frozen=True, tag=True):
+    """Forget a certificate file that nothing uses any more."""
+
+    path: str
+
+
+class StoreTrust(msgspec.Struct, frozen=True, tag=True):
+    """Give the process the content of a file of authorities or of revocations."""
+
+    kind: str
+    """`ca-file` or `crl-file`."""
+    path: str
+    content: bytes
+
+
+class AddCrtListEntry(msgspec.Struct, frozen=True, tag=True):
+    """Append a line to a crt-list; its certificate must be known."""
+
+    crt_list: str
+    line: str
+
+
+class DeleteCrtListEntry(msgspec.Struct, frozen=True, tag=True):
+    """Remove the oldest line with a certificate from a crt-list."""
+
+    crt_list: str
+    certificate: str
+
+
 Operation: TypeAlias = (
-    SetServerAddress | SetServerWeight | SetServerState | AddMapEntry | SetMapEntry | DeleteMapEntry | ReplaceMap
+    SetServerAddress
+    | SetServerWeight
+    | SetServerState
+    | AddServer
+    | EnableChecks
+    | DeleteServer
+    | AddBackend
+    | PublishBackend
+    | UnpublishBackend
+    | DeleteBackend
+    | StoreCertificate
+    | DeleteCertificate
+    | StoreTrust
+    | AddCrtListEntry
+    | DeleteCrtListEntry
+    | AddMapEntry
+    | SetMapEntry
+    | DeleteMapEntry
+    | ReplaceMap
 )
 
 

@@ -1,9 +1,9 @@
 """From one generation to another: runtime operations if the process can take the change, else why it must reload.
 
-A pure function. What needs no reload: the address, port, weight, and
-`disabled` of servers that both generations have, and the entries of maps.
-When anything else differs the reload takes in everything, and there are no
-operations.
+A pure function. What needs no reload: servers that come, go, or change, the
+entries of maps, certificates with their crt-list entries, authorities, and,
+where the process can do that, whole backends. When anything else differs the
+reload takes in everything, and there are no operations.
 """
 
 import re
@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from haptic_trio.haproxy.backend_plan import add_backend, delete_backend
+from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.certificate_plan import CertificatePlanner
 from haptic_trio.haproxy.diff import (
     ConfigDiff,
     FileChange,
@@ -22,7 +25,8 @@ from haptic_trio.haproxy.diff import (
 from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
 from haptic_trio.haproxy.model import FileKind, Generation, Section
 from haptic_trio.haproxy.operations import AddMapEntry, DeleteMapEntry, Operation, Plan, ReplaceMap, SetMapEntry
-from haptic_trio.haproxy.servers import ServerPlanner, pair_servers
+from haptic_trio.haproxy.server_plan import plan_servers
+from haptic_trio.haproxy.steps import Phase, Step, order_steps
 
 MAX_MAP_STEPS: Final = 100
 """More changed entries than this replace the whole map in one transaction."""
@@ -31,6 +35,9 @@ MAX_ENTRY_BYTES: Final = 4096
 """A longer key and value together might not fit into one runtime command."""
 
 FIRST_GENERATION: Final = "first generation"
+
+OLDEST: Final = capabilities_of((2, 8))
+"""What every HAProxy that this is made for can do."""
 
 _UNSENDABLE: Final = re.compile("[\0\r]")
 
@@ -46,18 +53,19 @@ class _ReloadNeeded(Exception):  # noqa: N818  a signal within this module, neve
     """A change that no runtime operation can express."""
 
 
-def make_plan(running: Generation | None, desired: Generation) -> Plan:
+def make_plan(running: Generation | None, desired: Generation, *, capabilities: Capabilities = OLDEST) -> Plan:
     """Return how to get from *running*, what the process has now, to *desired*; never raises."""
     if running is None:
         return Plan(reasons=(FIRST_GENERATION,))
     if running.id == desired.id:
         return Plan()
-    operations: list[Operation] = []
+    steps: list[Step] = []
     reasons: list[str] = []
-    _plan_config(running, diff_configs(running.config, desired.config), operations, reasons)
-    for change in diff_files(running.files, desired.files):
-        _plan_file(running, change, operations, reasons)
-    return Plan(reasons=tuple(reasons)) if reasons else Plan(operations=tuple(operations))
+    diff = diff_configs(running.config, desired.config)
+    _plan_config(running, desired, diff, capabilities, steps, reasons)
+    changes = diff_files(running.files, desired.files)
+    _plan_files(running, desired, changes, capabilities, steps, reasons)
+    return Plan(reasons=tuple(reasons)) if reasons else Plan(operations=order_steps(steps))
 
 
 def name_section(section: Section) -> str:
@@ -65,22 +73,36 @@ def name_section(section: Section) -> str:
     return f"{section.kind} {section.name}".strip()
 
 
-def _plan_config(running: Generation, diff: ConfigDiff, operations: list[Operation], reasons: list[str]) -> None:
-    reasons += [f"{name_section(section)} removed" for section in diff.removed]
-    reasons += [f"{name_section(section)} added" for section in diff.added]
+def _plan_config(
+    running: Generation,
+    desired: Generation,
+    diff: ConfigDiff,
+    capabilities: Capabilities,
+    steps: list[Step],
+    reasons: list[str],
+) -> None:
+    # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
+    plain = not (running.config.conditional or desired.config.conditional)
+    before, after = list(running.config.all("defaults")), list(desired.config.all("defaults"))
+    for section in diff.removed:
+        found = delete_backend(before, section, capabilities) if plain else None
+        _take(found, [f"{name_section(section)} removed"], steps, reasons)
+    for section in diff.added:
+        found = add_backend(before, after, section, capabilities) if plain else None
+        _take(found, [f"{name_section(section)} added"], steps, reasons)
     if diff.reordered:
         reasons.append("order of sections changed")
-    if not diff.changed:
-        return
-    # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
-    planner = None if running.config.conditional else ServerPlanner(running.config)
     for change in diff.changed:
-        pairs = pair_servers(change.running, change.desired) if change.running.kind in {"backend", "listen"} else None
-        steps = planner.plan(change.running, pairs) if planner is not None and pairs else None
-        if steps is None:
-            reasons += _reasons_for(change)
-        else:
-            operations += steps
+        has_servers = plain and change.running.kind in {"backend", "listen"}
+        found = plan_servers(before, change.running, change.desired, capabilities) if has_servers else None
+        _take(found, _reasons_for(change) if found is None else [], steps, reasons)
+
+
+def _take(found: list[Step] | None, why: list[str], steps: list[Step], reasons: list[str]) -> None:
+    if found is None:
+        reasons += why
+    else:
+        steps += found
 
 
 def _reasons_for(change: SectionChange) -> list[str]:
@@ -113,21 +135,44 @@ def _is_same_set(change: SectionChange, subject: str) -> bool:
     return len(before) == len(after) and all(any(same_words(one, other) for other in after) for one in before)
 
 
-def _plan_file(running: Generation, change: FileChange, operations: list[Operation], reasons: list[str]) -> None:
-    one, other = change.running, change.desired
-    what = "added" if one is None else "removed" if other is None else "changed"
-    if (one is None or one.kind is FileKind.MAP) and (other is None or other.kind is FileKind.MAP):
-        use = find_map_use(running, change.path)
-        if use is MapUse.NONE:
-            return
-        if one is not None and other is not None:
-            try:
-                operations += _plan_map(change.path, use, parse_map_file(one.content), parse_map_file(other.content))
-            except _ReloadNeeded as needed:
-                reasons.append(f"map {change.path} changed: {needed}")
-            return
-    known = other or one
-    reasons.append(f"{_FILE_NAMES[known.kind] if known is not None else 'file'} {change.path} {what}")
+def _plan_files(
+    running: Generation,
+    desired: Generation,
+    changes: Iterable[FileChange],
+    capabilities: Capabilities,
+    steps: list[Step],
+    reasons: list[str],
+) -> None:
+    planner: CertificatePlanner | None = None
+    for change in changes:
+        if all(file is None or file.kind is FileKind.MAP for file in (change.running, change.desired)):
+            _plan_map_file(running, change, steps, reasons)
+            continue
+        planner = planner or CertificatePlanner(running, desired, capabilities)
+        _take(planner.plan(change), [f"{_name_file(change)} {_describe(change)}"], steps, reasons)
+
+
+def _name_file(change: FileChange) -> str:
+    known = change.desired or change.running
+    return f"{_FILE_NAMES[known.kind] if known is not None else 'file'} {change.path}"
+
+
+def _describe(change: FileChange) -> str:
+    return "added" if change.running is None else "removed" if change.desired is None else "changed"
+
+
+def _plan_map_file(running: Generation, change: FileChange, steps: list[Step], reasons: list[str]) -> None:
+    use = find_map_use(running, change.path)
+    if use is MapUse.NONE:
+        return
+    if change.running is None or change.desired is None:
+        reasons.append(f"map {change.path} {_describe(change)}")
+        return
+    before, after = parse_map_file(change.running.content), parse_map_file(change.desired.content)
+    try:
+        steps += [(Phase.ROUTE, operation) for operation in _plan_map(change.path, use, before, after)]
+    except _ReloadNeeded as needed:
+        reasons.append(f"map {change.path} changed: {needed}")
 
 
 def _plan_map(

@@ -1,4 +1,4 @@
-"""What a running HAProxy can be told about a server whose line changed."""
+"""`server` lines as far as runtime commands reach: what each says itself, and what it inherits."""
 
 import ipaddress
 import re
@@ -7,20 +7,16 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.haproxy.diff import same_words
 from haptic_trio.haproxy.grammar import read_header
 from haptic_trio.haproxy.keywords import shipped_keywords
-from haptic_trio.haproxy.model import Config, Directive, Section
-from haptic_trio.haproxy.operations import Operation, SetServerAddress, SetServerState, SetServerWeight
+from haptic_trio.haproxy.model import Directive, Section
 from haptic_trio.haproxy.options import walk_options
 
 MAX_WEIGHT: Final = 256
 
-# Algorithms that take a new weight at any time; the others do with `hash-type consistent` only.
-_DYNAMIC_ALGORITHMS: Final = frozenset({"roundrobin", "leastconn", "random"})
+# Algorithms to which servers are alike; to others it matters which one is the first, the second and so on.
+_EVEN_ALGORITHMS: Final = frozenset({"roundrobin", "leastconn", "random"})
 _STATIC_ALGORITHM: Final = "static-rr"
-# With these the address means more than where to connect to.
-_BOUND_TO_ADDRESS: Final = frozenset({"resolvers", "init-addr", "hash-key"})
 _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -35,7 +31,7 @@ class ServerLine(msgspec.Struct, frozen=True):
     disabled: bool | None
     """None where the line says nothing."""
     rest: tuple[str, ...]
-    """Everything else, in order: only a reload changes it."""
+    """Everything else, in order: no command changes it."""
 
     @property
     def socket_address(self) -> tuple[str, int] | None:
@@ -49,6 +45,33 @@ class ServerLine(msgspec.Struct, frozen=True):
             return None
         port = int(match["port"])
         return (str(address), port) if 0 < port < 65536 else None
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A server of a section, with what the `default-server` lines above it say."""
+
+    directive: Directive
+    inherited: tuple[Directive, ...]
+    """The farthest first."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.directive.words[1]
+
+    def same_as(self, other: "Member") -> bool:
+        """Whether both mean the same server with the same settings."""
+        return self.key == other.key
+
+    def inherits_as(self, other: "Member") -> bool:
+        """Whether both inherit the same."""
+        return self.key[1] == other.key[1]
+
+    @property
+    def key(self) -> tuple[object, tuple[object, ...]]:
+        """What it says itself, and what it inherits, for comparison."""
+        inherited = tuple((one.words, one.raw) for one in self.inherited)
+        return (self.directive.words, self.directive.raw), inherited
 
 
 def read_server(directive: Directive) -> ServerLine | None:
@@ -75,121 +98,75 @@ def read_server(directive: Directive) -> ServerLine | None:
     return ServerLine(words[1], words[2], weight, disabled, tuple(rest))
 
 
-def pair_servers(running: Section, desired: Section) -> list[tuple[Directive, Directive]] | None:
-    """Return the `server` lines that differ if nothing else does, each with its counterpart of the same name."""
-    if len(running.directives) != len(desired.directives) or not same_words(running.header, desired.header):
-        return None
-    pairs = []
-    for before, after in zip(running.directives, desired.directives, strict=True):
-        if same_words(before, after):
-            continue
-        if before.words[0] != "server" or before.words[:2] != after.words[:2]:
-            return None
-        pairs.append((before, after))
-    return pairs
+class ServerSettings:
+    """What a section and its bases among the *defaults* sections of its configuration say about its servers."""
 
-
-class ServerPlanner:
-    """Turns changed `server` lines of one running configuration into operations."""
-
-    def __init__(self, config: Config) -> None:
-        self._defaults = list(config.all("defaults"))
-
-    def plan(self, section: Section, pairs: Sequence[tuple[Directive, Directive]]) -> list[Operation] | None:
-        """Return the operations that carry out the changes in *pairs*; None if a reload is needed."""
-        settings = _Settings([section, *self._bases_of(section)])
-        if settings.disabled:
-            return None
-        operations: list[Operation] = []
-        for before, after in pairs:
-            one, other = read_server(before), read_server(after)
-            if one is None or other is None or one.rest != other.rest:
-                return None
-            for step in _steps(section.name, settings, one, other):
-                if step is None:
-                    return None
-                operations.append(step)
-        return operations
-
-    def _bases_of(self, section: Section) -> Iterator[Section]:
-        """Yield the defaults sections that *section* takes its settings from, the nearest first."""
-        current: Section | None = section
-        while current is not None:
-            name, line = read_header(current.header.words).base, current.header.line
-            before = [one for one in self._defaults if one.header.line < line]
-            if name:
-                current = next((one for one in before if one.name == name), None)
-            else:
-                # Without a name a proxy takes the last defaults section before it; one of those takes none.
-                current = before[-1] if before and current.kind != "defaults" else None
-            if current is not None:
-                yield current
-
-
-class _Settings:
-    """What a section and its defaults say about their servers."""
-
-    def __init__(self, sections: Sequence[Section]) -> None:
-        self._sections = sections
-        self.disabled = any(_has(section, "disabled") for section in sections)
-        self.mentioned = {
-            word for section in sections for directive in section.all("default-server") for word in directive.words
-        }
+    def __init__(self, defaults: Sequence[Section], section: Section) -> None:
+        self._sections = [section, *_bases_of(defaults, section)]
+        self.disabled = any(_has(one, "disabled") for one in self._sections)
+        self.all_backups = any("allbackups" in line.words for one in self._sections for line in one.all("option"))
+        self.mentioned = {word for one in self._sections for line in one.all("default-server") for word in line.words}
 
     @property
     def takes_weights(self) -> bool:
-        """Whether the load balancing algorithm takes a new weight at any time."""
-        algorithm = self._last("balance")
-        if algorithm is None:
+        """Whether the load balancing algorithm takes a new weight, or another server, at any time."""
+        name = self._algorithm()
+        if name in _EVEN_ALGORITHMS:
             return True
-        if algorithm.raw or len(algorithm.words) < 2:
-            return False
-        name = algorithm.words[1].partition("(")[0]
-        if name in _DYNAMIC_ALGORITHMS or name == _STATIC_ALGORITHM:
-            return name != _STATIC_ALGORITHM
-        hash_type = self._last("hash-type")
-        return hash_type is not None and hash_type.words[1:2] == ("consistent",)
+        hash_type = self.last("hash-type")
+        return name not in {"", _STATIC_ALGORITHM} and hash_type is not None and hash_type.words[1:2] == ("consistent",)
 
-    def _last(self, keyword: str) -> Directive | None:
+    @property
+    def is_even(self) -> bool:
+        """Whether the algorithm takes servers for alike, so that their order means nothing to it."""
+        return self._algorithm() in _EVEN_ALGORITHMS
+
+    def _algorithm(self) -> str:
+        line = self.last("balance")
+        if line is None:
+            return "roundrobin"
+        return "" if line.raw or len(line.words) < 2 else line.words[1].partition("(")[0]
+
+    def last(self, keyword: str) -> Directive | None:
+        """Return the line with *keyword* that holds."""
         for section in self._sections:
             lines = list(section.all(keyword))
             if lines:
                 return lines[-1]
         return None
 
+    def members(self, section: Section) -> tuple[Member, ...]:
+        """Return the servers of *section*: the one that these settings are of, or what it becomes."""
+        bases = self._sections[:0:-1]
+        inherited = tuple(line for base in bases for line in base.all("default-server"))
+        found = []
+        for line in section.directives:
+            if line.keyword == "default-server":
+                inherited = (*inherited, line)
+            elif line.keyword == "server" and len(line.words) > 1:
+                found.append(Member(line, inherited))
+        return tuple(found)
+
+
+def _bases_of(defaults: Sequence[Section], section: Section) -> Iterator[Section]:
+    """Yield the sections of *defaults* that *section* takes its settings from, the nearest first."""
+    current: Section | None = section
+    while current is not None:
+        name, line = read_header(current.header.words).base, current.header.line
+        before = [one for one in defaults if one.header.line < line]
+        if name:
+            current = next((one for one in before if one.name == name), None)
+        else:
+            # Without a name a proxy takes the last defaults section before it; one of those takes none.
+            current = before[-1] if before and current.kind != "defaults" else None
+        if current is not None:
+            yield current
+
+
+def names_are_unique(members: Sequence[Member]) -> bool:
+    """Whether no two of *members* are called the same."""
+    return len({member.name for member in members}) == len(members)
+
 
 def _has(section: Section, keyword: str) -> bool:
     return next(section.all(keyword), None) is not None
-
-
-def _steps(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Iterator[Operation | None]:
-    """Yield what turns *one* into *other*; None stands for what only a reload can do."""
-    if one.address != other.address:
-        yield _set_address(backend, settings, one, other)
-    if one.weight != other.weight:
-        yield _set_weight(backend, settings, one, other)
-    if one.disabled != other.disabled:
-        yield from _set_state(backend, settings, one, other)
-
-
-def _set_address(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Operation | None:
-    if one.socket_address is None or other.socket_address is None:
-        return None
-    if not _BOUND_TO_ADDRESS.isdisjoint(one.rest) or not _BOUND_TO_ADDRESS.isdisjoint(settings.mentioned):
-        return None
-    return SetServerAddress(backend, one.name, *other.socket_address)
-
-
-def _set_weight(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Operation | None:
-    if not settings.takes_weights or (None in {one.weight, other.weight} and "weight" in settings.mentioned):
-        return None
-    # Without a weight anywhere a server has weight 1.
-    return SetServerWeight(backend, one.name, 1 if other.weight is None else other.weight)
-
-
-def _set_state(backend: str, settings: _Settings, one: ServerLine, other: ServerLine) -> Iterator[Operation | None]:
-    inherited = None in {one.disabled, other.disabled} and "disabled" in settings.mentioned
-    if inherited or "track" in one.rest or "track" in settings.mentioned:
-        yield None
-    elif bool(one.disabled) != bool(other.disabled):
-        yield SetServerState(backend, one.name, "maint" if other.disabled else "ready")

@@ -247,6 +247,7 @@ class Traffic:
     def __init__(self) -> None:
         self.answered = 0
         self.failures: list[str] = []
+        self._answer = trio.Event()
 
     async def run(self, site: Site, host: str) -> None:
         """Send requests until cancelled; anything but 200 is a failure."""
@@ -258,6 +259,8 @@ class Traffic:
             else:
                 if status == 200:
                     self.answered += 1
+                    self._answer.set()
+                    self._answer = trio.Event()
                 else:
                     self.failures.append(f"{status} {body[:60]}")
 
@@ -266,4 +269,4 @@ class Traffic:
         goal = self.answered + number
         with trio.fail_after(20):
             while self.answered < goal:
-                await trio.lowlevel.checkpoint()
+                await self._answer.wait()

@@ -12,11 +12,25 @@ from pathlib import Path
 
 import pytest
 
+from haptic_trio.dataplane.binary import HaproxyVersion, probe_version
 from tests.support.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]
 
 START_DEADLINE = 10.0
+
+
+@pytest.fixture(scope="session")
+def haproxy_version(haproxy_binary: Path) -> HaproxyVersion:
+    """What the HAProxy of these tests is."""
+    return probe_version(haproxy_binary)
+
+
+@pytest.fixture
+def haproxy_2_8(haproxy_version: HaproxyVersion) -> None:
+    """Skips what was recorded from HAProxy 2.8 where these tests run with another one."""
+    if haproxy_version.number[:2] != (2, 8):
+        pytest.skip(f"recorded from HAProxy 2.8, this is {haproxy_version.text}")
 
 
 @pytest.fixture
@@ -44,16 +58,21 @@ def start_haproxy(haproxy_binary: Path) -> Iterator[Callable[..., Callable[[str]
     with ExitStack() as stack:
 
         def start(text: str, files: Mapping[str, bytes] | None = None) -> Callable[[str], str]:
-            return stack.enter_context(_running(haproxy_binary, text, files or {}))
+            ask, _ = stack.enter_context(running_haproxy(haproxy_binary, lambda _: (text, files or {})))
+            return ask
 
         yield start
 
 
 @contextmanager
-def _running(binary: Path, text: str, files: Mapping[str, bytes]) -> Iterator[Callable[[str], str]]:
+def running_haproxy(
+    binary: Path, build: Callable[[Path], tuple[str, Mapping[str, bytes]]]
+) -> Iterator[tuple[Callable[[str], str], Path]]:
+    """Run HAProxy on the text and files that *build* returns for its directory; yields how to ask it, and that."""
     # Not tmp_path: its name may be too long for a socket.
     directory = Path(tempfile.mkdtemp(prefix="hp"))
     process = None
+    text, files = build(directory)
     try:
         for name, content in files.items():
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +87,7 @@ def _running(binary: Path, text: str, files: Mapping[str, bytes]) -> Iterator[Ca
             return _ask(directory / "s", command)
 
         _wait_until_answering(process, ask, directory / "log")
-        yield ask
+        yield ask, directory
     finally:
         if process is not None:
             process.terminate()

@@ -17,7 +17,6 @@ from haptic_trio.haproxy.commands import (
     count_replies,
     fill_map,
     format_command,
-    format_operations,
     join_commands,
     prepare_map,
     read_prepared_version,
@@ -26,8 +25,6 @@ from haptic_trio.haproxy.commands import (
 from haptic_trio.haproxy.operations import (
     AddMapEntry,
     DeleteMapEntry,
-    Operation,
-    ReplaceMap,
     SetMapEntry,
     SetServerAddress,
     SetServerState,
@@ -110,12 +107,6 @@ def test_no_value_ends_a_command_or_begins_another(key: str, value: str) -> None
         return
     bare = command.replace("\\\\", "").replace("\\;", "").replace("\\<", "")
     assert not set(bare) & set(";<\n\r\0")
-
-
-def test_map_replacements_stay_themselves_among_commands() -> None:
-    replacement = ReplaceMap(MAP, (("a", "1"),))
-    operations: list[Operation] = [DeleteMapEntry(MAP, "k"), replacement, SetServerWeight("b", "s", 3)]
-    assert list(format_operations(operations)) == ["del map maps/h.map k", replacement, "set server b/s weight 3"]
 
 
 def test_a_transaction_is_prepared_filled_in_pieces_and_committed() -> None:

@@ -60,6 +60,7 @@ def test_our_parser_agrees_with_the_corpus(sample: Sample) -> None:
 
 
 @pytest.mark.haproxy
+@pytest.mark.usefixtures("haproxy_2_8")
 def test_real_haproxy_agrees_with_the_corpus(check_config: Check) -> None:
     surprises = []
     for sample in SAMPLES:
@@ -112,6 +113,7 @@ def test_keywords_of_a_newer_haproxy_can_be_added() -> None:
 
 
 @pytest.mark.haproxy
+@pytest.mark.usefixtures("haproxy_2_8")
 def test_the_shipped_table_is_what_this_version_of_haproxy_lists(check_config: Check) -> None:
     _, output = check_config("", "-dKall", "-q")
     listed = parse_keyword_dump(output)
@@ -128,6 +130,7 @@ def test_the_shipped_table_is_what_this_version_of_haproxy_lists(check_config: C
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("keyword", ["http-request", "http-response", "http-after-response"])
+@pytest.mark.usefixtures("haproxy_2_8")
 def test_every_action_that_haproxy_offers_is_known(check_config: Check, keyword: str) -> None:
     _, output = check_config(f"listen l\n  mode http\n  {keyword} no-such-action\n")
     (offer,) = (line for line in output.splitlines() if f"'{keyword}' expects" in line)

@@ -116,6 +116,7 @@ def test_no_text_makes_the_lexer_raise(text: str) -> None:
 
 
 @pytest.mark.haproxy
+@pytest.mark.usefixtures("haproxy_2_8")
 def test_real_haproxy_reads_the_same_words(check_config: Check) -> None:
     chosen = [line for line in _random_lines(4000) if not split_line(line).faults and not split_line(line).raw]
     text = "global\n" + "".join(f" description {line}\n" for line in chosen)

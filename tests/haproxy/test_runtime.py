@@ -2,24 +2,17 @@
 
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
-from haptic_trio.haproxy.commands import (
-    check_reply,
-    commit_map,
-    fill_map,
-    format_operations,
-    prepare_map,
-    read_prepared_version,
-)
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import Plan, ReplaceMap
+from haptic_trio.haproxy.operations import Plan
 from haptic_trio.haproxy.parser import parse_config
 from haptic_trio.haproxy.plan import make_plan
 from haptic_trio.haproxy.replies import parse_map, parse_servers_state
+from tests.haproxy.carrying_out import carry_out
 
 Ask = Callable[[str], str]
 Start = Callable[..., Ask]
@@ -73,17 +66,7 @@ def _start(start_haproxy: Start, generation: Generation) -> Ask:
 
 def _apply(ask: Ask, plan: Plan) -> None:
     assert not plan.reloads
-    for step in format_operations(plan.operations):
-        commands: Iterable[str] = [step] if isinstance(step, str) else _transaction(ask, step)
-        for command in commands:
-            error = check_reply(command, ask(command))
-            assert error is None, error
-
-
-def _transaction(ask: Ask, step: ReplaceMap) -> list[str]:
-    prepare = prepare_map(step.map)
-    version = read_prepared_version(prepare, ask(prepare))
-    return [*fill_map(step.map, version, step.entries), commit_map(step.map, version)]
+    assert carry_out(ask, plan.operations) == ()
 
 
 def _state_of(ask: Ask) -> object:

@@ -91,12 +91,14 @@ def test_users_hang_snippets_on_every_extension_point(tmp_path: Path) -> None:
         "global-user": "    tune.maxrewrite 2048\n",
         "defaults-user": "    timeout http-keep-alive 5s\n",
         "sections-user": "userlist people\n    user someone insecure-password secret\n\n",
-        "frontends-user": f"frontend extra from http\n    bind 127.0.0.1:{extra}\n    default_backend no-route\n\n",
+        "frontends-user": (
+            f"frontend extra from profile-http\n    bind 127.0.0.1:{extra}\n    default_backend no-route\n\n"
+        ),
         "frontend-rules-user": "    http-request deny deny_status 403 if { var(txn.path) -m beg /secret }\n",
         "frontend-routing-user": (
             "    http-request set-var(txn.backend) str(special) if { req.hdr(x-special) -m found }\n"
         ),
-        "backends-user": "backend special from http\n    http-request return status 418\n\n",
+        "backends-user": "backend special from profile-http\n    http-request return status 418\n\n",
         "map-path-exact-user": "b.example.com|/x special\n",
         "map-path-prefix-user": "b.example.com|/y/ special\n",
     }
@@ -114,12 +116,12 @@ def test_users_hang_snippets_on_every_extension_point(tmp_path: Path) -> None:
 
 def test_a_snippet_or_map_of_the_user_replaces_that_of_a_library() -> None:
     user = Config(
-        template_snippets={"backends-no-route": Snippet(template="backend no-route from http\n")},
+        template_snippets={"backends-no-route": Snippet(template="backend no-route from profile-http\n")},
         maps={"path-exact.map": Template(template="mine.example.com|/ mine\n")},
     )
     rendered = render_config(library_config("base", "ssl", "ingress", user=user), [])
 
-    assert rendered.text.rstrip().endswith("backend no-route from http")
+    assert rendered.text.rstrip().endswith("backend no-route from profile-http")
     assert rendered.files["maps/path-exact.map"] == "mine.example.com|/ mine\n"
 
 

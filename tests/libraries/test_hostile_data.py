@@ -142,7 +142,7 @@ def test_a_bad_endpoint_takes_its_service_out_and_no_other(address: str, port: A
 
 
 def test_names_that_no_api_server_accepts_stay_names() -> None:
-    name = "a\n    server x 1.2.3.4:80\nbackend b from http #"
+    name = "a\n    server x 1.2.3.4:80\nbackend b from profile-http #"
     rendered = render(
         [
             *GOOD,
@@ -152,9 +152,9 @@ def test_names_that_no_api_server_accepts_stay_names() -> None:
     )
 
     assert [line for line in rendered.text.splitlines() if line.startswith("backend ")] == [
-        "backend default_good_80 from http",
+        "backend default_good_80 from profile-http",
         next(line for line in rendered.text.splitlines() if line.startswith("backend x:20y_a:0a")),
-        "backend no-route from http",
+        "backend no-route from profile-http",
     ]
     assert "server x" not in rendered.text
 

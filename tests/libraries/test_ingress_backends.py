@@ -17,7 +17,9 @@ HOST = "a.example.com"
 
 def servers(rendered: Rendered, backend: str) -> list[str]:
     """Return the addresses behind *backend*, in the order of their names s1, s2, …"""
-    section = re.search(rf"^backend {re.escape(backend)} from http\n((?:    .*\n)*)", rendered.text, re.MULTILINE)
+    section = re.search(
+        rf"^backend {re.escape(backend)} from profile-http\n((?:    .*\n)*)", rendered.text, re.MULTILINE
+    )
     assert section, rendered.text
     lines = [line.split() for line in section[1].splitlines()]
     assert [line[:2] for line in lines] == [["server", f"s{number + 1}"] for number in range(len(lines))]

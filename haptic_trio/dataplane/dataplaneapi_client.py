@@ -1,0 +1,230 @@
+"""HTTP to one HAProxy Data Plane API: basic auth, time and size limits, and errors mapped once, at this edge."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from ssl import SSLContext
+from typing import Final, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import trio
+
+from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
+
+REQUEST_LIMIT: Final = 30.0
+"""Seconds that one request may take, its answer included."""
+ANSWER_BYTES: Final = 64 << 20
+"""Bytes of one answer that are read; a configuration with 10,000 backends has about 3 million."""
+MESSAGE_LENGTH: Final = 4000
+"""Characters of an error message that are kept."""
+CONNECTIONS: Final = 8
+"""Connections to one API that are kept open."""
+
+_BASE: Final = "/v3"
+_HAPROXY: Final = "/services/haproxy"
+# The API is there, but not now: it starts, it is overloaded, or a proxy before it has lost it.
+_PASSING: Final = frozenset({429, 502, 503, 504})
+
+Params: TypeAlias = Mapping[str, str | int]
+T = TypeVar("T")
+
+
+class ApiAccessError(EndpointError):
+    """The Data Plane API refused our credentials; trying again helps once they have been mended."""
+
+
+class ApiUnsupportedError(EndpointError):
+    """What answers is not a Data Plane API v3 beside a known HAProxy; trying again is futile until it is replaced."""
+
+
+class ApiAnswerError(EndpointError):
+    """An answer is too large or not what the API's contract says; trying the same again is futile."""
+
+
+class ApiStatusError(EndpointError):
+    """The Data Plane API refused a request; the same request again meets the same answer."""
+
+    def __init__(self, endpoint: str, request: str, status: int, words: str) -> None:
+        self.status = status
+        self.words = words
+        """The message of the API, which may quote HAProxy's."""
+        super().__init__(endpoint, f"{request}: {status} {words}".rstrip())
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API asks of us; never shown."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return "Credentials(<redacted>)"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("username", "<redacted>"), ("password", "<redacted>")]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer that was not refused."""
+
+    status: int
+    content: bytes
+    reload_id: str = ""
+    """The reload that the API has scheduled because of the request; empty when none."""
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that are not UTF-8 are surrogate escapes."""
+        return self.content.decode(errors="surrogateescape")
+
+
+class _Message(msgspec.Struct):
+    message: str = ""
+
+
+class ApiClient:
+    """Sends requests to one API; *http* has its address and credentials and belongs to the caller.
+
+    Every method raises EndpointError: ApiAccessError for credentials,
+    EndpointUnreachableError and EndpointTimeoutError for the way there,
+    ApiAnswerError for what cannot be read, and ApiStatusError for a refusal.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, *, endpoint: str, answer_bytes: int = ANSWER_BYTES) -> None:
+        self.endpoint = endpoint
+        self._http = http
+        self._answer_bytes = answer_bytes
+
+    async def get(self, path: str, params: Params | None = None) -> Answer:
+        """GET *path*, which is below `/v3` when it begins with `/`, else below `/v3/services/haproxy/`."""
+        return await self.send("GET", path, params=params)
+
+    async def get_as(self, kind: type[T], path: str, params: Params | None = None) -> T:
+        """GET *path* and decode its JSON as *kind*."""
+        return self.decode(kind, await self.get(path, params), path)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        text: bytes | None = None,
+        json: object = None,
+        upload: tuple[str, bytes] | None = None,
+        limit: float = REQUEST_LIMIT,
+    ) -> Answer:
+        """Send a request with at most one body: *text*, *json*, or a file *upload* (its name and content).
+
+        *limit* is in seconds. The path is as for `get`.
+        """
+        headers: dict[str, str] = {}
+        content: bytes | None = None
+        if text is not None:
+            headers["Content-Type"], content = "text/plain", text
+        elif json is not None:
+            headers["Content-Type"], content = "application/json", msgspec.json.encode(json)
+        name, data = upload or ("", b"")
+        files = {"file_upload": (name, data, "application/octet-stream")} if upload is not None else None
+        url = f"{_BASE}{path}" if path.startswith("/") else f"{_BASE}{_HAPROXY}/{path}"
+        request = self._http.build_request(method, url, params=params, headers=headers, content=content, files=files)
+        called = f"{method} {url}"
+        try:
+            with trio.fail_after(limit):
+                status, body, reload_id = await self._exchange(request, called)
+        except trio.TooSlowError as exc:
+            raise EndpointTimeoutError(self.endpoint, f"{called}: no answer within {limit:g} s") from exc
+        except (httpx.TransportError, httpx.DecodingError, OSError) as exc:
+            raise EndpointUnreachableError(self.endpoint, f"{called}: {_reason(exc)}") from exc
+        if 200 <= status < 300:
+            return Answer(status, body, reload_id)
+        raise self._refusal(called, status, body)
+
+    def decode(self, kind: type[T], answer: Answer, path: str) -> T:
+        """Decode the JSON of *answer* as *kind*; raises ApiAnswerError."""
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except msgspec.DecodeError as exc:
+            raise ApiAnswerError(self.endpoint, f"{path}: {exc}") from exc
+
+    async def _exchange(self, request: httpx.Request, called: str) -> tuple[int, bytes, str]:
+        response = await self._http.send(request, stream=True)
+        try:
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise ApiAnswerError(self.endpoint, f"{called}: an encoding that was not asked for")
+            body = bytearray()
+            # To leave the loop early would leave the generators below it to the garbage collector: they are cancelled.
+            with trio.CancelScope() as reading:
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > self._answer_bytes:
+                        reading.cancel()
+            if len(body) > self._answer_bytes:
+                raise ApiAnswerError(self.endpoint, f"{called}: more than {self._answer_bytes} bytes of answer")
+        finally:
+            await response.aclose()
+        return response.status_code, bytes(body), response.headers.get("Reload-ID", "")
+
+    def _refusal(self, called: str, status: int, body: bytes) -> EndpointError:
+        words = _read_message(body)
+        if status in {401, 403}:
+            return ApiAccessError(self.endpoint, f"{called}: {status} {words}".rstrip())
+        if status in _PASSING:
+            return EndpointUnreachableError(self.endpoint, f"{called}: {status} {words}".rstrip())
+        return ApiStatusError(self.endpoint, called, status, words)
+
+
+def quote_name(name: str) -> str:
+    """Return *name* as one segment of a path."""
+    return quote(name, safe="", errors="surrogateescape")
+
+
+@asynccontextmanager
+async def open_api_client(
+    endpoint: str,
+    url: str,
+    credentials: Credentials,
+    *,
+    verify: SSLContext | bool = True,
+    transport: httpx.AsyncBaseTransport | None = None,
+    answer_bytes: int = ANSWER_BYTES,
+) -> AsyncIterator[ApiClient]:
+    """Connections to the API at *url* (scheme, host, port), open while the block runs.
+
+    *verify* is for TLS; *transport* replaces the network. Raises ValueError
+    for an address that holds credentials: it would be quoted in errors.
+    """
+    if httpx.URL(url).userinfo:
+        raise ValueError("the address of a Data Plane API must not hold credentials")
+    auth = httpx.BasicAuth(credentials.username, credentials.password)
+    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    async with httpx.AsyncClient(
+        base_url=url,
+        auth=auth,
+        verify=verify,
+        transport=transport,
+        limits=limits,
+        timeout=None,  # noqa: S113 - each request has a limit of its own, one that covers the whole answer
+        trust_env=False,
+        headers={"Accept-Encoding": "identity"},
+    ) as http:
+        yield ApiClient(http, endpoint=endpoint, answer_bytes=answer_bytes)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong: an error of TLS has no words of its own, only a cause that has."""
+    links: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in links:
+        links.append(link)
+        link = link.__cause__ or link.__context__
+    return next((text for text in map(str, links) if text), type(error).__name__)
+
+
+def _read_message(body: bytes) -> str:
+    try:
+        message = msgspec.json.decode(body, type=_Message).message
+    except msgspec.DecodeError:
+        message = body.decode(errors="replace")
+    return message.strip()[:MESSAGE_LENGTH]

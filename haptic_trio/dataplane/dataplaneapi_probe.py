@@ -1,0 +1,75 @@
+"""What an address turns out to be: which Data Plane API, beside which HAProxy."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError, ApiUnsupportedError
+
+OLDEST: Final = (2, 8)
+NEWEST: Final = (3, 4)
+"""The versions of HAProxy that this is written for; a later one is taken, with a warning."""
+
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\b")
+
+
+class ApiProbe(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers."""
+
+    api_version: str
+    """As the API says it; a build of its own may say no more than `dev.dirty`."""
+    haproxy_version: str
+    """Such as `2.8.25-5cf5d0683`."""
+    pid: int
+    """Process id of HAProxy's worker."""
+
+    @property
+    def is_newer_than_known(self) -> bool:
+        """Whether HAProxy is later than what this is written for."""
+        version = read_version(self.haproxy_version)
+        return version is not None and version > NEWEST
+
+
+class _Api(msgspec.Struct):
+    version: str = ""
+
+
+class _Info(msgspec.Struct):
+    api: _Api
+
+
+class _Process(msgspec.Struct):
+    version: str = ""
+    pid: int = 0
+
+
+class _ProcessInfo(msgspec.Struct):
+    info: _Process
+
+
+async def probe_api(api: ApiClient) -> ApiProbe:
+    """Ask what *api* leads to.
+
+    Raises ApiUnsupportedError for what is no Data Plane API v3 and for an
+    HAProxy before 2.8, and other EndpointErrors as `ApiClient` does.
+    """
+    try:
+        info = await api.get_as(_Info, "/info")
+        process = (await api.get_as(_ProcessInfo, "runtime/info")).info
+    except ApiStatusError as exc:
+        if exc.status == 404:
+            message = "no Data Plane API v3 answers; it comes with version 3.0 of the Data Plane API"
+            raise ApiUnsupportedError(api.endpoint, message) from exc
+        raise
+    version = read_version(process.version)
+    if version is None or version < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ApiUnsupportedError(api.endpoint, f"HAProxy '{process.version}' is not supported, {oldest} or later is")
+    return ApiProbe(api_version=info.api.version.strip(), haproxy_version=process.version, pid=process.pid)
+
+
+def read_version(text: str) -> tuple[int, int] | None:
+    """Return major and minor version; None where *text* begins with none."""
+    match = _VERSION.match(text.strip())
+    return (int(match[1]), int(match[2])) if match is not None else None

@@ -1,0 +1,137 @@
+"""One rewriting of what a Data Plane API holds: files first, then the configuration; and its undoing."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from haptic_trio.dataplane.dataplaneapi_client import ApiStatusError
+from haptic_trio.dataplane.dataplaneapi_config import RawConfig, ReloadFailedError, ReloadMode
+from haptic_trio.dataplane.dataplaneapi_storage import Place, Storage, Store, StoredFile, check_place
+from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointError, EndpointStorageError
+from haptic_trio.haproxy.model import AuxFile
+
+
+class ApiConflictError(EndpointError):
+    """Somebody else keeps changing the configuration; trying again later is fine."""
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A file that was written, and what was there before."""
+
+    place: Place
+    existed: bool
+    former: bytes | None
+    """None for a file that did not exist, and for one that could not be read."""
+
+
+class Rewrite:
+    """Writes files and configuration, and remembers how both were.
+
+    *raw* is the configuration as the API stored it before, *contents* what
+    is known of the files.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        storage: Storage,
+        config: RawConfig,
+        *,
+        raw: str,
+        listing: Mapping[Place, StoredFile],
+        contents: Mapping[Place, bytes],
+    ) -> None:
+        self._endpoint = endpoint
+        self._storage = storage
+        self._config = config
+        self._raw = raw
+        self._listing = listing
+        self._contents = contents
+        self._changes: list[_Change] = []
+
+    async def write_files(self, files: Mapping[Place, AuxFile]) -> dict[Place, StoredFile]:
+        """Create or replace *files*, in their order, and return what the API says of the certificates.
+
+        Raises DeploymentRefusedError for content that the API refuses, or a
+        file that would lie elsewhere than the configuration says, and
+        EndpointStorageError when it cannot write.
+        """
+        certificates = {}
+        for place, file in files.items():
+            stored = self._listing.get(place)
+            former = await self._read_former(place) if stored is not None else None
+            # Noted before it is done: when the answer is lost nobody knows whether it was.
+            self._changes.append(_Change(place, stored is not None, former))
+            try:
+                created = await self._storage.write(place, file.content, exists=stored is not None)
+                if place.store is Store.CERTIFICATES:
+                    certificates[place] = await self._storage.inspect(place)
+            except ApiStatusError as exc:
+                raise self._refusal_of(place, exc) from exc
+            known = created or stored
+            if known is not None and (problem := check_place(place, file.path, known)):
+                raise DeploymentRefusedError(self._endpoint, problem)
+        return certificates
+
+    async def push(self, text: str, *, mode: ReloadMode) -> str:
+        """Make *text* the configuration and return what the API stores.
+
+        Raises DeploymentRefusedError with HAProxy's words, ApiConflictError.
+        """
+        try:
+            return await self._config.push(text, mode=mode)
+        except ReloadFailedError as exc:
+            raise DeploymentRefusedError(self._endpoint, str(exc)) from exc
+        except ApiStatusError as exc:
+            if exc.status == 409:
+                raise ApiConflictError(self._endpoint, exc.words) from exc
+            raise DeploymentRefusedError(self._endpoint, await self._config.explain(text, exc)) from exc
+
+    async def undo(self, *, reload: bool) -> str | None:
+        """Put back files and configuration, and return what the API stores then.
+
+        None when a file could not be put back. With *reload* the process is
+        made to load all that, which it is anyway if the configuration was
+        replaced. Raises EndpointStorageError when it does not, and other
+        EndpointErrors when the API does not answer.
+        """
+        complete = True
+        for change in reversed(self._changes):
+            complete &= await self._restore(change)
+        stored = await self._config.fetch()
+        if reload or stored != self._raw:
+            try:
+                stored = await self._config.push(self._raw, mode="force")
+            except (ReloadFailedError, ApiStatusError) as exc:
+                message = f"the former configuration could not be put back: {exc}"
+                raise EndpointStorageError(self._endpoint, message) from exc
+        return stored if complete else None
+
+    async def _restore(self, change: _Change) -> bool:
+        try:
+            if not change.existed:
+                await self._storage.delete(change.place)
+            elif change.former is not None:
+                await self._storage.write(change.place, change.former, exists=True)
+            else:
+                return False
+        except ApiStatusError:
+            return False
+        return True
+
+    async def _read_former(self, place: Place) -> bytes | None:
+        if place in self._contents:
+            return self._contents[place]
+        if place.store is Store.CERTIFICATES:
+            return None
+        try:
+            return await self._storage.read(place)
+        except ApiStatusError:
+            return None
+
+    def _refusal_of(self, place: Place, refusal: ApiStatusError) -> EndpointError:
+        words = f"{place}: {refusal.words or refusal.status}"
+        # What is no certificate is answered as if the API had failed.
+        if refusal.status < 500 or place.store is Store.CERTIFICATES:
+            return DeploymentRefusedError(self._endpoint, words)
+        return EndpointStorageError(self._endpoint, words)

@@ -1,0 +1,147 @@
+"""What a Data Plane API holds at one moment, read and judged."""
+
+from collections.abc import Mapping
+
+import msgspec
+import trio
+
+from haptic_trio.dataplane.dataplaneapi_client import ApiStatusError
+from haptic_trio.dataplane.dataplaneapi_config import RawConfig
+from haptic_trio.dataplane.dataplaneapi_manifest import (
+    NOTHING,
+    FileRecord,
+    Manifest,
+    decode_manifest,
+    unpack_text,
+)
+from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST, Place, Storage, Store, StoredFile, place_of
+from haptic_trio.dataplane.endpoint import EndpointError
+from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, digest_of, make_generation
+from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
+
+PARALLEL_READS = 8
+"""Files that are read at once."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What was there."""
+
+    raw: str
+    """The configuration as the API stores it."""
+    listing: Mapping[Place, StoredFile]
+    """All files, whoever has put them there."""
+    manifest: Manifest
+    """Our note; one that is not clear where there is none."""
+    contents: Mapping[Place, bytes] = {}
+    """The content of our files, as far as it is known."""
+    digests: Mapping[Place, str] = {}
+    """The digest of each of our files as it is now."""
+    certificates: Mapping[Place, StoredFile] = {}
+    """What the API says of our certificates."""
+    generation: Generation | None = None
+    """None when nobody knows what runs."""
+
+
+class SnapshotReader:
+    """Reads snapshots; one reader per endpoint, and one reading at a time."""
+
+    def __init__(self, config: RawConfig, storage: Storage) -> None:
+        self._config = config
+        self._storage = storage
+        self._sections = SectionCache()
+        self._deployed: Generation | None = None
+
+    def remember(self, generation: Generation) -> None:
+        """Keep what was deployed: the API does not give certificates away, and its text need not be parsed again."""
+        self._deployed = generation
+
+    async def read_manifest(self) -> Manifest | None:
+        """Return our note; None when there is none."""
+        try:
+            data = await self._storage.read(MANIFEST)
+        except ApiStatusError as exc:
+            if exc.status == 404:
+                return None
+            raise
+        return await trio.to_thread.run_sync(decode_manifest, data)
+
+    async def read(self) -> Snapshot:
+        """Read configuration, note, and files; raises EndpointError."""
+        raw = await self._config.fetch()
+        listing = await self._storage.list_files()
+        manifest = (await self.read_manifest() if MANIFEST in listing else None) or NOTHING
+        bare = Snapshot(raw=raw, listing=listing, manifest=manifest)
+        if not manifest.clear or await trio.to_thread.run_sync(digest_of, raw) != manifest.stored:
+            return msgspec.structs.replace(bare, manifest=msgspec.structs.replace(manifest, clear=False))
+        parsed = await trio.to_thread.run_sync(self._read_text, manifest.text)
+        if parsed is None:
+            return bare
+        text, config = parsed
+        files = await self._read_files(manifest, listing)
+        return msgspec.structs.replace(
+            bare,
+            contents={
+                place: file.content for place, (file, _) in files.items() if file.digest == digest_of(file.content)
+            },
+            digests={place: file.digest for place, (file, _) in files.items()},
+            certificates={place: stored for place, (_, stored) in files.items() if stored is not None},
+            generation=make_generation(text, config, [file for file, _ in files.values()]),
+        )
+
+    def _read_text(self, packed: str) -> tuple[str, Config] | None:
+        try:
+            text = unpack_text(packed)
+            if self._deployed is not None and self._deployed.text == text:
+                return text, self._deployed.config
+            return text, parse_config(text, cache=self._sections)
+        except (ValueError, ConfigSyntaxError):
+            return None
+
+    async def _read_files(
+        self, manifest: Manifest, listing: Mapping[Place, StoredFile]
+    ) -> dict[Place, tuple[AuxFile, StoredFile | None]]:
+        found: dict[Place, tuple[AuxFile, StoredFile | None]] = {}
+        failures: list[EndpointError] = []
+        limiter = trio.CapacityLimiter(PARALLEL_READS)
+
+        async def read(place: Place, path: str, record: FileRecord) -> None:
+            try:
+                async with limiter:
+                    file = await self._read_file(place, path, record)
+            except EndpointError as exc:
+                # One is enough, and the nursery would make a group of it.
+                failures.append(exc)
+                nursery.cancel_scope.cancel(reason="a file could not be read")
+                return
+            if file is not None:
+                found[place] = file
+
+        async with trio.open_nursery() as nursery:
+            for path, record in manifest.files.items():
+                place = place_of(record.kind, path)
+                if place in listing:
+                    nursery.start_soon(read, place, path, record)
+        if failures:
+            raise failures[0]
+        return found
+
+    async def _read_file(self, place: Place, path: str, record: FileRecord) -> tuple[AuxFile, StoredFile | None] | None:
+        try:
+            if place.store is Store.CERTIFICATES:
+                stored = await self._storage.inspect(place)
+                return self._certificate(path, record, stored), stored
+            content = await self._storage.read(place)
+        except ApiStatusError as exc:
+            # Gone since it was listed.
+            if exc.status == 404:
+                return None
+            raise
+        return AuxFile(record.kind, path, content, digest_of(content), record.secret), None
+
+    def _certificate(self, path: str, record: FileRecord, stored: StoredFile) -> AuxFile:
+        if stored.seal != record.seal:
+            # Another certificate than ours, of which no more is known.
+            return AuxFile(FileKind.CERT, path, b"", stored.seal, secret=True)
+        own = self._deployed.files.get(path) if self._deployed is not None else None
+        content = own.content if own is not None and own.digest == record.digest else b""
+        return AuxFile(FileKind.CERT, path, content, record.digest, record.secret)

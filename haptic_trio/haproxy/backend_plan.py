@@ -1,0 +1,72 @@
+"""How a running HAProxy gets and loses whole backends.
+
+A backend can be added when a named defaults section gives all its settings:
+it consists of `server` lines, and its header of `backend <name> from
+<defaults>`. It can be deleted under the same condition, and unless a rule
+names it outright, which HAProxy then says itself.
+"""
+
+from collections.abc import Sequence
+
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.grammar import read_header
+from haptic_trio.haproxy.model import Section
+from haptic_trio.haproxy.operations import (
+    AddBackend,
+    DeleteBackend,
+    DeleteServer,
+    PublishBackend,
+    UnpublishBackend,
+)
+from haptic_trio.haproxy.server_plan import add_server
+from haptic_trio.haproxy.servers import ServerSettings, names_are_unique
+from haptic_trio.haproxy.steps import Phase, Step
+
+
+def add_backend(
+    running: Sequence[Section], desired: Sequence[Section], section: Section, capabilities: Capabilities
+) -> list[Step] | None:
+    """Return the steps that add *section*; None if a reload is needed.
+
+    *running* and *desired* are the defaults sections that the process has,
+    and that it would have.
+    """
+    if not (capabilities.backends and _is_plain(running, section) and _is_plain(desired, section)):
+        return None
+    settings = ServerSettings(desired, section)
+    members = settings.members(section)
+    mode = settings.last("mode")
+    if settings.disabled or not names_are_unique(members) or (members and not settings.takes_weights):
+        return None
+    if mode is not None and (mode.raw or mode.words[1:] not in {("http",), ("tcp",)}):
+        return None
+    base = read_header(section.header.words).base
+    steps: list[Step] = [(Phase.ADD, AddBackend(section.name, base, mode.words[1] if mode is not None else "tcp"))]
+    for member in members:
+        added = add_server(section.name, member, capabilities)
+        if added is None:
+            return None
+        steps += added
+    return [*steps, (Phase.PUBLISH, PublishBackend(section.name))]
+
+
+def delete_backend(running: Sequence[Section], section: Section, capabilities: Capabilities) -> list[Step] | None:
+    """Return the steps that delete *section*; None if a reload is needed."""
+    if not (capabilities.backends and _is_plain(running, section)):
+        return None
+    members = ServerSettings(running, section).members(section)
+    return [
+        (Phase.UNPUBLISH, UnpublishBackend(section.name)),
+        *((Phase.REMOVE, DeleteServer(section.name, member.name)) for member in members),
+        (Phase.REMOVE, DeleteBackend(section.name)),
+    ]
+
+
+def _is_plain(defaults: Sequence[Section], section: Section) -> bool:
+    """Whether a defaults section, one of *defaults*, gives all that *section* says besides its servers."""
+    if section.kind != "backend" or section.header.raw or len(section.header.words) != 4:
+        return False
+    base = read_header(section.header.words).base
+    if not base or any(line.keyword != "server" or len(line.words) < 3 for line in section.directives):
+        return False
+    return any(one.name == base for one in defaults)

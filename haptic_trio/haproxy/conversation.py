@@ -1,0 +1,259 @@
+"""What is said to a running HAProxy to carry out operations, and how its replies steer that.
+
+A conversation is a generator without I/O: it yields commands to be sent on
+one connection and is sent their replies, or yields a pause and is sent
+nothing. Whoever drives it does the I/O.
+
+A server or backend that is to be deleted may still be in use: by a download,
+a websocket. It is asked for again for a short while. After that it is left
+as it is, a server in maintenance or a backend that no rule can choose: its
+connections end when they end, and nothing new comes to it. To the files and
+to plans it is gone; the process forgets it when the command, which the
+conversation returns, is said once more, or at the next reload.
+"""
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from itertools import groupby
+from typing import Final, TypeAlias
+
+import msgspec
+
+from haptic_trio.haproxy.commands import (
+    MAX_BATCH,
+    MAX_COMMAND_BYTES,
+    RuntimeCommandError,
+    UnsendableError,
+    abandon_map,
+    check_reply,
+    commit_map,
+    escape_word,
+    fill_map,
+    format_command,
+    prepare_map,
+    read_prepared_version,
+)
+from haptic_trio.haproxy.operations import (
+    AddCrtListEntry,
+    DeleteBackend,
+    DeleteCrtListEntry,
+    DeleteServer,
+    Operation,
+    ReplaceMap,
+    StoreCertificate,
+    StoreTrust,
+)
+from haptic_trio.haproxy.store_commands import (
+    abort_command,
+    list_command,
+    read_oldest_line,
+    store_commands,
+    unlist_command,
+)
+
+REMOVAL_ATTEMPTS: Final = 25
+"""How often in all the process is asked to delete what is still in use."""
+REMOVAL_INTERVAL: Final = 0.02
+"""Seconds between two attempts."""
+
+_IN_USE: Final = re.compile(r"\bstill\b|Only a backend without server can be deleted")
+# Said before anything of another kind: should one of them be refused, what would follow is not said.
+_ADDITIONS: Final = re.compile(r"add (?:server|backend) ")
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Nothing to say for some time."""
+
+    seconds: float
+
+
+Turn: TypeAlias = list[str] | Pause
+"""Commands to send, or a pause."""
+
+Conversation: TypeAlias = Generator[Turn, tuple[str, ...], tuple[str, ...]]
+"""Returns the commands that delete what was still in use."""
+
+_Talk: TypeAlias = Generator[Turn, tuple[str, ...], None]
+
+
+def converse(operations: Sequence[Operation]) -> Conversation:
+    """Carry out *operations*, in order.
+
+    Raises UnsendableError before the first command, when one of them cannot
+    be said, and RuntimeCommandError for the first that is refused; the
+    others of its batch were carried out all the same.
+    """
+    parts = [list(part) for _, part in groupby(operations, key=_kind)]
+    for operation in operations:
+        _check(operation)
+    leftovers: list[str] = []
+    for part in parts:
+        match part[0]:
+            case DeleteServer() | DeleteBackend():
+                leftovers += yield from _delete(part)
+            case ReplaceMap() | StoreCertificate() | StoreTrust() | AddCrtListEntry() | DeleteCrtListEntry():
+                for operation in part:
+                    yield from _carry_out(operation)
+            case _:
+                for batch in make_batches([_simple_command(operation) for operation in part]):
+                    yield from _say(batch)
+    return tuple(leftovers)
+
+
+def retry_removals(commands: Sequence[str]) -> Conversation:
+    """Say once more the *commands* that an earlier conversation has returned; returns those that are still in vain."""
+    leftovers: list[str] = []
+    for batch in make_batches(commands):
+        replies = yield batch
+        leftovers += [command for command, reply in zip(batch, replies, strict=True) if _IN_USE.search(reply)]
+    return tuple(leftovers)
+
+
+def make_batches(commands: Sequence[str]) -> Iterator[list[str]]:
+    """Yield *commands* in order, in batches.
+
+    A batch must fit the buffers of both sides, since HAProxy reads no further
+    while its answers are not read.
+    """
+    batch: list[str] = []
+    size = 0
+    for command in commands:
+        mixed = bool(batch) and bool(_ADDITIONS.match(batch[-1])) != bool(_ADDITIONS.match(command))
+        length = len(command.encode(errors="surrogateescape")) + 1
+        if batch and (mixed or len(batch) == MAX_BATCH or size + length > MAX_COMMAND_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(command)
+        size += length
+    if batch:
+        yield batch
+
+
+def _kind(operation: Operation) -> str:
+    match operation:
+        case DeleteServer() | DeleteBackend():
+            return "removal"
+        case ReplaceMap() | StoreCertificate() | StoreTrust() | AddCrtListEntry() | DeleteCrtListEntry():
+            return "transaction"
+        case _:
+            return "command"
+
+
+def _check(operation: Operation) -> None:
+    """Raise UnsendableError for what cannot be said, except within a map, which would take long."""
+    match operation:
+        case DeleteServer() | DeleteBackend():
+            _delete_command(operation)
+        case StoreCertificate() | StoreTrust():
+            store_commands(operation)
+        case AddCrtListEntry():
+            list_command(operation)
+        case DeleteCrtListEntry():
+            unlist_command(operation)
+        case ReplaceMap():
+            prepare_map(operation.map)
+        case _:
+            format_command(operation)
+
+
+def _simple_command(operation: Operation) -> str:
+    assert not isinstance(
+        operation,
+        DeleteServer
+        | DeleteBackend
+        | ReplaceMap
+        | StoreCertificate
+        | StoreTrust
+        | AddCrtListEntry
+        | DeleteCrtListEntry,
+    )
+    return format_command(operation)
+
+
+def _carry_out(operation: Operation) -> _Talk:
+    match operation:
+        case ReplaceMap():
+            yield from _replace_map(operation)
+        case StoreCertificate() | StoreTrust():
+            yield from _store(operation)
+        case AddCrtListEntry():
+            yield from _say([list_command(operation)])
+        case DeleteCrtListEntry():
+            yield from _unlist(operation)
+
+
+def _say(commands: list[str]) -> _Talk:
+    replies = yield commands
+    for command, reply in zip(commands, replies, strict=True):
+        if (error := check_reply(command, reply)) is not None:
+            raise error
+
+
+def _replace_map(operation: ReplaceMap) -> _Talk:
+    """Fill a new version of the map beside the one in use, then switch to it."""
+    prepare = prepare_map(operation.map)
+    [reply] = yield [prepare]
+    version = read_prepared_version(prepare, reply)
+    try:
+        for command in fill_map(operation.map, version, operation.entries):
+            yield from _say([command])
+        yield from _say([commit_map(operation.map, version)])
+    except (RuntimeCommandError, UnsendableError):
+        yield [abandon_map(operation.map, version)]
+        raise
+
+
+def _store(operation: StoreCertificate | StoreTrust) -> _Talk:
+    try:
+        for command in store_commands(operation):
+            yield from _say([command])
+    except RuntimeCommandError:
+        # The process has one such transaction at a time: left open it would keep others from beginning.
+        yield [abort_command(operation)]
+        raise
+
+
+def _unlist(operation: DeleteCrtListEntry) -> _Talk:
+    command = unlist_command(operation)
+    [reply] = yield [command]
+    if (line := read_oldest_line(reply)) is not None:
+        yield from _say([unlist_command(operation, line=line)])
+    elif (error := check_reply(command, reply)) is not None:
+        raise error
+
+
+def _delete(operations: Sequence[Operation]) -> Generator[Turn, tuple[str, ...], list[str]]:
+    servers = [operation for operation in operations if isinstance(operation, DeleteServer)]
+    retire = [
+        " ".join(map(escape_word, ("set", "server", f"{one.backend}/{one.server}", "state", "maint")))
+        for one in servers
+    ]
+    for batch in make_batches(retire):
+        yield from _say(batch)
+    waiting = [_delete_command(operation) for operation in operations]
+    for attempt in range(REMOVAL_ATTEMPTS):
+        if attempt:
+            yield Pause(REMOVAL_INTERVAL)
+        busy: list[str] = []
+        for batch in make_batches(waiting):
+            replies = yield batch
+            for command, reply in zip(batch, replies, strict=True):
+                error = check_reply(command, reply)
+                if error is not None and not _IN_USE.search(reply):
+                    raise error
+                busy += [command] if error is not None else []
+        waiting = busy
+        if not waiting:
+            break
+    return waiting
+
+
+def _delete_command(operation: Operation) -> str:
+    match operation:
+        case DeleteServer(backend, server):
+            words = ["del", "server", f"{backend}/{server}"]
+        case DeleteBackend(backend):
+            words = ["del", "backend", backend]
+        case _:
+            raise TypeError(operation)
+    return " ".join(map(escape_word, words))

@@ -1,0 +1,246 @@
+"""How a running HAProxy gets from the servers of one section to those of another.
+
+A server that stays is altered where a command does that. One that comes is
+added with all its settings, since `add server` takes none from
+`default-server`; one that goes is deleted. A server that no command can
+alter is deleted and added anew, provided that another one serves meanwhile.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.diff import same_words
+from haptic_trio.haproxy.keywords import shipped_keywords
+from haptic_trio.haproxy.model import Section
+from haptic_trio.haproxy.operations import (
+    AddServer,
+    DeleteServer,
+    EnableChecks,
+    Operation,
+    SetServerAddress,
+    SetServerState,
+    SetServerWeight,
+)
+from haptic_trio.haproxy.options import walk_options
+from haptic_trio.haproxy.servers import Member, ServerLine, ServerSettings, names_are_unique, read_server
+from haptic_trio.haproxy.steps import Phase, Step
+
+# With these the address means more than where to connect to.
+_BOUND_TO_ADDRESS: Final = frozenset({"resolvers", "init-addr", "hash-key"})
+# `no-` before one of these takes back what a default-server says; without that it says what holds anyway.
+_SWITCHES: Final = frozenset(
+    {
+        *("agent-check", "backup", "check", "check-send-proxy", "check-ssl", "send-proxy", "send-proxy-v2"),
+        *("send-proxy-v2-ssl", "send-proxy-v2-ssl-cn", "ssl"),
+    }
+)
+
+
+class Spelled(msgspec.Struct, frozen=True):
+    """All that a server is told when it is added."""
+
+    address: str
+    options: dict[str, tuple[str, ...]]
+    """Words of each option, by name."""
+    disabled: bool
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words after the address."""
+        return tuple(word for words in self.options.values() for word in words)
+
+
+def plan_servers(
+    defaults: Sequence[Section], before: Section, after: Section, capabilities: Capabilities
+) -> list[Step] | None:
+    """Return the steps from *before*, a backend of a configuration with *defaults*, to *after*; None to reload.
+
+    None as well if anything but servers differs. What both inherit must be
+    the same.
+    """
+    if not _same_frame(before, after):
+        return None
+    settings = ServerSettings(defaults, before)
+    running, desired = settings.members(before), settings.members(after)
+    if settings.disabled or not (names_are_unique(running) and names_are_unique(desired)):
+        return None
+    change = _Change(before.name, settings, running, desired)
+    if change.alters_only and change.keeps_order:
+        return change.altered
+    if not (capabilities.servers and settings.takes_weights and change.keeps_order and change.keeps_serving):
+        return None
+    return change.plan_members(capabilities)
+
+
+def add_server(backend: str, member: Member, capabilities: Capabilities) -> list[Step] | None:
+    """Return the steps that add *member* to a backend; None where no command can."""
+    spelled = spell_out(member, capabilities)
+    if spelled is None:
+        return None
+    steps: list[Step] = [(Phase.ADD, AddServer(backend, member.name, spelled.address, spelled.words))]
+    if not spelled.disabled:
+        steps.append((Phase.ENABLE, SetServerState(backend, member.name, "ready")))
+    if "check" in spelled.options:
+        steps.append((Phase.ENABLE, EnableChecks(backend, member.name)))
+    if "agent-check" in spelled.options:
+        steps.append((Phase.ENABLE, EnableChecks(backend, member.name, agent=True)))
+    return steps
+
+
+def spell_out(member: Member, capabilities: Capabilities) -> Spelled | None:
+    """Return *member* with what it inherits, as `add server` must be told; None where that cannot be."""
+    line = read_server(member.directive)
+    if line is None or line.socket_address is None or any(one.raw for one in member.inherited):
+        return None
+    words = (*(word for one in member.inherited for word in one.words[1:]), *member.directive.words[3:])
+    options: dict[str, tuple[str, ...]] = {}
+    end, disabled = 0, False
+    for option in walk_options(words, 0, shipped_keywords().server):
+        end = option.at + 1 + len(option.values)
+        if option.name in {"disabled", "enabled"}:
+            disabled = option.name == "disabled"
+        elif option.name.startswith("no-") and option.name[3:] in _SWITCHES:
+            options.pop(option.name[3:], None)
+        elif option.name in capabilities.server_options:
+            options[option.name] = words[option.at : end]
+        else:
+            return None
+    return Spelled(line.address, options, disabled) if end == len(words) else None
+
+
+def _same_frame(before: Section, after: Section) -> bool:
+    """Whether all but the servers is the same."""
+    one, other = ([line for line in section.directives if line.keyword != "server"] for section in (before, after))
+    return (
+        len(one) == len(other)
+        and same_words(before.header, after.header)
+        and all(map(same_words, one, other))
+        and all(len(line.words) > 1 for section in (before, after) for line in section.all("server"))
+    )
+
+
+class _Change:
+    """Which servers of a section stay as they are, are altered, go, and come."""
+
+    def __init__(
+        self, backend: str, settings: ServerSettings, running: Sequence[Member], desired: Sequence[Member]
+    ) -> None:
+        self._backend = backend
+        self._settings = settings
+        self._running = running
+        self._desired = desired
+        self.altered: list[Step] = []
+        self._replaced: list[str] = []
+        self._kept: set[str] = set()
+        after = {member.name: member for member in desired}
+        self._removed = [member.name for member in running if member.name not in after]
+        for member in running:
+            if member.name in after:
+                self._compare(member, after[member.name])
+        known = {member.name for member in running}
+        self._added = [member for member in desired if member.name not in known or member.name in self._replaced]
+
+    def _compare(self, member: Member, other: Member) -> None:
+        steps = [] if member.same_as(other) else _alter(self._backend, self._settings, member, other)
+        if steps is None:
+            self._replaced.append(member.name)
+        else:
+            self.altered += [(Phase.ALTER, step) for step in steps]
+            self._kept.add(member.name)
+
+    @property
+    def alters_only(self) -> bool:
+        return not (self._removed or self._added)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the servers stand as in a process that is started anew, as far as that matters."""
+        running = [member.name for member in self._running]
+        desired = [member.name for member in self._desired]
+        if not self._settings.is_even:
+            # Such an algorithm goes by the ids of servers, which count from 1 in a process that is started anew.
+            grown = not self._replaced and desired[: len(running)] == running
+            shrunk = not self._replaced and running[: len(desired)] == desired
+            return running == desired if self.alters_only else grown or shrunk
+        if self._settings.all_backups:
+            return True
+        # Of several backup servers the first one is used.
+        backups = {member.name for member in self._desired if _mentions(member, "backup")}
+        result = [name for name in running if name in self._kept] + [member.name for member in self._added]
+        return [name for name in result if name in backups] == [name for name in desired if name in backups]
+
+    @property
+    def keeps_serving(self) -> bool:
+        """Whether a server that is replaced leaves another one behind to serve."""
+        return not self._replaced or any(
+            not _mentions(member, "disabled") and not _mentions(member, "backup")
+            for member in self._desired
+            if member.name in self._kept
+        )
+
+    def plan_members(self, capabilities: Capabilities) -> list[Step] | None:
+        steps = list(self.altered)
+        for member in self._added:
+            added = add_server(self._backend, member, capabilities)
+            if added is None:
+                return None
+            if member.name in self._replaced:
+                added = [(max(phase, Phase.REPLACE), operation) for phase, operation in added]
+                steps.append((Phase.REPLACE, DeleteServer(self._backend, member.name)))
+            steps += added
+        steps += [(Phase.REMOVE, DeleteServer(self._backend, name)) for name in self._removed]
+        return steps
+
+
+def _mentions(member: Member, word: str) -> bool:
+    return any(word in line.words for line in (*member.inherited, member.directive))
+
+
+def _alter(backend: str, settings: ServerSettings, before: Member, after: Member) -> list[Operation] | None:
+    one, other = read_server(before.directive), read_server(after.directive)
+    if one is None or other is None or one.rest != other.rest or not before.inherits_as(after):
+        return None
+    steps: list[Operation] = []
+    for step in _steps(backend, settings, one, other):
+        if step is None:
+            return None
+        steps.append(step)
+    return steps
+
+
+def _steps(backend: str, settings: ServerSettings, one: ServerLine, other: ServerLine) -> Iterator[Operation | None]:
+    """Yield what turns *one* into *other*; None stands for what no command can do."""
+    if one.address != other.address:
+        yield _set_address(backend, settings, one, other)
+    if one.weight != other.weight:
+        yield _set_weight(backend, settings, one, other)
+    if one.disabled != other.disabled:
+        yield from _set_state(backend, settings, one, other)
+
+
+def _set_address(backend: str, settings: ServerSettings, one: ServerLine, other: ServerLine) -> Operation | None:
+    if one.socket_address is None or other.socket_address is None:
+        return None
+    if not _BOUND_TO_ADDRESS.isdisjoint(one.rest) or not _BOUND_TO_ADDRESS.isdisjoint(settings.mentioned):
+        return None
+    return SetServerAddress(backend, one.name, *other.socket_address)
+
+
+def _set_weight(backend: str, settings: ServerSettings, one: ServerLine, other: ServerLine) -> Operation | None:
+    if not settings.takes_weights or (None in {one.weight, other.weight} and "weight" in settings.mentioned):
+        return None
+    # Without a weight anywhere a server has weight 1.
+    return SetServerWeight(backend, one.name, 1 if other.weight is None else other.weight)
+
+
+def _set_state(
+    backend: str, settings: ServerSettings, one: ServerLine, other: ServerLine
+) -> Iterator[Operation | None]:
+    inherited = None in {one.disabled, other.disabled} and "disabled" in settings.mentioned
+    if inherited or "track" in one.rest or "track" in settings.mentioned:
+        yield None
+    elif bool(one.disabled) != bool(other.disabled):
+        yield SetServerState(backend, one.name, "maint" if other.disabled else "ready")

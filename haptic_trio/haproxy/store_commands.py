@@ -1,0 +1,79 @@
+"""Runtime commands that take a file's content: certificates, crt-list entries, authorities.
+
+The content follows the command as its payload, which the first empty line
+ends; so the content goes without empty lines, which mean nothing in PEM.
+"""
+
+import re
+from typing import Final
+
+from haptic_trio.haproxy.commands import (
+    MAX_COMMAND_BYTES,
+    UnsendableError,
+    escape_word,
+)
+from haptic_trio.haproxy.operations import AddCrtListEntry, DeleteCrtListEntry, StoreCertificate, StoreTrust
+
+_SEVERAL: Final = re.compile(r"found the certificate '.*' in several entries, .*\((?P<lines>[\d, ]+)\)")
+
+
+def store_commands(operation: StoreCertificate | StoreTrust) -> tuple[str, ...]:
+    """Return the commands of the transaction for *operation*; raises UnsendableError."""
+    kind = "cert" if isinstance(operation, StoreCertificate) else operation.kind
+    path = _file(operation.path)
+    head = f"set ssl {kind} {path} <<\n"
+    commands = (head + _payload(operation.content, len(head)), f"commit ssl {kind} {path}")
+    if isinstance(operation, StoreCertificate) and operation.is_new:
+        return f"new ssl cert {path}", *commands
+    return commands
+
+
+def abort_command(operation: StoreCertificate | StoreTrust) -> str:
+    """Return the command that ends a transaction that was not committed."""
+    kind = "cert" if isinstance(operation, StoreCertificate) else operation.kind
+    return f"abort ssl {kind} {_file(operation.path)}"
+
+
+def list_command(operation: AddCrtListEntry) -> str:
+    """Return the command for *operation*, with its payload; raises UnsendableError."""
+    head = f"add ssl crt-list {_file(operation.crt_list)} <<\n"
+    return head + _payload(operation.line.encode(), len(head))
+
+
+def unlist_command(operation: DeleteCrtListEntry, *, line: int | None = None) -> str:
+    """Return the command for *operation*, for the entry in *line* where there are several; raises UnsendableError."""
+    where = "" if line is None else f":{line}"
+    return f"del ssl crt-list {_file(operation.crt_list)} {_file(operation.certificate)}{where}"
+
+
+def read_oldest_line(reply: str) -> int | None:
+    """Return the line of the oldest entry if *reply* says that a certificate has several; else None."""
+    match = _SEVERAL.search(reply)
+    return min(map(int, match["lines"].split(","))) if match is not None else None
+
+
+def is_sendable(operation: StoreCertificate | StoreTrust) -> bool:
+    """Whether commands can carry *operation*."""
+    try:
+        store_commands(operation)
+    except UnsendableError:
+        return False
+    return True
+
+
+def _file(path: str) -> str:
+    if path[:1] in {"*", "@", "\\"} or ":" in path:
+        raise UnsendableError("a file of such a name cannot be named in a command")
+    return escape_word(path)
+
+
+def _payload(content: bytes, taken: int) -> str:
+    try:
+        text = content.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise UnsendableError("a file that is not text cannot be sent") from None
+    lines = [line for line in text.split("\n") if line.strip()]
+    payload = "".join(f"{line}\n" for line in lines) + "\n"
+    if not lines or "\0" in text or "\r" in text or taken + len(payload.encode()) > MAX_COMMAND_BYTES:
+        raise UnsendableError(f"a file that is empty, or of more than {MAX_COMMAND_BYTES} bytes, cannot be sent")
+    return payload

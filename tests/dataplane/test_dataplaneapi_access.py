@@ -1,0 +1,155 @@
+"""A Data Plane API that hangs, floods, does not know us, or is none."""
+
+import pytest
+import structlog.testing
+import trio
+import trio.testing
+from starlette.responses import Response
+
+from haptic_trio.dataplane.dataplaneapi_client import (
+    ApiAccessError,
+    ApiAnswerError,
+    ApiUnsupportedError,
+    Credentials,
+    open_api_client,
+)
+from haptic_trio.dataplane.dataplaneapi_config import RELOAD_LIMIT
+from haptic_trio.dataplane.endpoint import (
+    EndpointTimeoutError,
+    EndpointUnreachableError,
+)
+from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, answers, hang, refusal
+from tests.support.dataplaneapi_builders import (
+    CREDENTIALS,
+    deploy,
+    general,
+    generation,
+    open_client,
+    open_endpoint,
+)
+
+
+async def test_wrong_password_is_reported_without_it() -> None:
+    api = FakeDataplaneApi()
+    wrong = Credentials(username="root-of-all", password="wrong-and-secret")
+
+    async with open_endpoint(api, credentials=wrong) as endpoint:
+        with structlog.testing.capture_logs() as logs, pytest.raises(ApiAccessError) as caught:
+            await endpoint.activate(generation())
+
+    shown = f"{caught.value!r} {caught.value.__cause__!r} {logs} {wrong!r} {endpoint!r}"
+    assert "401 unauthorized" in shown
+    assert "root-of-all" not in shown
+    assert "wrong-and-secret" not in shown
+    assert PASSWORD not in repr(CREDENTIALS)
+
+
+async def test_address_with_credentials_is_not_taken() -> None:
+    with pytest.raises(ValueError, match="must not hold credentials") as caught:
+        async with open_api_client("pod-1", "http://admin:secret@api.test", CREDENTIALS):
+            pass
+
+    assert "secret@" not in str(caught.value)
+
+
+async def test_slow_api_is_given_up(autojump_clock: object) -> None:
+    api = FakeDataplaneApi()
+    api.before = hang
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(EndpointTimeoutError, match="no answer within 30 s"):
+            await endpoint.describe()
+
+
+async def test_reload_that_never_ends_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    api = FakeDataplaneApi()
+    api.reload_delay = 10 * RELOAD_LIMIT
+
+    async with open_endpoint(api, schedules_reloads=True) as endpoint:
+        with pytest.raises(EndpointTimeoutError, match="was not over within 60 s"):
+            await endpoint.activate(generation())
+        assert await endpoint.fetch_running() is None
+
+
+async def test_file_that_cannot_be_read_is_one_error() -> None:
+    api = FakeDataplaneApi()
+    await deploy(api, generation(files=tuple(general(f"{index}.http", "busy\n") for index in range(20))))
+    api.before = answers("GET", "storage/general/1", refusal(503, "gone"), times=9)
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(EndpointUnreachableError, match="gone"):
+            await endpoint.fetch_running()
+
+
+async def test_limit_of_the_caller_ends_a_call(autojump_clock: object) -> None:
+    api = FakeDataplaneApi()
+    api.before = hang
+
+    async with open_endpoint(api) as endpoint:
+        with trio.move_on_after(1) as scope:
+            await endpoint.fetch_running()
+
+    assert scope.cancelled_caught
+
+
+async def test_huge_answer_is_not_read_to_its_end() -> None:
+    api = FakeDataplaneApi()
+    api.before = answers("GET", "/info", Response(b"x" * 5000))
+
+    async with open_client(api, answer_bytes=4096) as client:
+        with pytest.raises(ApiAnswerError, match="more than 4096 bytes of answer"):
+            await client.get("/info")
+
+
+async def test_encoded_answer_is_refused() -> None:
+    api = FakeDataplaneApi()
+    api.before = answers("GET", "/info", Response(b"\x1f\x8b", headers={"Content-Encoding": "gzip"}))
+
+    async with open_client(api) as client:
+        with pytest.raises(ApiAnswerError, match="an encoding that was not asked for"):
+            await client.get("/info")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"info": []}', b""])
+async def test_answer_that_is_no_json_of_that_shape_is_refused(body: bytes) -> None:
+    api = FakeDataplaneApi()
+    api.before = answers("GET", "/info", Response(body))
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(ApiAnswerError, match="/info"):
+            await endpoint.describe()
+
+
+async def test_api_of_an_earlier_generation_is_not_taken() -> None:
+    api = FakeDataplaneApi()
+    api.base = "/v2"
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(ApiUnsupportedError, match="no Data Plane API v3"):
+            await endpoint.fetch_running()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken", "is_warned"),
+    [
+        ("2.6.12", False, False),
+        ("2.8.25-5cf5d0683", True, False),
+        ("3.2.0", True, False),
+        ("3.4.7", True, False),
+        ("3.5-dev5", True, True),
+        ("", False, False),
+    ],
+)
+async def test_versions_from_2_8_on_are_taken(version: str, is_taken: bool, is_warned: bool) -> None:
+    api = FakeDataplaneApi()
+    api.haproxy_version = version
+
+    async with open_endpoint(api) as endpoint:
+        with structlog.testing.capture_logs() as logs:
+            if is_taken:
+                assert (await endpoint.describe()).version == version.partition("-")[0]
+            else:
+                with pytest.raises(ApiUnsupportedError, match=r"is not supported, 2\.8 or later is"):
+                    await endpoint.describe()
+
+    assert [log["event"] for log in logs] == ["haproxy is later than what is known"] * is_warned

@@ -1,0 +1,187 @@
+"""Servers and backends that come and go in a running instance, with traffic through them."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from haptic_trio.dataplane.agent import LocalAgent
+from haptic_trio.dataplane.process import read_record
+from haptic_trio.dataplane.runtime import RuntimeClient
+from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.model import FileKind, Generation, make_file
+from haptic_trio.haproxy.replies import ServerState, parse_servers_state
+from tests.support.haproxy import (
+    BASE,
+    backend,
+    build_generation,
+    fetch,
+    free_port,
+    instances,
+    kill_and_wait_for_next,
+    wait_for_body,
+)
+
+pytestmark = pytest.mark.haproxy
+
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def site(port: int, servers: Iterable[int], *, more: str = "", entries: str = "") -> Generation:
+    """Return a generation that forwards to *servers*, ports of the loopback interface, named by their place."""
+    lines = "".join(f"    server s{place} 127.0.0.1:{one}\n" for place, one in enumerate(servers, 1))
+    profile = BASE.replace("defaults", "defaults http")
+    text = f"{profile}\nfrontend web from http\n    bind 127.0.0.1:{port}\n"
+    text += "    use_backend %[req.hdr(host),map(hosts.map)]\n    default_backend app\n"
+    text += f"\nbackend app from http\n{lines}\n{more}"
+    return build_generation(text, [make_file(FileKind.MAP, "hosts.map", entries)])
+
+
+async def servers_of(root: Path) -> tuple[ServerState, ...]:
+    """Return the servers that the process of the instance in *root* has."""
+    record = read_record(root / "instances/local-1/process.json")
+    assert record is not None
+    client = RuntimeClient(Path(record.sockets) / "admin.sock", endpoint="local-1")
+    return parse_servers_state(await client.ask("show servers state\n"))
+
+
+async def sync_without_reload(agent: LocalAgent, generation: Generation) -> None:
+    result = await sync_endpoint(agent, generation)
+    assert result.changed
+    assert not result.reloaded, result.reasons
+
+
+@asynccontextmanager
+async def keeping_alive() -> AsyncIterator[int]:
+    """Serve requests on a port of the loopback interface, any number on one connection."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        # A connection that it keeps idle HAProxy resets.
+        with contextlib.suppress(trio.BrokenResourceError):
+            async for chunk in stream:
+                await stream.send_all(RESPONSE * chunk.count(b"\r\n\r\n"))
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        yield listeners[0].socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_traffic_follows_servers_that_come_and_go(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one, backend("b") as two:
+        await sync_endpoint(agent, site(port, [one]))
+        assert await fetch(port) == (200, "a")
+        await sync_without_reload(agent, site(port, [one, two]))
+        assert {(await fetch(port))[1] for _ in range(8)} == {"a", "b"}
+        await sync_without_reload(agent, site(port, [two]))
+        assert {(await fetch(port))[1] for _ in range(8)} == {"b"}
+        assert [server.server for server in await servers_of(instance_root)] == ["s1"]
+        assert (await agent.describe()).reloads == 0
+
+
+async def test_a_process_that_is_started_anew_has_what_was_added(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one:
+        await sync_endpoint(agent, site(port, []))
+        await sync_without_reload(agent, site(port, [one]))
+        await kill_and_wait_for_next(agent)
+        await wait_for_body(port, "a")
+
+
+async def test_idle_connections_do_not_keep_a_server(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), keeping_alive() as one, backend("b") as two:
+        await sync_endpoint(agent, site(port, [two, one]))
+        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+            for _ in range(4):
+                await client.send_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
+            await sync_without_reload(agent, site(port, [two]))
+        assert [server.server for server in await servers_of(instance_root)] == ["s1"]
+
+
+async def test_a_server_in_use_stays_in_maintenance_until_it_can_go(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), backend("b") as two, backend("c") as three:
+        with trio.socket.socket() as slow:
+            await slow.bind(("127.0.0.1", 0))
+            slow.listen()
+            await sync_endpoint(agent, site(port, [two, slow.getsockname()[1]]))
+            async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+                accepted = await _ask_until_accepted(client, slow)
+                smaller = site(port, [two])
+                await sync_without_reload(agent, smaller)
+                # It is in no file, and nothing new comes to it.
+                assert await agent.fetch_running() == smaller
+                states = {server.server: server.state for server in await servers_of(instance_root)}
+                assert states == {"s1": "ready", "s2": "maint"}
+                assert {(await fetch(port))[1] for _ in range(6)} == {"b"}
+                with accepted:
+                    await accepted.send(RESPONSE)
+                assert (await client.receive_some()).endswith(b"ok")
+            # The next patch needs the name, and finds it free.
+            await sync_without_reload(agent, site(port, [two, three]))
+            assert {(await fetch(port))[1] for _ in range(8)} == {"b", "c"}
+
+
+async def test_a_name_that_is_still_taken_reloads(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), backend("b") as two, backend("c") as three:
+        with trio.socket.socket() as slow:
+            await slow.bind(("127.0.0.1", 0))
+            slow.listen()
+            await sync_endpoint(agent, site(port, [two, slow.getsockname()[1]]))
+            async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+                with await _ask_until_accepted(client, slow):
+                    await sync_without_reload(agent, site(port, [two]))
+                    result = await sync_endpoint(agent, site(port, [two, three]))
+                    assert result.reloaded
+                    assert "Already exists" in result.reasons[0]
+            await wait_for_body(port, "c")
+
+
+async def _ask_until_accepted(client: trio.SocketStream, slow: trio.socket.SocketType) -> trio.socket.SocketType:
+    """Send requests on *client* until one has reached *slow*, and leave that unanswered."""
+    reached: list[trio.socket.SocketType] = []
+
+    async def accept(scope: trio.CancelScope) -> None:
+        accepted, _ = await slow.accept()
+        await accepted.recv(65536)
+        reached.append(accepted)
+        scope.cancel()
+
+    async def receive(scope: trio.CancelScope) -> None:
+        await client.receive_some()
+        scope.cancel()
+
+    with trio.fail_after(5):
+        while not reached:
+            await client.send_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(accept, nursery.cancel_scope)
+                nursery.start_soon(receive, nursery.cancel_scope)
+    return reached[0]
+
+
+async def test_a_backend_comes_and_goes_with_its_route(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one, backend("n") as two:
+        if not await _adds_backends(agent, site(port, [one])):
+            pytest.skip("this HAProxy does not add backends")
+        new = f"backend new from http\n    server s1 127.0.0.1:{two}\n"
+        for _ in range(3):
+            await sync_without_reload(agent, site(port, [one], more=new, entries="new.example new\n"))
+            assert await fetch(port, host="new.example") == (200, "n")
+            await sync_without_reload(agent, site(port, [one]))
+            assert await fetch(port, host="new.example") == (200, "a")
+        assert (await agent.describe()).reloads == 0
+
+
+async def _adds_backends(agent: LocalAgent, first: Generation) -> bool:
+    await sync_endpoint(agent, first)
+    return (await agent.describe()).capabilities.backends

@@ -1,0 +1,187 @@
+from collections.abc import Mapping
+
+import pytest
+import trustme
+
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.certificates import parse_crt_list
+from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
+from haptic_trio.haproxy.operations import (
+    AddCrtListEntry,
+    DeleteCertificate,
+    DeleteCrtListEntry,
+    Plan,
+    StoreCertificate,
+    StoreTrust,
+)
+from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.plan import OLDEST, make_plan
+
+CA = trustme.CA()
+LIST = "ssl/l.list"
+TEXT = f"frontend f\n  mode http\n  bind 127.0.0.1:1 ssl crt-list {LIST} ca-file ssl/ca.pem verify optional\n"
+KINDS = {"list": FileKind.CRT_LIST, "pem": FileKind.CERT}
+
+
+def pem(*names: str) -> bytes:
+    return CA.issue_cert(*names).private_key_and_cert_chain_pem.bytes()
+
+
+A, B, B_RENEWED, C = pem("a.test"), pem("b.test"), pem("b.test"), pem("c.test")
+BASE: dict[str, bytes] = {"ssl/a.pem": A, "ssl/b.pem": B}
+
+
+def generation(files: Mapping[str, bytes], lines: list[str] | None, text: str) -> Generation:
+    contents = dict(files)
+    if lines is not None:
+        contents[LIST] = "".join(f"{line}\n" for line in lines).encode()
+    aux = [make_file(KINDS[path.rpartition(".")[2]], path, content) for path, content in contents.items()]
+    return make_generation(text, parse_config(text), aux)
+
+
+def plan(
+    before: list[str] | None,
+    after: list[str] | None,
+    *,
+    gone: Mapping[str, bytes] = BASE,
+    come: Mapping[str, bytes] = BASE,
+    text: str = TEXT,
+    capabilities: Capabilities = OLDEST,
+) -> Plan:
+    return make_plan(generation(gone, before, text), generation(come, after, text), capabilities=capabilities)
+
+
+AB = ["ssl/a.pem", "ssl/b.pem"]
+WITH_C = {**BASE, "ssl/c.pem": C}
+
+
+def test_a_new_content_of_a_listed_certificate_is_stored() -> None:
+    found = plan(AB, AB, come={**BASE, "ssl/b.pem": B_RENEWED})
+    assert found.operations == (StoreCertificate("ssl/b.pem", B_RENEWED),)
+
+
+def test_no_key_is_shown_where_an_operation_is() -> None:
+    found = plan(AB, AB, come={**BASE, "ssl/b.pem": B_RENEWED})
+    assert "PRIVATE" not in repr(found)
+    assert "PRIVATE" in str(found.operations[0].content if isinstance(found.operations[0], StoreCertificate) else "")
+
+
+def test_a_certificate_that_comes_is_stored_before_it_is_listed() -> None:
+    assert plan(AB, [*AB, "ssl/c.pem [alpn  h2] c.test"], come=WITH_C).operations == (
+        StoreCertificate("ssl/c.pem", C, is_new=True),
+        AddCrtListEntry(LIST, "ssl/c.pem [alpn h2] c.test"),
+    )
+
+
+def test_a_certificate_that_goes_is_forgotten_after_its_entry() -> None:
+    assert plan([*AB, "ssl/c.pem"], AB, gone=WITH_C).operations == (
+        DeleteCrtListEntry(LIST, "ssl/c.pem"),
+        DeleteCertificate("ssl/c.pem"),
+    )
+
+
+def test_an_entry_that_changes_is_never_missing() -> None:
+    assert plan(AB, ["ssl/a.pem", "ssl/b.pem x.test"]).operations == (
+        AddCrtListEntry(LIST, "ssl/b.pem x.test"),
+        DeleteCrtListEntry(LIST, "ssl/b.pem"),
+    )
+
+
+def test_comments_and_blanks_of_a_crt_list_mean_nothing() -> None:
+    assert plan(AB, ["# first", "", "  ssl/a.pem ", "ssl/b.pem"]) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (AB, ["ssl/b.pem"]),
+        (AB, ["ssl/b.pem", "ssl/a.pem"]),
+        (AB, ["ssl/a.pem x.test", "ssl/b.pem"]),
+        (AB, [*AB, "ssl/a.pem x.test"]),
+        (AB, [*AB, "ssl/unknown.pem"]),
+        (AB, [*AB, '"ssl/c.pem"']),
+        (AB, []),
+        ([], AB),
+        (AB, None),
+    ],
+)
+def test_a_crt_list_reloads_when_its_default_changes_or_it_is_unusual(
+    before: list[str], after: list[str] | None
+) -> None:
+    assert plan(before, after, come=WITH_C, gone=WITH_C).reloads
+
+
+def test_where_no_default_is_served_the_first_entry_may_change() -> None:
+    strict = TEXT.replace(" ca-file", " strict-sni ca-file")
+    assert not plan(AB, ["ssl/c.pem", *AB], come=WITH_C, text=strict).reloads
+
+
+def test_an_entry_in_the_middle_reloads_only_if_another_one_has_its_name() -> None:
+    middle = ["ssl/a.pem", "ssl/c.pem", "ssl/b.pem"]
+    assert not plan(AB, middle, come=WITH_C).reloads
+    assert plan(AB, middle, come={**BASE, "ssl/c.pem": pem("c.test", "B.test")}).reloads
+    assert not plan(AB, [*AB, "ssl/c.pem"], come={**BASE, "ssl/c.pem": pem("b.test")}).reloads
+    filtered = ["ssl/a.pem", "ssl/c.pem b.test", "ssl/b.pem"]
+    assert plan(AB, filtered, come=WITH_C).reloads
+
+
+def test_a_content_with_the_name_of_another_certificate_reloads() -> None:
+    assert not plan(AB, AB, come={**BASE, "ssl/b.pem": pem("b.test", "bb.test")}).reloads
+    assert plan(AB, AB, come={**BASE, "ssl/b.pem": pem("b.test", "a.test")}).reloads
+
+
+def test_authorities_are_stored() -> None:
+    before, after = ({**BASE, "ssl/ca.pem": trustme.CA().cert_pem.bytes()} for _ in range(2))
+    assert plan(AB, AB, gone=before, come=after).operations == (
+        StoreTrust("ca-file", "ssl/ca.pem", after["ssl/ca.pem"]),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "global\n  crt-base ssl\n" + TEXT,
+        TEXT.replace("crt-list", "crt ssl/b.pem.d crt-list"),
+        TEXT + "  http-request set-header x ssl/b.pem\n",
+    ],
+    ids=["another name", "part of another name", "another use"],
+)
+def test_a_certificate_that_is_named_otherwise_reloads(text: str) -> None:
+    assert plan(AB, AB, come={**BASE, "ssl/b.pem": B_RENEWED}, text=text).reloads
+
+
+def test_a_certificate_on_a_bind_line_is_stored() -> None:
+    text = "frontend f\n  bind 127.0.0.1:1 ssl crt ssl/b.pem\n"
+    assert plan(None, None, come={**BASE, "ssl/b.pem": B_RENEWED}, text=text).operations == (
+        StoreCertificate("ssl/b.pem", B_RENEWED),
+    )
+
+
+def test_what_no_command_can_carry_reloads() -> None:
+    assert plan(AB, AB, come={**BASE, "ssl/b.pem": B + b"# much\n" * 2000}).reloads
+
+
+def test_a_certificate_whose_key_lies_beside_it_reloads() -> None:
+    gone = {**BASE, "ssl/b.pem.key": b"k"}
+    aux = [make_file(FileKind.CERT, path, content) for path, content in gone.items()]
+    lists = make_file(FileKind.CRT_LIST, LIST, "\n".join(AB) + "\n")
+    renewed = [file if file.path != "ssl/b.pem" else make_file(FileKind.CERT, "ssl/b.pem", B_RENEWED) for file in aux]
+    config = parse_config(TEXT)
+    assert make_plan(
+        make_generation(TEXT, config, [*aux, lists]), make_generation(TEXT, config, [*renewed, lists])
+    ).reasons == ("certificate ssl/b.pem changed",)
+
+
+def test_a_process_that_can_do_less_reloads() -> None:
+    assert plan(AB, AB, come={**BASE, "ssl/b.pem": B_RENEWED}, capabilities=Capabilities()).reloads
+
+
+def test_a_line_of_a_crt_list_has_a_certificate_options_and_filters() -> None:
+    (entry,) = parse_crt_list(b"a.pem [alpn h2,http/1.1  verify none] *.x.test !y.x.test\n") or ()
+    assert (entry.certificate, entry.options, entry.filters) == (
+        "a.pem",
+        "alpn h2,http/1.1 verify none",
+        ("*.x.test", "!y.x.test"),
+    )
+    assert parse_crt_list(b"a.pem [alpn h2\n") is None
+    assert parse_crt_list(b"\xff\n") is None

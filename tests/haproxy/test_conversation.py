@@ -1,0 +1,190 @@
+"""Conversations with a process that answers what the test says, and with a real one."""
+
+import socket
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.haproxy import conversation
+from haptic_trio.haproxy.commands import MAX_BATCH, MAX_COMMAND_BYTES, RuntimeCommandError, UnsendableError
+from haptic_trio.haproxy.conversation import make_batches, retry_removals
+from haptic_trio.haproxy.operations import (
+    AddCrtListEntry,
+    AddServer,
+    DeleteBackend,
+    DeleteCrtListEntry,
+    DeleteServer,
+    Operation,
+    ReplaceMap,
+    SetServerState,
+    SetServerWeight,
+    StoreCertificate,
+    StoreTrust,
+)
+from haptic_trio.haproxy.replies import parse_servers_state
+from tests.haproxy.carrying_out import carry_out, hold
+
+SECRET = b"-----BEGIN PRIVATE KEY-----\nsecret\n\n-----END PRIVATE KEY-----\n"
+
+
+class Process:
+    """Answers commands from a table by their beginnings, and remembers them."""
+
+    def __init__(self, replies: Mapping[str, str] = {}) -> None:
+        self.heard: list[str] = []
+        self._replies = replies
+
+    def __call__(self, request: str) -> str:
+        line, found, payload = request.partition("<<\n")
+        commands = line.rstrip("\n").split(";")
+        commands[-1] += found + payload
+        self.heard += commands
+        return "".join(self._reply(command) + "\n\n" for command in commands)
+
+    def _reply(self, command: str) -> str:
+        return next((reply for start, reply in self._replies.items() if command.startswith(start)), "")
+
+
+@given(
+    st.lists(st.integers(1, MAX_COMMAND_BYTES).map(lambda size: "x" * size) | st.just("add server b/s 1.1.1.1:1"))
+    | st.lists(st.just("short"), max_size=3 * MAX_BATCH)
+)
+def test_batches_keep_the_order_and_the_limits(commands: list[str]) -> None:
+    batches = list(make_batches(commands))
+    assert [command for batch in batches for command in batch] == commands
+    for batch in batches:
+        assert 0 < len(batch) <= MAX_BATCH
+        assert len(batch) == 1 or sum(len(command) + 1 for command in batch) <= MAX_COMMAND_BYTES
+        assert len({command.startswith("add server") for command in batch}) == 1
+
+
+def test_batches_are_as_large_as_they_may_be() -> None:
+    assert len(list(make_batches(["set server app/one weight 5"] * (10 * MAX_BATCH)))) == 10
+
+
+def test_what_cannot_be_said_is_noticed_before_anything_is_said() -> None:
+    process = Process()
+    with pytest.raises(UnsendableError):
+        carry_out(process, [SetServerWeight("b", "s", 1), StoreCertificate("a.pem", b"\0")])
+    assert process.heard == []
+
+
+def test_a_server_that_was_refused_is_not_made_ready() -> None:
+    process = Process({"add server": "Already exists a server with the same name in backend."})
+    with pytest.raises(RuntimeCommandError, match="Already exists"):
+        carry_out(process, [AddServer("b", "s", "10.0.0.1:1"), SetServerState("b", "s", "ready")])
+    assert process.heard == ["add server b/s 10.0.0.1:1"]
+
+
+def test_what_stays_in_use_is_left_out_of_use_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "REMOVAL_INTERVAL", 0.0)
+    process = Process(
+        {
+            "del server b/two": "Server still has connections attached to it, cannot remove it.",
+            "del server": "Server deleted.",
+            "del backend": "Only a backend without server can be deleted.",
+        }
+    )
+    left = carry_out(process, [DeleteServer("b", "one"), DeleteServer("b", "two"), DeleteBackend("b")])
+    assert left == ("del server b/two", "del backend b")
+    assert process.heard[:2] == ["set server b/one state maint", "set server b/two state maint"]
+    assert process.heard.count("del server b/one") == 1
+    assert process.heard.count("del server b/two") == conversation.REMOVAL_ATTEMPTS
+    assert hold(process, retry_removals(left)) == left
+    assert hold(Process({"del server": "Server deleted."}), retry_removals(left)) == ()
+
+
+def test_a_server_that_rules_refer_to_is_a_refusal() -> None:
+    process = Process({"del server": "This server cannot be removed at runtime due to other configuration elements"})
+    with pytest.raises(RuntimeCommandError, match="configuration elements"):
+        carry_out(process, [DeleteServer("b", "s")])
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"), [(StoreCertificate("a.pem", SECRET), "cert"), (StoreTrust("ca-file", "a.pem", SECRET), "ca")]
+)
+def test_a_refused_content_ends_its_transaction_and_is_not_in_the_error(operation: Operation, kind: str) -> None:
+    process = Process({"set ssl": "unable to load certificate"})
+    with pytest.raises(RuntimeCommandError) as caught:
+        carry_out(process, [operation])
+    assert process.heard[-1].startswith(f"abort ssl {kind}")
+    assert "secret" not in str(caught.value)
+    assert "secret" in process.heard[0]
+
+
+def test_of_several_entries_the_oldest_is_removed() -> None:
+    several = (
+        "found the certificate 'a.pem' in several entries, please specify a line number preceded by colons (12, 5)!"
+    )
+    process = Process(
+        {
+            "del ssl crt-list l a.pem:5": "Entry 'a.pem' deleted in crtlist 'l'!",
+            "del ssl crt-list": f"Can't delete the entry: {several}",
+        }
+    )
+    carry_out(process, [DeleteCrtListEntry("l", "a.pem")])
+    assert process.heard == ["del ssl crt-list l a.pem", "del ssl crt-list l a.pem:5"]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        AddCrtListEntry("l", "a.pem\n\nshow version"),
+        StoreCertificate("a.pem", b"x\r\n\r\nshow version\r\n"),
+        DeleteCrtListEntry("l", "a:5"),
+        DeleteServer("b", "s\nx"),
+    ],
+)
+def test_nothing_in_an_operation_becomes_a_command(operation: Operation) -> None:
+    process = Process(
+        {"add ssl": "Success!", "set ssl": "Transaction created for certificate a.pem!", "commit": "Success!"}
+    )
+    try:
+        carry_out(process, [operation])
+    except UnsendableError:
+        assert process.heard == []
+    assert all("\n\n" not in command.rstrip("\n") for command in process.heard)
+
+
+@pytest.mark.haproxy
+def test_a_server_that_a_connection_uses_is_deleted_once_that_has_ended(
+    start_haproxy: Callable[..., Callable[[str], str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    web = tmp_path_factory.mktemp("w") / "web"
+    with socket.create_server(("127.0.0.1", 0)) as target:
+        port = target.getsockname()[1]
+        ask = start_haproxy(
+            "defaults\n  mode tcp\n  timeout connect 1s\n  timeout client 9s\n  timeout server 9s\n"
+            f"frontend f\n  bind unix@{web}\n  default_backend b\n"
+            f"backend b\n  server one 127.0.0.1:{port}\n"
+        )
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(web))
+            client.sendall(b"hello")
+            accepted, _ = target.accept()
+            with accepted:
+                assert accepted.recv(5) == b"hello"
+                left = carry_out(ask, [DeleteServer("b", "one")])
+                assert left == ("del server b/one",)
+                # What uses it goes on, and nothing new comes to it.
+                client.sendall(b"again")
+                assert accepted.recv(5) == b"again"
+                (server,) = parse_servers_state(ask("show servers state b"))
+                assert server.state == "maint"
+        while left:
+            left = hold(ask, retry_removals(left))
+        assert "one" not in ask("show servers state b")
+
+
+@pytest.mark.haproxy
+def test_a_map_that_cannot_be_filled_is_abandoned(start_haproxy: Callable[..., Callable[[str], str]]) -> None:
+    ask = start_haproxy(
+        "defaults\n  mode http\n  timeout client 1s\nfrontend f\n  bind unix@web\n"
+        "  http-request set-var(txn.x) path,map(m.map)\n",
+        {"m.map": b"a 1\n"},
+    )
+    with pytest.raises(UnsendableError):
+        carry_out(ask, [ReplaceMap("m.map", (("b", "1"), ("c", "x\ny")))])
+    assert "a 1" in ask("show map m.map")

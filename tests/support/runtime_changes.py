@@ -1,0 +1,205 @@
+"""Every kind of change, and what each takes of a real HAProxy: performed, and the reloads counted at HAProxy.
+
+python -m tests.support.runtime_changes       writes docs/runtime-changes.md for the versions that can be had
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import trio
+import trustme
+
+from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.model import FileKind, Generation, make_file
+from tests.support.haproxy import build_generation, free_port, instances
+from tests.support.haproxy_versions import VersionUnavailableError, provide
+
+VERSIONS = ("2.8", "3.2", "3.4")
+PAGE = Path(__file__).parents[2] / "docs" / "runtime-changes.md"
+
+INTRODUCTION = """\
+# Which changes reload HAProxy
+
+Each line is a change that was made to a running instance, of each version; the reloads were counted at HAProxy
+itself. `make test-haproxy` makes them all again and compares. A deployment reloads once, however many of its changes
+need it, and then the reload takes in all of them.
+
+| change | {versions} |
+|---|{rules}|
+"""
+
+NOTES = """
+What the table cannot say:
+
+- A server is added with all its settings, those from `default-server` spelled out. What `add server` does not take on
+  a version (`resolvers`, `init-addr`, `id`, `track`, a host name or a socket as the address) reloads.
+- A server that no command can alter is deleted and added anew if another one, no backup, serves meanwhile.
+- Servers come and go without a reload where the algorithm is `roundrobin`, `leastconn` or `random`; with `hash-type
+  consistent` at the end of the list only, since the place counts; with the other algorithms never.
+- A server that connections still use when it is removed stays in maintenance, for nothing new, until they have ended.
+  Until then its name is taken: to add a server of that name reloads.
+- A backend is added at runtime if its section is `backend <name> from <defaults>` with nothing but `server` lines, and
+  deleted if no rule names it outright.
+- Certificates change at runtime by the names that the configuration writes, so not with `crt-base`. The first entry of
+  a crt-list is the default certificate: its change reloads unless every `bind` that uses the list has `strict-sni`.
+  So does an entry that would have to stand before another one for the same name.
+- A file of more than 12 kB is more than a command carries, and reloads.
+"""
+
+Site = Mapping[str, str]
+
+CA = trustme.CA()
+
+
+@cache
+def pem(name: str, number: int = 1) -> str:
+    """Return one of the certificates for a name."""
+    return CA.issue_cert(name, common_name=str(number)).private_key_and_cert_chain_pem.bytes().decode()
+
+
+def base() -> dict[str, str]:
+    """Return the site that every change begins with: parts of the configuration, and files by path."""
+    return {
+        "global": "  maxconn 200\n",
+        "defaults": "",
+        "frontend": "",
+        "balance": "",
+        "servers": "  server s1 127.0.0.1:1\n  server s2 127.0.0.2:1 weight 5\n",
+        "hashed": "  server s1 127.0.0.1:1\n  server s2 127.0.0.2:1\n",
+        "backends": "backend old from http\n  server s1 127.0.0.1:1\n",
+        "maps/p.map": "/a app\n/b app\n",
+        "maps/r.map": "^/a app\n",
+        "ssl/l.list": "ssl/a.pem\nssl/b.pem\n",
+        "ssl/a.pem": pem("a.test"),
+        "ssl/b.pem": pem("b.test"),
+        "ssl/ca.pem": CA.cert_pem.bytes().decode(),
+        "lists/x.acl": "10.0.0.1\n",
+    }
+
+
+KINDS = {"map": FileKind.MAP, "list": FileKind.CRT_LIST, "pem": FileKind.CERT, "acl": FileKind.FILE}
+
+
+def generation(site: Site, port: int) -> Generation:
+    """Return *site* as a generation that binds *port*."""
+    text = f"""\
+global
+{site["global"]}
+defaults http
+  mode http
+  timeout connect 1s
+  timeout client 1s
+  timeout server 1s
+{site["defaults"]}
+frontend web from http
+  bind 127.0.0.1:{port} ssl crt-list ssl/l.list ca-file ssl/ca.pem verify optional
+  acl known src -f lists/x.acl
+{site["frontend"]}
+  use_backend %[path,map(maps/p.map)] if known
+  use_backend %[path,map_reg(maps/r.map)]
+backend app from http
+{site["balance"]}{site["servers"]}
+backend hashed from http
+  balance source
+  hash-type consistent
+{site["hashed"]}
+{site["backends"]}"""
+    files = [make_file(KINDS[path.rpartition(".")[2]], path, site[path]) for path in site if "/" in path]
+    return build_generation(text, files)
+
+
+def changes() -> dict[str, dict[str, str]]:
+    """Return every kind of change by name, as the parts of the site that are other then."""
+    one = base()
+    servers, hashed = one["servers"], one["hashed"]
+    return {
+        "server: address and port": {"servers": servers.replace("127.0.0.1:1", "127.0.0.9:9")},
+        "server: weight": {"servers": servers.replace("weight 5", "weight 6")},
+        "server: disabled": {"servers": servers.replace("weight 5", "weight 5 disabled")},
+        "server: order": {"servers": "".join(reversed(servers.splitlines(keepends=True)))},
+        "server: another option, beside a server that serves": {"servers": servers.replace("weight 5", "maxconn 7")},
+        "server: another option of all": {"servers": servers.replace(":1", ":1 maxconn 7")},
+        "server: health check added, beside a server that serves": {"servers": servers.replace("5", "5 check")},
+        "server: added": {"servers": f"{servers}  server s3 127.0.0.3:1\n"},
+        "server: added with a health check": {"servers": f"{servers}  server s3 127.0.0.3:1 check inter 1h\n"},
+        "server: added with a host name": {"servers": f"{servers}  server s3 localhost:1\n"},
+        "server: removed": {"servers": servers.splitlines(keepends=True)[0]},
+        "server, consistent hashing: added at the end": {"hashed": f"{hashed}  server s3 127.0.0.3:1\n"},
+        "server, consistent hashing: removed at the end": {"hashed": hashed.splitlines(keepends=True)[0]},
+        "server, consistent hashing: removed elsewhere": {"hashed": hashed.splitlines(keepends=True)[1]},
+        "map: entries": {"maps/p.map": "/a hashed\n/c app\n"},
+        "map of regular expressions: entries": {"maps/r.map": "^/z app\n^/a hashed\n"},
+        "list of an ACL: entries": {"lists/x.acl": "10.0.0.2\n"},
+        "certificate: content": {"ssl/b.pem": pem("b.test", 2)},
+        "certificate: content of the default": {"ssl/a.pem": pem("a.test", 2)},
+        "certificate: added, with its crt-list entry": {
+            "ssl/c.pem": pem("c.test"),
+            "ssl/l.list": "ssl/a.pem\nssl/c.pem [alpn h2] c.test\nssl/b.pem\n",
+        },
+        "certificate: removed, with its crt-list entry": {"ssl/l.list": "ssl/a.pem\n", "ssl/b.pem": ""},
+        "crt-list: options or names of an entry": {"ssl/l.list": "ssl/a.pem\nssl/b.pem [alpn h2] x.test\n"},
+        "crt-list: another default": {"ssl/l.list": "ssl/b.pem\nssl/a.pem\n"},
+        "authorities (`ca-file`): content": {"ssl/ca.pem": trustme.CA().cert_pem.bytes().decode()},
+        "backend: added from a profile": {
+            "backends": one["backends"] + "backend new from http\n  server s1 127.0.0.1:1 check inter 1h\n"
+        },
+        "backend: added with settings of its own": {
+            "backends": one["backends"] + "backend new from http\n  balance leastconn\n  server s1 127.0.0.1:1\n"
+        },
+        "backend: removed": {"backends": ""},
+        "backend: algorithm": {"balance": "  balance leastconn\n"},
+        "frontend: rule": {"frontend": "  http-request set-header x y\n"},
+        "profile: setting": {"defaults": "  timeout queue 2s\n"},
+        "global: setting": {"global": "  maxconn 300\n"},
+    }
+
+
+async def perform(binary: Path, root: Path) -> dict[str, bool]:
+    """Make every change to an instance below *root* and return which reloaded, by the count of HAProxy."""
+    found: dict[str, bool] = {}
+    port = free_port()
+    async with instances(root, binary, on_exit="stop") as (agent,):
+        for name, parts in changes().items():
+            await agent.activate(generation(base(), port))
+            before = (await agent.describe()).reloads
+            site = {key: value for key, value in {**base(), **parts}.items() if value or "/" not in key}
+            result = await sync_endpoint(agent, generation(site, port))
+            found[name] = (await agent.describe()).reloads > before
+            assert result.changed
+            assert found[name] is result.reloaded, (name, result)
+            assert not any("refused" in reason for reason in result.reasons), (name, result.reasons)
+    return found
+
+
+def write_page(columns: Mapping[str, Mapping[str, bool]], names: Sequence[str]) -> str:
+    """Return the page for what was found, by version."""
+    text = INTRODUCTION.format(versions=" | ".join(columns), rules="|".join("---" for _ in columns))
+    for name in names:
+        cells = ("reload" if found[name] else "runtime" for found in columns.values())
+        text += f"| {name} | {' | '.join(cells)} |\n"
+    return text + NOTES
+
+
+def read_column(version: str) -> dict[str, bool]:
+    """Return what the page says of *version*: by change, whether it reloads."""
+    rows = [line.strip("|").split("|") for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    column = [cell.strip() for cell in rows[0]].index(version)
+    return {row[0].strip(): row[column].strip() == "reload" for row in rows[2:]}
+
+
+def main() -> None:
+    """Write the page; a version that cannot be had ends this, since the page would lack it."""
+    columns = {}
+    for version in VERSIONS:
+        try:
+            with tempfile.TemporaryDirectory(prefix="haproxy-changes-") as root:
+                columns[version] = trio.run(perform, provide(version) / "haproxy", Path(root))
+        except VersionUnavailableError as exc:
+            raise SystemExit(f"HAProxy {version}: {exc}") from exc
+    PAGE.write_text(write_page(columns, list(changes())))
+
+
+if __name__ == "__main__":
+    main()
