@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.agent import LocalAgent
+from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.process import read_record
 from haptic_trio.dataplane.runtime import RuntimeClient
 from haptic_trio.dataplane.sync import sync_endpoint
@@ -168,11 +169,20 @@ async def _ask_until_accepted(client: trio.SocketStream, slow: trio.socket.Socke
     return reached[0]
 
 
-async def test_a_backend_comes_and_goes_with_its_route(instance_root: Path, haproxy_binary: Path) -> None:
+@pytest.fixture
+def haproxy_adding_backends(haproxy_binary: Path) -> Path:
+    """An HAProxy that adds backends at run time."""
+    version = probe_version(haproxy_binary)
+    if version.number < (3, 4):
+        pytest.skip(f"HAProxy {version.text} does not add backends; 3.4 does")
+    return haproxy_binary
+
+
+async def test_a_backend_comes_and_goes_with_its_route(instance_root: Path, haproxy_adding_backends: Path) -> None:
     port = free_port()
-    async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one, backend("n") as two:
-        if not await _adds_backends(agent, site(port, [one])):
-            pytest.skip("this HAProxy does not add backends")
+    async with instances(instance_root, haproxy_adding_backends) as (agent,), backend("a") as one, backend("n") as two:
+        await sync_endpoint(agent, site(port, [one]))
+        assert (await agent.describe()).capabilities.backends
         new = f"backend new from http\n    server s1 127.0.0.1:{two}\n"
         for _ in range(3):
             await sync_without_reload(agent, site(port, [one], more=new, entries="new.example new\n"))
@@ -180,8 +190,3 @@ async def test_a_backend_comes_and_goes_with_its_route(instance_root: Path, hapr
             await sync_without_reload(agent, site(port, [one]))
             assert await fetch(port, host="new.example") == (200, "a")
         assert (await agent.describe()).reloads == 0
-
-
-async def _adds_backends(agent: LocalAgent, first: Generation) -> bool:
-    await sync_endpoint(agent, first)
-    return (await agent.describe()).capabilities.backends
