@@ -6,7 +6,7 @@ manifests, templates, haproxy.cfg) reports a tuple of problems, never only
 the first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -48,3 +48,12 @@ class ProblemsError(HapticError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors in a group, however deep; an error that is no group is its own leaf."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves_of(inner)
+    else:
+        yield error

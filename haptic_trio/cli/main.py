@@ -10,7 +10,7 @@ from haptic_trio.cli.render import render
 from haptic_trio.cli.serve import serve
 from haptic_trio.cli.validate import validate
 from haptic_trio.cli.version import version
-from haptic_trio.errors import HapticError, ProblemsError
+from haptic_trio.errors import HapticError, ProblemsError, leaves_of
 
 EXIT_PROBLEMS = 1
 """The input was read, and something is wrong with it."""
@@ -51,15 +51,8 @@ def main() -> None:
 
 
 def _print_errors(group: BaseExceptionGroup[BaseException], code: int) -> int:
-    for error in _leaves(group):
+    for error in leaves_of(group):
         lines = [str(problem) for problem in error.problems] if isinstance(error, ProblemsError) else [str(error)]
         for line in lines:
             click.secho(f"error: {line}", fg="red", err=True)
     return code
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    leaves: list[BaseException] = []
-    for error in group.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return leaves

@@ -26,7 +26,7 @@ from haptic_trio.dataplane.agent import lock_directory
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.local import LocalInstances
-from haptic_trio.errors import HapticError, Problem
+from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.health import HealthReport, make_app, serve_app
 from haptic_trio.k8s.directory import DirectoryCluster
 from haptic_trio.k8s.resource import Resource
@@ -281,9 +281,8 @@ async def _ending_first() -> AsyncIterator[trio.CancelScope]:
 
 
 def _reason_of(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return getattr(error, "strerror", None) or str(error)
+    first = next(leaves_of(error))
+    return getattr(first, "strerror", None) or str(first)
 
 
 def _load_for_local_instances(config_map: Resource, secret: Resource | None) -> LoadedConfig:

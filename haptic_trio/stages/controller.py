@@ -1,12 +1,11 @@
 """The reinitialisation loop: one iteration after another, for as long as the process lives."""
 
-from collections.abc import Iterator
 from itertools import count
 
 import trio
 
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.errors import HapticError, Problem
+from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
 from haptic_trio.stages.process import IterationState, Process
@@ -57,13 +56,5 @@ async def run_controller(process: Process) -> None:
 
 def _failure(number: int, group: BaseExceptionGroup[Exception], delay: float) -> ProblemsReported:
     hint = f"tried again in {delay:g} s" if delay else ""
-    problems = [Problem(message=str(error) or repr(error), hint=hint) for error in _leaves(group)]
+    problems = [Problem(message=str(error) or repr(error), hint=hint) for error in leaves_of(group)]
     return ProblemsReported(source=f"iteration {number}", problems=tuple(problems))
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

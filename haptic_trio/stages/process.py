@@ -41,9 +41,7 @@ class IterationState:
     loaded: LoadedConfig | None = None
     pulses: Pulses = field(default_factory=Pulses)
     validated: Latest[ConfigValidated] | None = None
-
     completed: Latest[DeploymentCompleted] | None = None
-
     leadership: Latest[LeadershipChanged] | None = None
 
     @property

@@ -44,6 +44,10 @@ class FragmentKey(msgspec.Struct, frozen=True):
     """Tells several fragments of one name and object apart, in order of rendering."""
 
 
+def _key_of(fragment: str, subject: Subject, ordinal: int) -> FragmentKey:
+    return FragmentKey(fragment, subject.kind, subject.namespace, subject.name, ordinal)
+
+
 class Origin(msgspec.Struct, frozen=True):
     """Where a range of output lines comes from."""
 
@@ -57,7 +61,7 @@ class Origin(msgspec.Struct, frozen=True):
     @property
     def key(self) -> FragmentKey:
         """The fragment, independent of the object's version and of where its tag is."""
-        return FragmentKey(self.fragment, self.subject.kind, self.subject.namespace, self.subject.name, self.ordinal)
+        return _key_of(self.fragment, self.subject, self.ordinal)
 
 
 class LineRange(msgspec.Struct, frozen=True):
@@ -81,7 +85,7 @@ class Refusal(msgspec.Struct, frozen=True):
     @property
     def key(self) -> FragmentKey:
         """The fragment, independent of the object's version."""
-        return FragmentKey(self.fragment, self.subject.kind, self.subject.namespace, self.subject.name, self.ordinal)
+        return _key_of(self.fragment, self.subject, self.ordinal)
 
 
 class RenderedText(msgspec.Struct, frozen=True):
