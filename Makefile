@@ -11,7 +11,7 @@ ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYN
 VERSIONS ?= 2.8 3.2 3.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep test-haproxy lint format bench lock clean
+.PHONY: help demo test test-deep test-haproxy test-cluster image chart-golden lint format bench bench-sync lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,14 +31,25 @@ test: $(STAMP)  ## run all tests (ARGS goes to pytest)
 test-deep: $(STAMP)  ## run the property tests with ten times the examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
 
+# Long repetitions (`soak`) prove what no version changes: `make test` runs them once.
 test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.2 3.4", fetched where absent
 	@failed=; for version in $(VERSIONS); do \
 	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
-	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m haproxy $(ARGS) || failed="$$failed $$version"; \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m "haproxy and not soak" $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed on$$failed"; exit 1; }
+
+test-cluster: $(STAMP)  ## run the tests on a real Kubernetes control plane, which is built on first use (needs root, Go)
+	@$(BIN)/python -m tests.cluster.binaries >/dev/null || [ $$? -eq 3 ]
+	@$(BIN)/python -m pytest -m cluster $(ARGS)
+
+image: $(STAMP)  ## build the container image (TAG=…; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
+	@$(if $(BUILDER),BUILDER=$(BUILDER)) $(BIN)/python -m tests.chart.image $(TAG)
+
+chart-golden: $(STAMP)  ## write anew what tests compare the rendered chart with, to be reviewed (needs Go for helm)
+	@$(BIN)/python -m tests.chart.golden_files
 
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
@@ -51,8 +62,11 @@ format: $(STAMP)  ## format and apply the linters' safe fixes
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## measure: file save to traffic, for three kinds of change at three sizes (ARGS goes to the bench)
-	@$(BIN)/python bench/latency.py $(ARGS)
+bench: $(STAMP)  ## measure how long changes take to reach traffic (VERSION=3.4 takes that HAProxy; ARGS goes to the bench)
+	@$(BIN)/python -m bench.run --json bench/results/figures.json $(if $(VERSION),--version $(VERSION)) $(ARGS)
+
+bench-sync: $(STAMP)  ## measure what one deployment costs, local and through an agent, on HAProxy 2.8 and 3.4
+	@$(BIN)/python -m bench.sync $(ARGS)
 
 lock: $(STAMP)  ## resolve the locked requirements again, with hashes
 	@$(BIN)/uv pip compile pyproject.toml --group dev --extra haproxy --universal --python-version 3.11 \

@@ -6,14 +6,17 @@
 |             | DriftSuspected                           | to debouncer                           |              |
 | triggers    | ReconcileTriggered                       | debouncer to coordinator, which takes  | 50, wait     |
 |             |                                          | all that wait as one                   |              |
+| prepared    | ConfigPrepared                           | coordinator to scheduler; only where   | latest       |
+|             |                                          | data does not wait for phase 2         |              |
 | validated   | ConfigValidated                          | coordinator to scheduler               | latest       |
 | refused     | ValidationFailed                         | coordinator to scheduler               | latest       |
 | endpoints   | EndpointsDiscovered                      | discovery to scheduler                 | latest       |
 | deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
-| completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor   | latest       |
-| cycles      | ReconcileTriggered, ConfigValidated,     | coordinator, deployer, leadership      | 50, wait     |
-|             | ValidationFailed, DeploymentCompleted,   | to ledger                              |              |
-|             | LeadershipChanged                        |                                        |              |
+| completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor,  | latest       |
+|             |                                          | coordinator                            |              |
+| cycles      | ReconcileTriggered, ConfigPrepared,      | coordinator, deployer, leadership      | 50, wait     |
+|             | ConfigValidated, ValidationFailed,       | to ledger                              |              |
+|             | DeploymentCompleted, LeadershipChanged   |                                        |              |
 | candidates  | ConfigSeen                               | stage 1 to stages 1 and 4              | latest       |
 | config      | ConfigChanged                            | stage 4 to the iteration, which it     | 1, wait      |
 |             |                                          | ends                                   |              |
@@ -33,6 +36,7 @@ from haptic_trio.config.load import joined_version
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import (
     ConfigChanged,
+    ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
     DriftSuspected,
@@ -52,7 +56,7 @@ T = TypeVar("T")
 
 Change: TypeAlias = ResourceChanged | IndexSynchronized | DriftSuspected
 CycleEvent: TypeAlias = (
-    ReconcileTriggered | ConfigValidated | ValidationFailed | DeploymentCompleted | LeadershipChanged
+    ReconcileTriggered | ConfigPrepared | ConfigValidated | ValidationFailed | DeploymentCompleted | LeadershipChanged
 )
 
 
@@ -147,6 +151,7 @@ class Channels:
         self.triggers_in, self.triggers_out = trio.open_memory_channel[ReconcileTriggered](EVENT_BUFFER)
         self.cycles_in, self.cycles_out = trio.open_memory_channel[CycleEvent](EVENT_BUFFER)
         self.config_in, self.config_out = trio.open_memory_channel[ConfigChanged](1)
+        self.prepared = Latest[ConfigPrepared]()
         self.validated = Latest[ConfigValidated]()
         self.refused = Latest[ValidationFailed]()
         self.endpoints = Latest[EndpointsDiscovered]()

@@ -61,6 +61,22 @@ def _started(fact: m.ReconcileStarted) -> Story:
 def _rendered(fact: m.ConfigRendered) -> Story:
     return "debug", "configuration rendered", {
         "correlation": fact.correlation, "bytes": fact.bytes, "files": fact.files, "ms": _ms(fact.seconds),
+        "rendered": fact.fragments_rendered, "reused": fact.fragments_reused,
+    }  # fmt: skip
+
+
+def _render_differed(fact: m.RenderDiffered) -> Story:
+    return "error", "output put together from reused parts was wrong: please report this", {
+        "correlation": fact.correlation, "outputs": list(fact.outputs),
+    }  # fmt: skip
+
+
+def _prepared(fact: m.ConfigPrepared) -> Story:
+    return "debug", "configuration prepared", {
+        "correlation": fact.correlation,
+        "generation": fact.generation.id[:12],
+        "render_ms": _ms(fact.phases.render),
+        "parse_ms": _ms(fact.phases.parse),
     }  # fmt: skip
 
 
@@ -132,12 +148,22 @@ def _deployment_started(fact: m.DeploymentStarted) -> Story:
 def _instance_deployed(fact: m.InstanceDeployed) -> Story:
     result = fact.result
     values: dict[str, Any] = {"correlation": fact.correlation, "endpoint": result.endpoint, "ms": _ms(result.seconds)}
+    if result.held:
+        values["held"] = list(result.held)
     if not result.changed:
         return "debug", "instance up to date", values
     if result.reloaded:
         message = "instance started" if result.reasons == (FIRST_GENERATION,) else "instance reloaded"
-        return "info", message, values | {"reasons": list(result.reasons)}
+        before = {"operations": result.operations} if result.operations else {}
+        return "info", message, values | {"reasons": list(result.reasons)} | before
     return "info", "instance updated without reload", values | {"operations": result.operations}
+
+
+def _drift_repaired(fact: m.DriftRepaired) -> Story:
+    return "warning", "drift repaired", {
+        "correlation": fact.correlation, "endpoint": fact.endpoint, "found": dict(fact.found),
+        "operations": fact.operations, "reloaded": fact.reloaded,
+    }  # fmt: skip
 
 
 def _instance_failed(fact: m.InstanceFailed) -> Story:
@@ -201,6 +227,8 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.ReconcileTriggered: _triggered,
     m.ReconcileStarted: _started,
     m.ConfigRendered: _rendered,
+    m.RenderDiffered: _render_differed,
+    m.ConfigPrepared: _prepared,
     m.ConfigValidated: _validated,
     m.ValidationFailed: _refused,
     m.ReconcileFailed: _failed,
@@ -212,6 +240,7 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.DeploymentScheduled: _scheduled,
     m.DeploymentStarted: _deployment_started,
     m.InstanceDeployed: _instance_deployed,
+    m.DriftRepaired: _drift_repaired,
     m.InstanceFailed: _instance_failed,
     m.DeploymentCompleted: _deployment_completed,
     m.DriftSuspected: _drift,
@@ -234,6 +263,11 @@ def count(fact: msgspec.Struct, metrics: Metrics) -> None:  # noqa: C901, PLR091
         case m.ReconcileFailed():
             metrics.reconciliations.labels("failed").inc()
             metrics.reconciliation_errors.labels(fact.phase).inc()
+        case m.ConfigRendered():
+            metrics.fragments.labels("rendered").inc(fact.fragments_rendered)
+            metrics.fragments.labels("reused").inc(fact.fragments_reused)
+        case m.RenderDiffered():
+            metrics.render_differences.inc(len(fact.outputs))
         case m.ConfigValidated():
             metrics.validations.labels("valid").inc()
             for phase in ("render", "parse", "check"):
@@ -246,6 +280,9 @@ def count(fact: msgspec.Struct, metrics: Metrics) -> None:  # noqa: C901, PLR091
             metrics.runtime_operations.inc(fact.result.operations)
             if fact.result.reloaded:
                 metrics.reloads.labels(reload_label(fact.result.reasons)).inc()
+        case m.DriftRepaired():
+            for kind, number in fact.found.items():
+                metrics.drift.labels(kind).inc(number)
         case m.InstanceFailed():
             metrics.deployments.labels("failed").inc()
         case m.Quarantined() | m.Released():

@@ -4,6 +4,8 @@ Messages are immutable and carry what their receivers need, no more. The
 topology (who sends what to whom) is in `channels`.
 """
 
+import math
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -21,6 +23,8 @@ class Reason(StrEnum):
     SYNCHRONIZED = "index synchronized"
     CHANGED = "resources changed"
     DRIFT = "drift suspected"
+    REFUSED = "refused by HAProxy"
+    """What HAProxy has refused is to be left out."""
 
 
 class Outcome(StrEnum):
@@ -111,6 +115,27 @@ class ConfigRendered(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     files: int
     seconds: float
+    fragments_rendered: int = 0
+    fragments_reused: int = 0
+    """Nothing that they depend on had changed since the render before."""
+
+
+class RenderDiffered(msgspec.Struct, frozen=True, kw_only=True):
+    """Rendering everything anew gave something else than what was put together from reused parts: a bug of ours."""
+
+    correlation: str
+    outputs: tuple[str, ...]
+
+
+class ConfigPrepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration passed phase 1: what of it is data may be deployed while phase 2 looks at all of it."""
+
+    correlation: str
+    reason: Reason
+    generation: Generation
+    phases: Phases
+    started: float = 0.0
+    """Clock time at which its cycle started."""
 
 
 class ConfigValidated(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +196,11 @@ class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
     generation: Generation
     endpoints: tuple[Endpoint, ...]
     why: str
-    """`validated`, `drift` or `endpoints`."""
+    """`prepared`, `validated`, `held back`, `rollback`, `drift` or `endpoints`."""
+    may_reload: bool = True
+    """False: endpoints take what needs no reload, and hold back the rest."""
+    scheduled: float = 0.0
+    """Clock time at which it was scheduled."""
     started: float = 0.0
     """Clock time at which the reconciliation behind it started."""
 
@@ -191,6 +220,18 @@ class InstanceDeployed(msgspec.Struct, frozen=True, kw_only=True):
     result: SyncResult
 
 
+class DriftRepaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What others had changed on an endpoint, and a deployment found, is as it should be again."""
+
+    correlation: str
+    endpoint: str
+    found: Mapping[str, int]
+    """How many things differed, by kind, such as `server`."""
+    operations: int
+    """Runtime operations of the whole deployment."""
+    reloaded: bool
+
+
 class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
     """One endpoint did not take the generation and runs what it ran before."""
 
@@ -198,6 +239,22 @@ class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     error: str
     seconds: float
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How the deployments stand, all of them: who reads only the newest message has missed nothing.
+
+    A deployment is named by the clock time at which it was scheduled.
+    """
+
+    held: tuple[str, ...] = ()
+    """Endpoints that hold back a change because they may not reload."""
+    reloaded: float = -math.inf
+    """The newest deployment that has reloaded an endpoint."""
+    open: tuple[float, ...] = ()
+    """Deployments that may reload and are not completed."""
+    begun: float = -math.inf
+    """The newest deployment that was begun."""
 
 
 class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +267,7 @@ class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
     superseded: tuple[str, ...] = ()
     """Endpoints that a newer deployment overtook, or that are gone."""
     seconds: float
+    standing: Standing = Standing()
     started: float = 0.0
     """Clock time at which the reconciliation behind it started."""
 

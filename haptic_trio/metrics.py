@@ -26,11 +26,17 @@ class Metrics:
         )
         self.reconciliation_errors = counter("reconciliation_errors", "Failed reconciliations, by phase.", "phase")
         self.phase_seconds = histogram("phase_duration_seconds", "Time spent in one phase of a cycle.", "phase")
+        self.fragments = counter("fragments", "Fragments of configurations, by what was done with them.", "outcome")
+        self.render_differences = counter(
+            "render_differences",
+            "Outputs put together from reused parts that were not what rendering anew gives: bugs.",
+        )
         self.validations = counter("validation", "Rendered configurations that were checked, by result.", "result")
         self.deployments = counter("deployment", "Deployments to one endpoint, by result.", "result")
         self.deployment_seconds = histogram("deployment_duration_seconds", "Time of a deployment to one endpoint.")
         self.reloads = counter("haproxy_reloads", "Reloads that deployments caused, by first reason.", "reason")
         self.runtime_operations = counter("haproxy_runtime_operations", "Changes applied without a reload.")
+        self.drift = counter("haproxy_drift", "Things that others had changed, and that were put right.", "kind")
         self.quarantined = gauge("quarantined_objects", "Objects that are held because they cannot be rendered.")
         self.resources = gauge("resource_count", "Objects in a store.", "type")
         self.endpoints = gauge("endpoints", "HAProxy instances that can be deployed to.")

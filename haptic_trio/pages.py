@@ -10,7 +10,7 @@ replaces one page.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -72,6 +72,17 @@ class Paged(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(page.items for page in self.pages)
 
+    def __getitem__(self, index: int) -> T:
+        """Return one item; counts the pages before it."""
+        place = index + self._length if index < 0 else index
+        if not 0 <= place < self._length:
+            raise IndexError(f"no item {index} among {self._length}")
+        for page in self.pages:
+            if place < len(page.items):
+                return page.items[place]
+            place -= len(page.items)
+        raise AssertionError("the length is that of all pages")
+
     def __repr__(self) -> str:
         return f"Paged({self._length} items, {len(self.pages)} pages)"
 
@@ -92,6 +103,121 @@ def differences(before: Paged[T], after: Paged[T]) -> tuple[list[T], list[T]]:
         list(chain.from_iterable(page.items for page in before.pages if id(page) not in new)),
         list(chain.from_iterable(page.items for page in after.pages if id(page) not in old)),
     )
+
+
+class Stretch(NamedTuple, Generic[T]):
+    """A place where two sequences have different pages."""
+
+    at: int
+    """Items of the former sequence in front of it."""
+    page: int
+    """Pages of the former sequence in front of it."""
+    before: tuple[Page[T], ...]
+    after: tuple[Page[T], ...]
+
+
+def stretches(before: Paged[T], after: Paged[T]) -> list[Stretch[T]] | None:
+    """Return where *after* has other pages than *before*, in order; None if pages of both stand in another order.
+
+    Between two stretches both have the same pages.
+    """
+    old, new = before.pages, after.pages
+    shared = {id(page) for page in old} & {id(page) for page in new}
+    found: list[Stretch[T]] = []
+    count, i, j = 0, 0, 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] is new[j]:
+            count += len(old[i].items)
+            i, j = i + 1, j + 1
+            continue
+        first, other = i, j
+        while i < len(old) and id(old[i]) not in shared:
+            i += 1
+        while j < len(new) and id(new[j]) not in shared:
+            j += 1
+        if (first, other) == (i, j):
+            return None
+        found.append(Stretch(count, first, old[first:i], new[other:j]))
+        count += sum(len(page.items) for page in old[first:i])
+    return found
+
+
+class Splice(NamedTuple, Generic[T]):
+    """Other items in place of some of a sequence."""
+
+    at: int
+    removed: int
+    added: tuple[T, ...]
+
+
+def spliced(paged: Paged[T], splices: Iterable[Splice[T]]) -> Paged[T]:
+    """Return *paged* with *splices*, which count in *paged*, in ascending order; pages apart from them are shared.
+
+    Raises ValueError for a splice that lies outside, or before the one before it.
+    """
+    splicer = _Splicer(paged)
+    for splice in splices:
+        if splice.at < splicer.at or splice.removed < 0:
+            raise ValueError("a splice lies before another one")
+        splicer.keep(splice.at)
+        splicer.drop(splice.at + splice.removed)
+        splicer.loose += splice.added
+    return splicer.finish()
+
+
+class _Splicer(Generic[T]):
+    """Goes through the pages of a sequence; lives for one call."""
+
+    def __init__(self, paged: Paged[T]) -> None:
+        self.at = 0
+        self.loose: list[T] = []
+        """Items that are not in a page yet."""
+        self._pages: list[Page[T]] = []
+        self._rest = list(reversed(paged.pages))
+
+    def keep(self, to: int) -> None:
+        """Go on to item *to*, and keep what stands before it."""
+        while self.at < to:
+            page = self._next()
+            cut = min(to - self.at, len(page.items))
+            self.at += cut
+            if cut < len(page.items):
+                self.loose += page.items[:cut]
+                self._rest.append(Page(page.items[cut:]))
+            elif self.loose:
+                self.loose += page.items
+                self._close()
+            else:
+                self._pages.append(page)
+
+    def drop(self, to: int) -> None:
+        """Go on to item *to*, and leave out what stands before it."""
+        while self.at < to:
+            page = self._next()
+            cut = min(to - self.at, len(page.items))
+            self.at += cut
+            if cut < len(page.items):
+                self._rest.append(Page(page.items[cut:]))
+
+    def finish(self) -> Paged[T]:
+        """Keep the rest."""
+        if self.loose and self._rest:
+            # The rest of the page that was cut stays with what was put in.
+            self.loose += self._rest.pop().items
+        self._close()
+        return Paged([*self._pages, *reversed(self._rest)])
+
+    def _next(self) -> Page[T]:
+        if not self._rest:
+            raise ValueError("a splice lies outside the sequence")
+        return self._rest.pop()
+
+    def _close(self) -> None:
+        if len(self.loose) > 2 * PAGE_SIZE:
+            self._pages += Paged.of(self.loose).pages
+        elif self.loose:
+            self._pages.append(Page(tuple(self.loose)))
+        self.loose = []
 
 
 class Shelf(Generic[K, T]):

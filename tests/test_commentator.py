@@ -131,6 +131,13 @@ async def test_quarantine_says_what_is_served_instead(narration: Narration) -> N
     assert {values["object"] for _level, _message, values in lines} == {str(REF)}
 
 
+async def test_drift_that_was_repaired_is_a_warning_with_its_kinds(narration: Narration) -> None:
+    [(level, message, values)] = await narration.tell(example_of(m.DriftRepaired))
+
+    assert (level, message) == ("warning", "drift repaired")
+    assert values["found"] == {"server": 2, "map": 1}
+
+
 @pytest.mark.parametrize(
     ("result", "level", "message", "told"),
     [
@@ -146,6 +153,18 @@ async def test_quarantine_says_what_is_served_instead(narration: Narration) -> N
             "info",
             "instance reloaded",
             {"reasons": ["backend web added"]},
+        ),
+        (
+            SyncResult(endpoint="e", changed=True, reloaded=True, reasons=("backend web added",), operations=2),
+            "info",
+            "instance reloaded",
+            {"reasons": ["backend web added"], "operations": 2},
+        ),
+        (
+            SyncResult(endpoint="e", changed=True, reloaded=False, held=("backend web added",), operations=2),
+            "info",
+            "instance updated without reload",
+            {"operations": 2, "held": ["backend web added"]},
         ),
         (
             SyncResult(endpoint="e", changed=True, reloaded=True, reasons=(FIRST_GENERATION,)),

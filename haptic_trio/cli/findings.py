@@ -21,6 +21,8 @@ class Area(StrEnum):
     """A file is not what a cluster would take."""
     CONFIGURATION = "configuration"
     """The ConfigMap or the Secret with credentials."""
+    TESTS = "tests"
+    """The configuration's own tests, those that need nothing that serves."""
     OBJECT = "objects"
     """One object cannot be served; all others are."""
     OUTPUT = "output"

@@ -5,9 +5,13 @@ import sys
 import click
 
 from haptic_trio import __version__
+from haptic_trio.cli.agent import agent
+from haptic_trio.cli.bench import bench
 from haptic_trio.cli.demo import demo
+from haptic_trio.cli.explain import explain
 from haptic_trio.cli.render import render
 from haptic_trio.cli.serve import serve
+from haptic_trio.cli.test import test
 from haptic_trio.cli.validate import validate
 from haptic_trio.cli.version import version
 from haptic_trio.errors import HapticError, ProblemsError, leaves_of
@@ -27,8 +31,11 @@ def cli() -> None:
     Start here:
       haptic-trio demo                       a running example on this machine
       haptic-trio validate --manifests DIR   is what is in DIR good?
+      haptic-trio test --manifests DIR       do its own tests pass?
       haptic-trio render --manifests DIR     what would HAProxy get?
+      haptic-trio explain --help             which object and template made this line, or this route?
       haptic-trio serve --manifests DIR      keep local HAProxy processes in step with DIR
+      haptic-trio agent --help               keep HAProxy on other machines in step, too
 
     DIR holds Kubernetes manifests; one of them is the ConfigMap with the
     configuration. Exit codes: 0 all is well, 1 the input has problems,
@@ -36,7 +43,7 @@ def cli() -> None:
     """
 
 
-for command in (demo, render, serve, validate, version):
+for command in (agent, bench, demo, explain, render, serve, test, validate, version):
     cli.add_command(command)
 
 

@@ -7,15 +7,15 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Facts
+from haptic_trio.cli.cluster import make_cluster
 from haptic_trio.cli.findings import Area, Finding, find
 from haptic_trio.cli.options import InputOptions
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
-from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.client import Client, NotFoundError
-from haptic_trio.k8s.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.store import Store, Stores
@@ -27,6 +27,18 @@ from haptic_trio.pipeline.validate import Validator
 from haptic_trio.stages.load_config import CONFIG_MAPS, SECRETS
 from haptic_trio.stages.process import ConfigSource
 from haptic_trio.stages.watch_resources import selection_of
+
+READ_LIMIT = 60.0
+"""Seconds within which everything must have been read."""
+
+
+class IncompleteError(HapticError):
+    """The cluster could not be read completely in time; trying again helps once the causes are gone."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        causes = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(f"the cluster could not be read within {READ_LIMIT:g} s{causes}")
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,15 +61,24 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class ParseOnly(Validator):
     """Phase 1 without phase 2."""
 
-    async def check(self, generation: Generation, rendered: Rendered) -> tuple[Problem, ...]:  # noqa: ARG002
+    async def check(
+        self,
+        generation: Generation,  # noqa: ARG002
+        rendered: Rendered,  # noqa: ARG002
+        *,
+        idle: bool = False,  # noqa: ARG002
+    ) -> tuple[Problem, ...]:
         """Accept every generation."""
         return ()
 
 
 async def read_snapshot(options: InputOptions) -> Snapshot:
-    """Return what the manifests hold, with everything that is wrong with them and with the configuration in them."""
+    """Return what the cluster holds, with everything that is wrong with it and with the configuration in it.
+
+    Raises `IncompleteError` if a kind cannot be read.
+    """
     problems: dict[str, tuple[Problem, ...]] = {}
-    cluster = DirectoryCluster(options.manifests, report=problems.__setitem__)
+    cluster = make_cluster(options, problems.__setitem__)
     findings: list[Finding] = []
     stores = Stores(())
     async with trio.open_nursery() as nursery:
@@ -70,8 +91,27 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
         if loaded is not None:
             stores = await _fill_stores(cluster, loaded.config, problems)
         nursery.cancel_scope.cancel(reason="everything has been read")
-    manifests = [finding for found in problems.values() for finding in find(Area.MANIFESTS, found)]
+    # What an API server holds is well-formed; what it lacks, such as an optional kind, stands in nobody's way.
+    is_warning = options.manifests is None
+    manifests = [
+        finding for found in problems.values() for finding in find(Area.MANIFESTS, found, is_warning=is_warning)
+    ]
     return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings))
+
+
+async def read_config(options: InputOptions) -> LoadedConfig:
+    """Return the configuration in the cluster; raises a `ProblemsError` if it is invalid or absent."""
+    cluster = make_cluster(options, _ignore_problems)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        try:
+            return await _load(cluster, options.source)
+        finally:
+            nursery.cancel_scope.cancel(reason="everything has been read")
+
+
+def _ignore_problems(_source: str, _problems: tuple[Problem, ...]) -> None:
+    return None
 
 
 async def _load(cluster: Client, source: ConfigSource) -> LoadedConfig:
@@ -103,14 +143,22 @@ async def _fill_stores(cluster: Client, config: Config, problems: dict[str, tupl
         for name, watched in config.watched_resources.items()
     )
 
+    async def give_up() -> None:
+        await trio.sleep(READ_LIMIT)
+        raise IncompleteError(tuple(problem for each in problems.values() for problem in each))
+
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(give_up)
         for name, store in stores.items():
             selection = selection_of(config.watched_resources[name])
             await nursery.start(
                 partial(run_reflector, cluster, selection, (store,), _ignore_change, report=problems.__setitem__)
             )
+        found = dict(problems)
         # From here on the stores stay as they are.
         nursery.cancel_scope.cancel(reason="every first list is in its store")
+    # A watch that is left takes back what it has told.
+    problems.update(found)
     return stores
 
 

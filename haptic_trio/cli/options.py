@@ -7,35 +7,52 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from haptic_trio.k8s.api_auth import read_namespace
 from haptic_trio.stages.process import ConfigSource
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class InputOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the input is."""
+    """Where the input is: in *manifests*, or at the API server of *kubeconfig*, or of the pod that we are in."""
 
-    manifests: Path
+    manifests: Path | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+    """Which context of the kubeconfig; None: its current one."""
     source: ConfigSource
     haproxy: str | None
 
 
 def input_options(command: F) -> F:
-    """Add `--manifests`, `--namespace`, `--config-map`, `--secret` and `--haproxy`."""
+    """Add what `make_input` takes: where the cluster is, what in it is the configuration, and which HAProxy."""
     for decorate in reversed(
         (
             click.option(
                 "--manifests",
                 type=click.Path(exists=True, file_okay=False, path_type=Path),
-                required=True,
                 envvar="HAPTIC_MANIFESTS",
                 help="Directory of Kubernetes manifests that is the cluster.",
             ),
             click.option(
+                "--kubeconfig",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                envvar="HAPTIC_KUBECONFIG",
+                help="Kubeconfig that names the API server and the credentials.",
+            ),
+            click.option(
+                "--context", envvar="HAPTIC_CONTEXT", help="Context of the kubeconfig; by default its current one."
+            ),
+            click.option(
+                "--in-cluster",
+                is_flag=True,
+                envvar="HAPTIC_IN_CLUSTER",
+                help="Use the API server and the service account of the pod that this runs in.",
+            ),
+            click.option(
                 "--namespace",
-                default="default",
-                show_default=True,
                 envvar="HAPTIC_NAMESPACE",
+                show_default="the pod's with --in-cluster, else `default`",
                 help="Namespace of the ConfigMap and the Secret.",
             ),
             click.option(
@@ -64,10 +81,28 @@ def input_options(command: F) -> F:
     return command
 
 
-def make_input(manifests: Path, namespace: str, config_map: str, secret: str, haproxy: str | None) -> InputOptions:
-    """Return the shared options as one value."""
+def make_input(
+    manifests: Path | None,
+    namespace: str | None,
+    config_map: str,
+    secret: str,
+    haproxy: str | None,
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    in_cluster: bool = False,
+) -> InputOptions:
+    """Return the shared options as one value; raises `click.UsageError` unless they name exactly one cluster."""
+    if (manifests is not None) + (kubeconfig is not None) + in_cluster != 1:
+        raise click.UsageError("name one cluster: --manifests DIR, --kubeconfig FILE or --in-cluster")
+    if context is not None and kubeconfig is None:
+        raise click.UsageError("--context is of a --kubeconfig")
+    if namespace is None:
+        namespace = (read_namespace() if in_cluster else "") or "default"
     return InputOptions(
         manifests=manifests,
+        kubeconfig=kubeconfig,
+        context=context,
         source=ConfigSource(namespace=namespace, config_map=config_map, secret=secret),
         haproxy=haproxy,
     )

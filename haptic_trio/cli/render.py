@@ -29,8 +29,11 @@ from haptic_trio.haproxy.model import AuxFile, Generation
 @click.option("--strict", is_flag=True, help="Write nothing if anything is wrong.")
 def render(
     *,
-    manifests: Path,
-    namespace: str,
+    manifests: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    in_cluster: bool,
+    namespace: str | None,
     config_map: str,
     secret: str,
     haproxy: str | None,
@@ -40,7 +43,7 @@ def render(
     check: bool,
     strict: bool,
 ) -> None:
-    """Render a directory of manifests once, without touching any HAProxy.
+    """Render a cluster or a directory of manifests once, without touching any HAProxy.
 
     Objects that cannot be served are left out and reported on standard
     error; everything else is rendered as if they were not there, as `serve`
@@ -54,7 +57,16 @@ def render(
     Exit codes: 0 all is well, 1 something is wrong (standard error says
     what), 2 the command could not do its work.
     """
-    options = make_input(manifests, namespace, config_map, secret, haproxy)
+    options = make_input(
+        manifests,
+        namespace,
+        config_map,
+        secret,
+        haproxy,
+        kubeconfig=kubeconfig,
+        context=context,
+        in_cluster=in_cluster,
+    )
     snapshot = trio.run(read_snapshot, options)
     findings = list(snapshot.findings)
     generation = None

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,24 +17,36 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Facts, Latest
+from haptic_trio.cli.cluster import make_cluster
+from haptic_trio.cli.endpoints import (
+    AgentList,
+    PodMode,
+    agent_options,
+    make_agent_list,
+    make_pod_mode,
+    run_agent_list,
+)
+from haptic_trio.cli.loading import load_for_agents, load_for_api_pods, load_for_local_instances, load_for_pods
 from haptic_trio.cli.options import InputOptions, input_options, make_input
+from haptic_trio.cli.publishing import Publishing, make_publishing, publish_options
 from haptic_trio.commentator import run_commentator
-from haptic_trio.config.errors import ConfigInvalidError
-from haptic_trio.config.load import LoadedConfig, load_config
-from haptic_trio.config.model import DataplaneKind
 from haptic_trio.dataplane.agent import lock_directory
+from haptic_trio.dataplane.agent_client import AgentAddress
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.local import LocalInstances
+from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.deployment.pods import PodEndpoints
+from haptic_trio.embedded.gate import GuardedLoad
 from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.health import HealthReport, make_app, serve_app
-from haptic_trio.k8s.directory import DirectoryCluster
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.api import ApiCluster
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics
 from haptic_trio.stages.controller import run_controller
-from haptic_trio.stages.process import Process
+from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
+from haptic_trio.stages.process import Load, Process, Telling
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 _LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
@@ -50,6 +62,11 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     input: InputOptions
     state_dir: Path
     instances: int = 1
+    agents: AgentList | None = None
+    """Deploy to these instead of to local instances."""
+    pods: PodMode | None = None
+    """Deploy to pods instead of to local instances."""
+    publishing: Publishing = Publishing()
     listen: str = "127.0.0.1:9090"
     on_exit: str = "leave"
     """`leave` HAProxy serving, to be adopted by the next start, or `stop` it."""
@@ -99,6 +116,8 @@ def check_listen(_context: click.Context, _parameter: click.Parameter, value: st
     envvar="HAPTIC_INSTANCES",
     help="How many local HAProxy instances to run side by side; they share their ports.",
 )
+@agent_options
+@publish_options
 @click.option(
     "--listen",
     default="127.0.0.1:9090",
@@ -130,31 +149,54 @@ def check_listen(_context: click.Context, _parameter: click.Parameter, value: st
 )
 def serve(
     *,
-    manifests: Path,
-    namespace: str,
+    manifests: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    in_cluster: bool,
+    namespace: str | None,
     config_map: str,
     secret: str,
     haproxy: str | None,
     state_dir: Path,
     instances: int,
+    agents: tuple[AgentAddress, ...],
+    agent_ca: Path | None,
+    agent_cert: Path | None,
+    agent_key: Path | None,
+    pods: bool,
+    agent_server_name: str,
+    publish_service: tuple[str, str] | None,
+    publish_addresses: tuple[str, ...],
     listen: str,
     on_exit: str,
     log_format: str,
     log_level: str | None,
 ) -> None:
-    """Keep local HAProxy instances in step with a directory of manifests.
+    """Keep local HAProxy instances in step with a cluster.
 
-    Every YAML document below the directory is an object. Edit, add or remove
-    files while it runs: what the running HAProxy can take is applied without
-    a reload. A changed ConfigMap closes and reopens the whole iteration; an
+    The cluster is an API server, or a directory: then every YAML document
+    below it is an object. Change objects while it runs: what the running
+    HAProxy can take is applied without a reload. A changed ConfigMap closes and reopens the whole iteration; an
     invalid one changes nothing. Ctrl-C ends the controller and leaves
     HAProxy serving.
     """
     configure_logs("json" if log_format == "json" else "console", log_level or "info")
     options = ServeOptions(
-        input=make_input(manifests, namespace, config_map, secret, haproxy),
+        input=make_input(
+            manifests,
+            namespace,
+            config_map,
+            secret,
+            haproxy,
+            kubeconfig=kubeconfig,
+            context=context,
+            in_cluster=in_cluster,
+        ),
         state_dir=state_dir.absolute(),
         instances=instances,
+        agents=make_agent_list(agents, agent_ca, agent_cert, agent_key),
+        pods=make_pod_mode(pods, agents, agent_ca, agent_cert, agent_key, agent_server_name),
+        publishing=make_publishing(publish_service, publish_addresses),
         listen=listen,
         on_exit=on_exit,
         follow_log_level=log_level is None,
@@ -208,50 +250,63 @@ async def _run_locked(
     binary = find_haproxy(options.input.haproxy)
     # Something else by that name would be found out at the first deployment only.
     await trio.to_thread.run_sync(probe_version, binary)
+    scratch = await trio.to_thread.run_sync(_make_scratch, options.state_dir)
     instances: Latest[tuple[Endpoint, ...]] = Latest()
     leadership: Latest[LeadershipChanged] = Latest()
-    # Without a cluster there is nobody to share the lead with.
-    leader = LeadershipChanged(is_leader=True, identity=f"local-{os.getpid()}", transitions=1)
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
         facts.tell(ProblemsReported(source=source, problems=problems))
 
-    cluster = DirectoryCluster(options.input.manifests, report=report)
+    cluster = make_cluster(options.input, report)
+    namespace, identity = options.input.source.namespace, make_identity()
+    server = cluster if isinstance(cluster, ApiCluster) else None
     process = Process(
         client=cluster,
         source=options.input.source,
-        load=_load_for_local_instances,
+        load=GuardedLoad(_load_of(options), binary, scratch=scratch),
+        pods=PodEndpoints(cluster, namespace, options.pods.access, report=report) if options.pods is not None else None,
+        telling=_telling_of(options, server, identity),
         haproxy=binary,
-        scratch=await trio.to_thread.run_sync(_make_scratch, options.state_dir),
+        scratch=scratch,
         instances=instances,
         leadership=leadership,
         facts=facts,
         queue_metrics=WorkQueueMetrics(metrics.registry),
+        tunes_gc=True,
         follow_log_level=options.follow_log_level,
     )
     async with _ending_first() as controlled, trio.open_nursery() as narrating:
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
-            with controlled:
-                app = make_app(partial(health_of, process), metrics.registry)
-                try:
-                    addresses = await serving.start(serve_app, app, options.listen)
-                except* OSError as group:
-                    raise ListenError(f"cannot listen on {options.listen}: {_reason_of(group)}") from group
-                log.info("health and metrics are served", addresses=addresses)
-                await serving.start(cluster.run)
-                local = LocalInstances(
-                    options.state_dir,
-                    binary,
-                    count=options.instances,
-                    on_exit="stop" if options.on_exit == "stop" else "leave",
-                )
-                instances.put(tuple(await serving.start(local.run)))
-                leadership.put(leader)
-                facts.tell(leader)
-                async with trio.open_nursery() as controlling:
-                    controlling.start_soon(run_controller, process)
-                    task_status.started(Serving(process, tuple(addresses)))
+            # Outside of what leads: the lease is given back after the last deployment, and before the connection goes.
+            async with trio.open_nursery() as electing:
+                with controlled:
+                    app = make_app(partial(health_of, process), metrics.registry)
+                    try:
+                        addresses = await serving.start(serve_app, app, options.listen)
+                    except* OSError as group:
+                        raise ListenError(f"cannot listen on {options.listen}: {_reason_of(group)}") from group
+                    log.info("health and metrics are served", addresses=addresses)
+                    await serving.start(cluster.run)
+                    instances.put(tuple(await serving.start(_make_instances(options, process))))
+                    if server is None:
+                        lead_alone(leadership, facts)
+                    else:
+                        await electing.start(
+                            partial(
+                                run_leadership,
+                                server,
+                                namespace,
+                                process.election,
+                                leadership,
+                                identity=identity,
+                                facts=facts,
+                            )
+                        )
+                    async with trio.open_nursery() as controlling:
+                        controlling.start_soon(run_controller, process)
+                        task_status.started(Serving(process, tuple(addresses)))
+                electing.cancel_scope.cancel(reason="the controller has ended")
             serving.cancel_scope.cancel(reason="the controller has ended")
         narrating.cancel_scope.cancel(reason="nothing is left to narrate")
 
@@ -285,21 +340,27 @@ def _reason_of(error: BaseException) -> str:
     return getattr(first, "strerror", None) or str(first)
 
 
-def _load_for_local_instances(config_map: Resource, secret: Resource | None) -> LoadedConfig:
-    loaded = load_config(config_map, secret)
-    kind = loaded.config.dataplane.kind
-    if kind is not DataplaneKind.LOCAL:
-        raise ConfigInvalidError(
-            [
-                Problem(
-                    message=f"instances of kind `{kind}` cannot be reached with a directory as the cluster",
-                    source=loaded.config_map_source,
-                    path="dataplane.kind",
-                    hint="use `local`",
-                )
-            ]
-        )
-    return loaded
+def _load_of(options: ServeOptions) -> Load:
+    if options.pods is not None:
+        return load_for_pods if options.pods.access is not None else load_for_api_pods
+    return load_for_local_instances if options.agents is None else load_for_agents
+
+
+def _telling_of(options: ServeOptions, server: ApiCluster | None, identity: str) -> Telling | None:
+    if server is None:
+        return None
+    publishing = options.publishing
+    return Telling(server=server, instance=identity, service=publishing.service, addresses=publishing.addresses)
+
+
+def _make_instances(options: ServeOptions, process: Process) -> Callable[..., Awaitable[None]]:
+    """Return what keeps the instances; its started() gives them, later ones it puts into the process."""
+    if process.pods is not None:
+        return partial(process.pods.run, process.instances.put)
+    if options.agents is not None:
+        return partial(run_agent_list, options.agents, process.instances.put)
+    on_exit: OnExit = "stop" if options.on_exit == "stop" else "leave"
+    return LocalInstances(options.state_dir, process.haproxy, count=options.instances, on_exit=on_exit).run
 
 
 def _make_scratch(state_dir: Path) -> Path:

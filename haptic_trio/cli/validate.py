@@ -12,12 +12,18 @@ from haptic_trio.cli.findings import (
     Area,
     Finding,
     count_errors,
+    find,
     findings_to_json,
     make_console,
     print_findings,
 )
 from haptic_trio.cli.oneshot import Outcome, Snapshot, read_snapshot, render_snapshot
 from haptic_trio.cli.options import input_options, make_input
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.dataplane.binary import find_haproxy
+from haptic_trio.embedded.cases import find_cases
+from haptic_trio.embedded.gate import run_gate, suite_of
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ref_of
 
 
@@ -27,11 +33,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     outcome: Outcome | None
     """None when there was no valid configuration to render."""
+    tests: tuple[Problem, ...] = ()
+    """What the configuration's own tests found."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Everything that was found."""
-        return self.snapshot.findings + (self.outcome.findings if self.outcome is not None else ())
+        outcome = self.outcome.findings if self.outcome is not None else ()
+        return (*self.snapshot.findings, *find(Area.TESTS, self.tests), *outcome)
 
     @property
     def is_valid(self) -> bool:
@@ -50,31 +59,56 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     help="A report for people, or one JSON document for machines.",
 )
 def validate(
-    *, manifests: Path, namespace: str, config_map: str, secret: str, haproxy: str | None, output_format: str
+    *,
+    manifests: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    in_cluster: bool,
+    namespace: str | None,
+    config_map: str,
+    secret: str,
+    haproxy: str | None,
+    output_format: str,
 ) -> None:
-    """Check a directory of manifests as `serve` would, and report everything that is wrong at once.
+    """Check a cluster or a directory of manifests as `serve` would, and report everything that is wrong at once.
 
     \b
     What is checked, in this order:
       manifests       is each YAML document something that a cluster would take?
       configuration   fields, durations, JSONPaths, templates
+      tests           do its own tests pass? (`haptic-trio test` runs those of behaviour, too)
       objects         can each one be rendered?
       output          is the result good, to our parser and to `haproxy -c`?
 
     Exit codes: 0 all is well, 1 something is wrong, 2 the command could not
     do its work.
     """
-    options = make_input(manifests, namespace, config_map, secret, haproxy)
+    options = make_input(
+        manifests,
+        namespace,
+        config_map,
+        secret,
+        haproxy,
+        kubeconfig=kubeconfig,
+        context=context,
+        in_cluster=in_cluster,
+    )
     snapshot = trio.run(read_snapshot, options)
     outcome = None
+    tests: tuple[Problem, ...] = ()
     if snapshot.loaded is not None:
         outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=True))
-    report = Report(snapshot=snapshot, outcome=outcome)
+        tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(haproxy))
+    report = Report(snapshot=snapshot, outcome=outcome, tests=tests)
     if output_format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(to_json(report)), indent=2))
     else:
         _print_report(report)
     sys.exit(0 if report.is_valid else 1)
+
+
+async def _run_tests(loaded: LoadedConfig, binary: Path) -> tuple[Problem, ...]:
+    return await trio.to_thread.run_sync(lambda: tuple(run_gate(suite_of(loaded), binary)))
 
 
 def to_json(report: Report) -> dict[str, object]:
@@ -115,6 +149,9 @@ def _verdict(report: Report, area: Area, found: list[Finding]) -> str:
         # Several stores may hold the same object, by other keys.
         objects = {ref_of(resource) for store in report.snapshot.stores.values() for resource in store.list()}
         return f"ok ({len(objects)} watched)"
+    if area is Area.TESTS and report.snapshot.loaded is not None:
+        cases = find_cases([suite_of(report.snapshot.loaded)])
+        return f"ok ({len(cases)} tests)" if cases else "none"
     if area is Area.OUTPUT and report.outcome is not None and report.outcome.generation is not None:
         generation = report.outcome.generation
         return f"ok ({len(generation.config.sections)} sections, {len(generation.files)} files)"

@@ -7,6 +7,7 @@ from itertools import chain
 
 import msgspec
 
+from haptic_trio.config.check_tests import check_tests
 from haptic_trio.config.document import item_path, key_path
 from haptic_trio.config.model import Config, DataplaneKind, WatchedResource
 from haptic_trio.config.selectors import check_field_selector, check_label_selector
@@ -51,6 +52,7 @@ def check_settings(config: Config) -> tuple[Problem, ...]:
             *(_check_watched(name, watched) for name, watched in config.watched_resources.items()),
             _check_names(config),
             _check_output_paths(config),
+            check_tests(config.validation_tests, config.watched_resources),
         )
     )
 

@@ -105,8 +105,7 @@ class _Walker:
             case inspect.ListType() | inspect.VarTupleType():
                 return self._list(node, kind, path)
             case inspect.UnionType():
-                (inner,) = (member for member in kind.types if not isinstance(member, inspect.NoneType))
-                return self.decode(node, inner, path)
+                return self._union(node, kind, path)
             case inspect.AnyType():
                 return self._anything(node, path)
             case _:
@@ -137,10 +136,29 @@ class _Walker:
                 entries[key.value] = key, value
         return entries
 
+    def _union(self, node: Node, kind: inspect.UnionType, path: str) -> Any:
+        """Return what may be null, or a struct of the kind that the node's own tag field names."""
+        kinds = _tags(kind)
+        if not kinds:
+            (inner,) = (member for member in kind.types if not isinstance(member, inspect.NoneType))
+            return self.decode(node, inner, path)
+        tag_field = next(iter(kinds.values())).tag_field or ""
+        if not isinstance(node, MappingNode):
+            return self._expected(node, path, f"a mapping with `{tag_field}`")
+        for key, value in pairs_of(node):
+            if isinstance(key, ScalarNode) and key.value == tag_field:
+                name = value.value if isinstance(value, ScalarNode) else ""
+                if name in kinds:
+                    return self._struct(node, kinds[name], path)
+                hint = nearest_hint(name, kinds)
+                return self._fail(value, key_path(path, tag_field), f"there is no {tag_field} {shorten(name)!r}", hint)
+        return self._fail(node, key_path(path, tag_field), f"`{tag_field}` is missing", nearest_hint("", kinds))
+
     def _struct(self, node: Node, kind: inspect.StructType, path: str) -> Any:
         entries = self._entries(node, path)
         if entries is None:
             return _FAILED
+        entries.pop(kind.tag_field or "", None)
         fields = {field.encode_name: field for field in kind.fields}
         values: dict[str, Any] = {}
         for name, (key, value) in entries.items():
@@ -233,6 +251,11 @@ class _Walker:
             limits = f"from {low} to {high}" if high is not None else f"of at least {low}"
             return self._expected(node, path, f"a number {limits}")
         return value
+
+
+def _tags(kind: inspect.UnionType) -> dict[str, inspect.StructType]:
+    """Return the structs of a union by their tags; empty for any other union."""
+    return {str(member.tag): member for member in kind.types if isinstance(member, inspect.StructType) and member.tag}
 
 
 _ANY_LIST = inspect.ListType(inspect.AnyType())

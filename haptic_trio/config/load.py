@@ -30,6 +30,8 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`ConfigMap namespace/name`."""
     secret_source: str = ""
     """`Secret namespace/name`; empty without a Secret."""
+    layers: tuple[Decoded[Any], ...] = ()
+    """The texts that the configuration comes from, the user's first: where each part of it stands."""
 
 
 def load_config(configmap: Mapping[str, Any], secret: Mapping[str, Any] | None) -> LoadedConfig:
@@ -41,9 +43,10 @@ def load_config(configmap: Mapping[str, Any], secret: Mapping[str, Any] | None) 
     secret_source = _source_of(secret, "Secret") if secret is not None else ""
     problems: list[Problem] = []
     config: Config | None = None
+    layers: tuple[Decoded[Any], ...] = ()
     credentials: Credentials | None = None
     try:
-        config = _load_merged(configmap, source)
+        config, layers = _load_merged(configmap, source)
     except ConfigInvalidError as exc:
         problems += exc.problems
     try:
@@ -67,6 +70,7 @@ def load_config(configmap: Mapping[str, Any], secret: Mapping[str, Any] | None) 
         credentials=credentials,
         config_map_source=source,
         secret_source=secret_source,
+        layers=layers,
     )
 
 
@@ -75,16 +79,16 @@ def joined_version(configmap: Mapping[str, Any] | None, secret: Mapping[str, Any
     return f"{_metadata(configmap, 'resourceVersion')}/{_metadata(secret, 'resourceVersion')}"
 
 
-def _load_merged(configmap: Mapping[str, Any], source: str) -> Config:
+def _load_merged(configmap: Mapping[str, Any], source: str) -> tuple[Config, tuple[Decoded[Any], ...]]:
     user = decode_text(_text_of(configmap, source), Config, source=source)
     libraries, problems = _read_libraries(user.value.templating.libraries)
     config = merge(*(library.value for library in libraries), user=user.value)
     # With a library missing, templates would be full of faults that are not theirs.
     problems += check_settings(config) if problems else check_config(config)
+    layers: tuple[Decoded[Any], ...] = (user, *reversed(libraries))
     if problems:
-        layers: list[Decoded[Any]] = [user, *reversed(libraries)]
-        raise ConfigInvalidError(_locate(problem, layers) for problem in problems)
-    return config
+        raise ConfigInvalidError(locate_problem(problem, layers) for problem in problems)
+    return config, layers
 
 
 def _text_of(configmap: Mapping[str, Any], source: str) -> str:
@@ -133,7 +137,7 @@ def _read_libraries(names: Sequence[str]) -> tuple[list[Decoded[LibraryDoc]], li
     return libraries, problems
 
 
-def _locate(problem: Problem, layers: Sequence[Decoded[Any]]) -> Problem:
+def locate_problem(problem: Problem, layers: Sequence[Decoded[Any]]) -> Problem:
     """Return *problem* with the place in the text that it comes from; *layers* begin with the user's."""
     if problem.source:
         return problem

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from haptic_trio.config.assertions import Assertion
+
 
 class Duration(float):
     """Seconds, written as `250ms`, `5s`, `2m`, `1h` or a combination such as `1m30s`."""
@@ -107,18 +109,47 @@ class DataplaneConfig(_Model, frozen=True):
     """File that receives the rendered HAProxy configuration."""
 
 
-class ReconcilerConfig(_Model, frozen=True):
-    """When changes become renders."""
+class ReconcilerMode(StrEnum):
+    """What the intervals hold back."""
 
+    TWO_SPEEDS = "two-speeds"
+    CLASSIC = "classic"
+
+
+class ReconcilerConfig(_Model, frozen=True):
+    """When changes become renders, and when these reload HAProxy."""
+
+    mode: ReconcilerMode = ReconcilerMode.TWO_SPEEDS
+    """`two-speeds`: what the running HAProxy can take passes at once, and only reloads are held back. `classic`: every
+    change waits for `debounceInterval`, for both phases of validation, and for `dataplane.minDeploymentInterval`."""
     debounce_interval: Duration = Duration(5)
-    """The first change triggers at once; further ones within this time are gathered into the next trigger."""
+    """Least time between two deployments that reload. In classic mode: the first change triggers at once; further ones
+    within this time are gathered into the next trigger."""
+    runtime_interval: Duration = Duration(0.05)
+    """The first change triggers at once; further ones within this time are gathered. Not used in classic mode."""
+
+
+class ValidationMode(StrEnum):
+    """Whether data waits for HAProxy's check of everything."""
+
+    FAST = "fast"
+    STRICT = "strict"
 
 
 class ValidationConfig(_Model, frozen=True):
     """How a rendered configuration is checked."""
 
+    mode: ValidationMode = ValidationMode.FAST
+    """`fast`: servers, map entries, certificates and whole backends are deployed once our own parser has accepted
+    them, and `haproxy -c` of everything runs beside; what it refuses is taken back. `strict`: everything waits for
+    both. In classic mode of the reconciler it is always strict."""
+    interval: Duration = Duration(2)
+    """Least time between two runs of `haproxy -c` beside changes; one that a reload waits for is not put off."""
     check_timeout: PositiveDuration = Duration(30)
     """Time limit of one `haproxy -c`."""
+    paranoia_every: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Every so many renders, everything is rendered anew and compared with what was put together from parts that had
+    not changed. A difference is reported as a bug, and what is new is used. 0 is never."""
 
 
 class TemplatingConfig(_Model, frozen=True):
@@ -186,16 +217,20 @@ class ValidationTest(_Model, frozen=True):
 
     description: str = ""
     """What the test shows."""
+    extends: str = ""
+    """Another test, whose fixtures, variables and HTTP resources are below those of this one."""
     fixtures: dict[str, list[dict[str, Any]]] = {}
-    """Objects by name of the watched resource: the cluster as the test has it."""
+    """Objects by name of a watched resource: the cluster as the test has it. Stores of the same kind share them."""
+    previous_fixtures: dict[str, list[dict[str, Any]]] = {}
+    """The cluster before, for `plan`: names that are given here have these objects instead of those of `fixtures`."""
     http_resources: list[dict[str, Any]] = []
     """What HTTP fetches return: each with `url` and `content`."""
     current_config: str = ""
-    """The HAProxy configuration that runs before."""
+    """The HAProxy configuration that runs before, for `plan`."""
     extra_context: dict[str, Any] = {}
     """Variables that replace those of `templating.extraContext`, key by key."""
-    assertions: list[dict[str, Any]] = []
-    """What must hold for the rendered files."""
+    assertions: list[Assertion] = []
+    """What must hold. Without any, the test is there to be extended."""
 
 
 class Config(_Model, frozen=True):
@@ -232,4 +267,4 @@ class Config(_Model, frozen=True):
     haproxy_config: Template | None = None
     """The template of haproxy.cfg. Absent: the one of the libraries."""
     validation_tests: dict[str, ValidationTest] = {}
-    """Tests by name that travel with the configuration. They are checked for their shape, and not run yet."""
+    """Tests by name that travel with the configuration, and must pass before it is accepted; see testing.md."""

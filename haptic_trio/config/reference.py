@@ -9,6 +9,7 @@ import inspect as source_of
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +27,32 @@ _WORDS: dict[type[inspect.Type], str] = {
     inspect.CustomType: "duration",
     inspect.StrType: "text",
     inspect.StructType: "section",
+    inspect.UnionType: "section",
 }
 
 
 def reference() -> str:
     """Return the Markdown text: one section for each part of the configuration, one table row for each field."""
-    docs = _field_docs()
     root = inspect.type_info(model.Config)
     assert isinstance(root, inspect.StructType)
-    sections = [_section(path, struct, docs) for path, struct in _structs("", root)]
+    sections = [describe_struct(f"`{path}`" if path else "Top level", struct) for path, struct in structs_in("", root)]
     return "\n\n".join(sections) + "\n"
 
 
 def write_reference(page: Path) -> None:
     """Replace what stands below the marker line in *page*; raises `ValueError` where there is no marker."""
-    head, marker, _ = page.read_text("utf-8").partition(MARKER)
+    replace_below(page, MARKER, reference())
+
+
+def replace_below(page: Path, line: str, text: str) -> None:
+    """Replace what stands below *line* in *page* by *text*; raises `ValueError` where there is no such line."""
+    head, marker, _ = page.read_text("utf-8").partition(line)
     if not marker:
         raise ValueError(f"{page} has no marker line")
-    page.write_text(f"{head}{MARKER}\n\n{reference()}", "utf-8")
+    page.write_text(f"{head}{line}\n\n{text}", "utf-8")
 
 
-def _structs(path: str, struct: inspect.StructType) -> Iterator[tuple[str, inspect.StructType]]:
+def structs_in(path: str, struct: inspect.StructType) -> Iterator[tuple[str, inspect.StructType]]:
     """Yield *struct* and the structs within, each with its path; mappings by name have `<name>` in it."""
     yield path, struct
     for field in struct.fields:
@@ -55,24 +61,33 @@ def _structs(path: str, struct: inspect.StructType) -> Iterator[tuple[str, inspe
         if isinstance(kind, inspect.DictType):
             inner, kind = f"{inner}.<name>", kind.value_type
         if isinstance(kind, inspect.StructType):
-            yield from _structs(inner, kind)
+            yield from structs_in(inner, kind)
 
 
-def _section(path: str, struct: inspect.StructType, docs: dict[str, dict[str, str]]) -> str:
-    meanings = docs[struct.cls.__name__]
+def describe_struct(title: str, struct: inspect.StructType) -> str:
+    """Return a section of Markdown with a table of the fields of *struct*, without its tag."""
+    meanings = _field_docs(struct.cls)
     rows = [
         f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} | {_cell(meanings[field.name])} |"
         for field in struct.fields
     ]
-    title = f"`{path}`" if path else "Top level"
     table = ["| Field | Type | Default | Meaning |", "|---|---|---|---|", *rows]
-    return "\n".join([f"## {title}", "", struct.cls.__doc__ or "", "", *table])
+    return "\n".join([f"## {title}", "", source_of.cleandoc(struct.cls.__doc__ or ""), "", *table])
 
 
-def _field_docs() -> dict[str, dict[str, str]]:
-    """Return the strings below the fields, by class and field; they do not exist at run time."""
+def _field_docs(cls: type) -> dict[str, str]:
+    """Return the strings below the fields of *cls* and its bases; they do not exist at run time."""
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("haptic_trio."):
+            docs |= _docs_in(base.__module__).get(base.__name__, {})
+    return docs
+
+
+@cache
+def _docs_in(module: str) -> dict[str, dict[str, str]]:
     docs: dict[str, dict[str, str]] = {}
-    for node in ast.parse(source_of.getsource(model)).body:
+    for node in ast.parse(source_of.getsource(sys.modules[module])).body:
         if isinstance(node, ast.ClassDef):
             fields = docs.setdefault(node.name, {})
             for before, after in zip(node.body, node.body[1:], strict=False):
@@ -84,9 +99,13 @@ def _field_docs() -> dict[str, dict[str, str]]:
 
 
 def _without_none(kind: inspect.Type) -> inspect.Type:
-    if isinstance(kind, inspect.UnionType):
+    if isinstance(kind, inspect.UnionType) and not _is_choice(kind):
         return next(member for member in kind.types if not isinstance(member, inspect.NoneType))
     return kind
+
+
+def _is_choice(kind: inspect.UnionType) -> bool:
+    return all(isinstance(member, inspect.StructType) for member in kind.types)
 
 
 def _type(kind: inspect.Type) -> str:

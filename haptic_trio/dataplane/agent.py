@@ -10,47 +10,63 @@ guess, even when it is the committed one. A half-applied patch, a patch that
 was applied but not noted, a reload whose outcome nobody read: all end there. A
 deployment that was cancelled ends there too, without a crash.
 
-For the same reason a patch changes the process first and the files last. The
-other order would let a reload of somebody else's doing load files whose
-operations then meet a process that has them already.
-
-A server that a patch removes and that connections still use stays in the
-process in maintenance for as long as they last (`haproxy/conversation`). It is
-in no file and in no plan; each later patch tries first to delete it. The name
-is taken until then: a patch that needs it is refused, and a reload follows.
+A patch is noted in the journal of patches before the process is told anything,
+and settled after. The files follow later: what the process was told in the
+meantime is gathered, checked as a whole, and written out. Until then a process
+that has to be started anew gets the files with the notes; one that somebody
+else has had reloaded has the files alone, which the next patch or look finds.
 """
 
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from haptic_trio.dataplane.binary import HaproxyVersion, probe_version
-from haptic_trio.dataplane.check import CheckTimeoutError, ConfigRefusedError, run_check
+from haptic_trio.dataplane.binary import probe_version
+from haptic_trio.dataplane.check import (
+    CheckDirectory,
+    CheckFailedError,
+    CheckTimeoutError,
+    ConfigRefusedError,
+    check_config,
+    run_check,
+)
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
+    DriftReport,
     EndpointError,
     EndpointInfo,
     EndpointStorageError,
     EndpointTimeoutError,
     PatchRefusedError,
+    Survey,
 )
 from haptic_trio.dataplane.files import GenerationFiles
 from haptic_trio.dataplane.ports import find_conflict
 from haptic_trio.dataplane.supervisor import LoadRefusedError, OnExit, Supervisor
+from haptic_trio.dataplane.worker import WorkerState
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.check_output import parse_check_output
+from haptic_trio.haproxy.delta import make_delta
+from haptic_trio.haproxy.differences import Kind
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.stand_ins import with_stand_ins
+from haptic_trio.logs import get_logger
 
 CHECK_LIMIT = 60.0
 """Seconds that the check before a load may take."""
+WRITE_OUT_INTERVAL = 10.0
+"""Seconds in which changes at runtime are gathered before they are checked as a whole and written out."""
+NAMED_FILES = 5
+"""Files that a report names at most."""
 
 
 class InstanceLockedError(HapticError):
@@ -60,14 +76,22 @@ class InstanceLockedError(HapticError):
 class LocalAgent:
     """The instance *name* in *directory*; an Endpoint while `run` runs."""
 
+    _writes_at_once = False
+    """Whether the files follow each patch: HAProxy may be started by somebody who knows of no note."""
+
     def __init__(self, name: str, directory: Path, binary: Path) -> None:
         self._name = name
         self._directory = directory
+        self._scratch = directory / "check"
         self._files = GenerationFiles(directory)
         self._lock = trio.Lock()
         self._supervisor = Supervisor(directory, self._files, binary, name=name, lock=self._lock)
         self._capabilities: tuple[int, Capabilities] = 0, Capabilities()
-        self._leftovers: tuple[int, tuple[str, ...]] = 0, ()
+        self._worker = WorkerState(name)
+        self._told = 0
+        """The worker that was told what is noted."""
+        self._patched = trio.Event()
+        self._log = get_logger("agent").bind(instance=name)
 
     @property
     def name(self) -> str:
@@ -79,10 +103,17 @@ class LocalAgent:
     ) -> None:
         """Own the directory and its HAProxy until cancelled; see `Supervisor.run`."""
         with lock_directory(self._directory):
-            await trio.to_thread.run_sync(self._files.recover)
+            await trio.to_thread.run_sync(self._recover)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._supervisor.run, on_exit=on_exit, grace=grace))
+                nursery.start_soon(self._write_out)
                 task_status.started()
+
+    def _recover(self) -> None:
+        # Checks of a controller that was killed have left their files, and keys among them.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir(mode=0o700)
+        self._files.recover()
 
     async def describe(self) -> EndpointInfo:
         """Return what runs; an instance without a process has pid 0."""
@@ -98,15 +129,28 @@ class LocalAgent:
                 generation=running.id if running is not None else "",
                 reloads=state.reloads if state is not None else 0,
                 pid=pid,
-                capabilities=await self._ask_capabilities(worker, version) if worker else Capabilities(),
+                capabilities=await self._ask_capabilities(worker) if worker else Capabilities(),
             )
 
-    async def _ask_capabilities(self, worker: int, version: HaproxyVersion) -> Capabilities:
+    async def _ask_capabilities(self, worker: int) -> Capabilities:
         known, capabilities = self._capabilities
         if known != worker:
+            version = await trio.to_thread.run_sync(probe_version, self._supervisor.binary)
             capabilities = await self._supervisor.runtime.ask_capabilities(version.number)
             self._capabilities = worker, capabilities
         return capabilities
+
+    async def survey(self) -> Survey:
+        """Return what `fetch_running` does, and what the newest known worker can be told."""
+        async with self._exclusive():
+            running = await self._read_running()
+            if running is None or not self._supervisor.pid:
+                return Survey(running=running)
+            worker, capabilities = self._capabilities
+            # Another worker of the same binary can do the same, and a patch looks who answers.
+            if not worker:
+                capabilities = await self._ask_capabilities((await self._supervisor.master.fetch_state()).worker)
+            return Survey(running=running, capabilities=capabilities)
 
     async def fetch_running(self) -> Generation | None:
         """Return what the process runs according to the disk, which hands may have changed; None when unknown."""
@@ -119,9 +163,11 @@ class LocalAgent:
     async def activate(self, generation: Generation) -> None:
         """Stage, check, switch, and load; on refusal files and process are as before."""
         async with self._exclusive():
+            running = await trio.to_thread.run_sync(self._files.read_running)
             name = await trio.to_thread.run_sync(self._files.stage, generation)
-            await self._check(name)
-            await self._require_ports(generation)
+            if running is None or not await self._passes_with_stand_ins(running, generation):
+                await self._check(name)
+            await self._require_ports(generation, running)
             former_is_clear = self._files.clear
             await trio.to_thread.run_sync(self._files.begin, name)
             await trio.to_thread.run_sync(self._files.switch, name)
@@ -150,12 +196,24 @@ class LocalAgent:
         except CheckTimeoutError as exc:
             raise EndpointTimeoutError(self._name, str(exc)) from exc
 
-    async def _require_ports(self, generation: Generation) -> None:
-        def find() -> str:
-            running = self._files.read_running()
-            return find_conflict(generation.config, running.config if running is not None else None)
+    async def _passes_with_stand_ins(self, running: Generation, generation: Generation) -> bool:
+        """Whether HAProxy accepts what differs from *running*; False where only a check of everything tells.
 
-        conflict = await trio.to_thread.run_sync(find)
+        Loading reads everything, and leaves the process as it is where that
+        fails, so there is no need to have everything read twice.
+        """
+        small = await trio.to_thread.run_sync(with_stand_ins, running, generation)
+        if small is None:
+            return False
+        try:
+            await check_config(self._supervisor.binary, small, limit=CHECK_LIMIT, root=self._scratch)
+        except (ConfigRefusedError, CheckTimeoutError, CheckFailedError):
+            return False
+        return True
+
+    async def _require_ports(self, generation: Generation, running: Generation | None) -> None:
+        former = running.config if running is not None else None
+        conflict = await trio.to_thread.run_sync(find_conflict, generation.config, former)
         if conflict:
             raise DeploymentRefusedError(self._name, conflict)
 
@@ -168,29 +226,88 @@ class LocalAgent:
         or files changed by hand.
         """
         async with self._exclusive():
-            await self._require_known()
-            name = await trio.to_thread.run_sync(self._files.stage, generation)
-            await trio.to_thread.run_sync(self._files.begin, name)
+            self._require_known()
             worker = (await self._supervisor.master.fetch_state()).worker
-            await self._patch_worker(plan, worker)
-            await trio.to_thread.run_sync(self._files.switch, name)
-            await self._commit(name, generation)
+            await self._require_told(worker)
+            await trio.to_thread.run_sync(self._note, generation)
+            await self._worker.apply(
+                self._supervisor.runtime,
+                plan.operations,
+                worker=worker,
+                capabilities=await self._ask_capabilities(worker),
+                find_former=partial(trio.to_thread.run_sync, self._files.read_running),
+            )
+            # The process has changed already: that is noted whatever comes. Does not wait for the disk.
+            self._files.settle(generation)
+            self._told = worker
+            if self._writes_at_once:
+                await trio.to_thread.run_sync(self._files.join, generation)
+            else:
+                self._patched.set()
 
-    async def _patch_worker(self, plan: Plan, worker: int) -> None:
-        runtime = self._supervisor.runtime
-        of, removals = self._leftovers
-        # With its worker what was left over has gone.
-        left = await runtime.retry(removals, worker=worker) if removals and of == worker else ()
-        self._leftovers = worker, left
-        self._leftovers = worker, (*left, *await runtime.apply(plan.operations, worker=worker))
+    async def _require_told(self, worker: int) -> None:
+        """Refuse when somebody else has had the files loaded: the new worker knows of no note."""
+        if self._told not in {0, worker} and self._files.read_notes():
+            await trio.to_thread.run_sync(self._files.mark_loaded)
+            raise PatchRefusedError(self._name, "haproxy was reloaded by somebody else")
 
-    async def _require_known(self) -> None:
+    def _note(self, generation: Generation) -> None:
+        running = self._files.read_running()
+        if running is None or not self._files.is_intact():
+            raise PatchRefusedError(self._name, "the files were changed by hand: what runs is not known")
+        self._files.note(make_delta(running, generation))
+
+    async def _write_out(self) -> None:
+        """Check what the process was told at runtime, now and then, and make it the files that HAProxy loads."""
+        directory = CheckDirectory(self._scratch)
+        try:
+            while True:
+                await self._patched.wait()
+                await trio.sleep(WRITE_OUT_INTERVAL)
+                self._patched = trio.Event()
+                with contextlib.suppress(EndpointStorageError):
+                    await self._write_out_once(directory)
+        finally:
+            directory.remove()
+
+    async def _write_out_once(self, directory: CheckDirectory) -> None:
+        async with self._exclusive():
+            generation = await self._read_running()
+        if generation is None:
+            return
+        try:
+            await check_config(
+                self._supervisor.binary, generation, limit=CHECK_LIMIT, background=True, directory=directory
+            )
+        except (ConfigRefusedError, CheckTimeoutError, CheckFailedError) as exc:
+            # The files stay those that are known to be good; whoever deployed it makes the same check, and tells why.
+            self._log.warning("what haproxy was told is not written out", error=str(exc))
+            return
+        async with self._exclusive():
+            if self._files.clear and any(note.id == generation.id for note in self._files.read_notes()):
+                await trio.to_thread.run_sync(self._files.join, generation)
+
+    async def repair(self) -> DriftReport:
+        """Compare files and worker with the committed generation; see `Endpoint.repair`."""
+        async with self._exclusive():
+            if not (self._files.committed and self._files.clear):
+                return DriftReport()
+            if edited := await trio.to_thread.run_sync(self._files.find_edited):
+                reason = f"files changed by hand: {', '.join(edited[:NAMED_FILES])}"
+                return DriftReport(found={Kind.FILES.value: len(edited)}, reasons=(reason,))
+            generation = await self._read_running()
+            worker = (await self._supervisor.master.fetch_state()).worker if self._supervisor.pid else 0
+            if generation is None or not worker:
+                return DriftReport(found={Kind.PROCESS.value: 1}, reasons=("process: no haproxy runs",))
+            return await self._worker.repair(
+                self._supervisor.runtime, generation, worker=worker, capabilities=await self._ask_capabilities(worker)
+            )
+
+    def _require_known(self) -> None:
         if not self._supervisor.pid:
             raise PatchRefusedError(self._name, "no haproxy runs")
         if not self._files.clear:
             raise PatchRefusedError(self._name, "a deployment was interrupted: what runs is not known")
-        if not await trio.to_thread.run_sync(self._files.is_intact):
-            raise PatchRefusedError(self._name, "the files were changed by hand: what runs is not known")
 
     async def _commit(self, name: str, generation: Generation) -> None:
         # The process has changed already: the note of that is not given up. As all of these, bounded by the disk alone.

@@ -79,6 +79,23 @@ def probe_version(binary: Path) -> HaproxyVersion:
     return parse_version(run.stdout.decode(errors="replace"), source=str(binary))
 
 
+@functools.cache
+def list_keywords(binary: Path) -> str:
+    """Return what *binary* lists as its keywords (`-dKall`); blocking, some 20 ms, remembered per path.
+
+    Empty where it cannot be run: who needs it to run will find out.
+    """
+    command: list[str | Path] = [binary, "-dKall", "-q", "-c", "-f", os.devnull]
+    try:
+        # It exits with 2: an empty configuration is nothing to start with.
+        run = subprocess.run(  # noqa: S603 - the binary is the operator's choice
+            command, capture_output=True, env=clean_environment(), timeout=PROBE_LIMIT, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return run.stdout.decode(errors="replace")
+
+
 def parse_version(text: str, *, source: str = "this binary") -> HaproxyVersion:
     """Read the output of `haproxy -vv`; raises HaproxyNotFoundError when *source* printed something else."""
     match = re.search(r"^HA-?Proxy version (\d+(?:\.\d+)*(?:-dev\d+)?)", text, re.MULTILINE)

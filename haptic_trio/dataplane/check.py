@@ -12,11 +12,11 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.binary import clean_environment
-from haptic_trio.dataplane.disk import check_paths
+from haptic_trio.dataplane.disk import check_files
 from haptic_trio.dataplane.files import CONFIG_NAME, RESERVED
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.haproxy.check_output import parse_check_output
-from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.model import Generation, make_files
 
 PRELUDE_NAME = "process.cfg"
 PRELUDE = "global\n    default-path config\n"
@@ -48,43 +48,92 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+class CheckDirectory:
+    """A private directory that keeps the files of the last check, so that the next one writes only what differs.
+
+    One check at a time; whoever makes it removes it. Made below *root* (the
+    system's temporary directory by default) when it is first written to.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
+        self._path: Path | None = None
+        self._held: Generation | None = None
+
+    def write(self, generation: Generation) -> Path:
+        """Have the files of *generation* there, and return where; blocks on the disk.
+
+        Raises OSError, and UnsafePathError for files that would lie elsewhere.
+        """
+        check_files(generation.files, RESERVED)
+        held, self._held = self._held, None
+        if held is not None and self._path is not None:
+            # What is a folder now may have been a file.
+            with contextlib.suppress(OSError):
+                self._alter(self._path, held, generation)
+                self._held = generation
+                return self._path
+        self.remove()
+        # Made 0700: nobody else gets to the files below it.
+        self._path = Path(tempfile.mkdtemp("", "haptic-trio-check-", self._root))
+        (self._path / PRELUDE_NAME).write_text(PRELUDE)
+        self._alter(self._path, None, generation)
+        self._held = generation
+        return self._path
+
+    def remove(self) -> None:
+        """Remove it; the next check makes another one."""
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
+        self._path, self._held = None, None
+
+    def _alter(self, path: Path, held: Generation | None, generation: Generation) -> None:
+        if held is None or held.config.seal != generation.config.seal:
+            (path / CONFIG_NAME).write_bytes(generation.text.encode(errors="surrogateescape"))
+        old, new = (held.files if held is not None else make_files(())).differing(generation.files)
+        for gone in old.keys() - new.keys():
+            (path / gone).unlink()
+        for file in new.values():
+            if (known := old.get(file.path)) is None or known.seal != file.seal:
+                target = path / file.path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.content)
+
+
 async def check_config(
-    binary: Path, generation: Generation, *, limit: float, background: bool = False, root: Path | None = None
+    binary: Path,
+    generation: Generation,
+    *,
+    limit: float,
+    background: bool = False,
+    root: Path | None = None,
+    directory: CheckDirectory | None = None,
 ) -> CheckReport:
     """Have *binary* check *generation* and return its warnings, or raise ConfigRefusedError with its errors.
 
-    Lines refer to haproxy.cfg as it was rendered. The files are written to a
-    private directory below *root* (the system's temporary directory by
-    default), which is gone when this returns. With *background* the check
-    gets only what processors have left over. Raises CheckTimeoutError after
-    *limit* seconds, CheckFailedError when there is no way to run it.
+    Lines refer to haproxy.cfg as it was rendered. The files are written to
+    *directory*, or to a private one below *root* (the system's temporary
+    directory by default), which is gone when this returns. With *background*
+    the check gets only what processors have left over. Raises
+    CheckTimeoutError after *limit* seconds, CheckFailedError when there is no
+    way to run it.
     """
     began = trio.current_time()
+    kept = directory if directory is not None else CheckDirectory(root)
     try:
-        directory = Path(await trio.to_thread.run_sync(tempfile.mkdtemp, "", "haptic-trio-check-", root))
         try:
-            await trio.to_thread.run_sync(_write_files, directory, generation)
+            path = await trio.to_thread.run_sync(kept.write, generation)
             problems = await run_check(
-                binary, [directory / PRELUDE_NAME, directory / CONFIG_NAME], limit=limit, background=background
+                binary, [path / PRELUDE_NAME, path / CONFIG_NAME], limit=limit, background=background
             )
         finally:
-            # Bounded by the disk alone.
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(shutil.rmtree, directory, True)
+            if directory is None:
+                # Bounded by the disk alone.
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(kept.remove)
     except OSError as exc:
         raise CheckFailedError(f"haproxy -c could not be run: {exc}") from exc
     return CheckReport(warnings=problems, seconds=trio.current_time() - began)
-
-
-def _write_files(directory: Path, generation: Generation) -> None:
-    check_paths((file.path for file in generation.files.values()), RESERVED)
-    # mkdtemp made the directory 0700: nobody else gets to the files below it.
-    (directory / PRELUDE_NAME).write_text(PRELUDE)
-    (directory / CONFIG_NAME).write_text(generation.text)
-    for file in generation.files.values():
-        target = directory / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(file.content)
 
 
 async def run_check(

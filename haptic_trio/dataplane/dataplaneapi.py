@@ -26,10 +26,12 @@ from haptic_trio.dataplane.dataplaneapi_snapshot import Snapshot, SnapshotReader
 from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST, Place, Storage, Store, StoredFile, place_files
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
+    DriftReport,
     EndpointError,
     EndpointInfo,
     EndpointStorageError,
     PatchRefusedError,
+    Survey,
 )
 from haptic_trio.haproxy.model import AuxFile, Generation, digest_of
 from haptic_trio.haproxy.operations import Plan
@@ -101,6 +103,13 @@ class DataplaneApiEndpoint:
         self._seen_at = trio.current_time()
         return self._seen.generation
 
+    async def survey(self) -> Survey:
+        """Return what `fetch_running` does, and what the process can be told."""
+        running = await self.fetch_running()
+        if running is None:
+            return Survey(running=None)
+        return Survey(running=running, capabilities=(await self.describe()).capabilities)
+
     async def activate(self, generation: Generation) -> None:
         """Store the files that differ, push the configuration, and have HAProxy load it.
 
@@ -148,6 +157,13 @@ class DataplaneApiEndpoint:
             return
         await self._undo(rewrite, seen, refusal, reload=True)
         raise refusal
+
+    async def repair(self) -> DriftReport:
+        """Report nothing: the API takes a request for every server and map, so the process is not read back.
+
+        What others change in its configuration and files `fetch_running` finds.
+        """
+        return DriftReport()
 
     async def _look(self) -> Snapshot:
         if not self._is_probed:

@@ -73,10 +73,9 @@ class SnapshotReader:
         bare = Snapshot(raw=raw, listing=listing, manifest=manifest)
         if not manifest.clear or await trio.to_thread.run_sync(digest_of, raw) != manifest.stored:
             return msgspec.structs.replace(bare, manifest=msgspec.structs.replace(manifest, clear=False))
-        parsed = await trio.to_thread.run_sync(self._read_text, manifest.text)
-        if parsed is None:
+        config = await trio.to_thread.run_sync(self._read_text, manifest.text)
+        if config is None:
             return bare
-        text, config = parsed
         files = await self._read_files(manifest, listing)
         return msgspec.structs.replace(
             bare,
@@ -85,15 +84,15 @@ class SnapshotReader:
             },
             digests={place: file.digest for place, (file, _) in files.items()},
             certificates={place: stored for place, (_, stored) in files.items() if stored is not None},
-            generation=make_generation(text, config, [file for file, _ in files.values()]),
+            generation=make_generation(config, [file for file, _ in files.values()]),
         )
 
-    def _read_text(self, packed: str) -> tuple[str, Config] | None:
+    def _read_text(self, packed: str) -> Config | None:
         try:
             text = unpack_text(packed)
             if self._deployed is not None and self._deployed.text == text:
-                return text, self._deployed.config
-            return text, parse_config(text, cache=self._sections)
+                return self._deployed.config
+            return parse_config(text, cache=self._sections)
         except (ValueError, ConfigSyntaxError):
             return None
 

@@ -1,12 +1,17 @@
 """Durable writes, and paths that stay inside a directory."""
 
 import os
-from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.haproxy.file_pages import FilePages
+
+MOST_SYNCED: Final = 100
+"""Files that are waited for one by one: each takes milliseconds. For more it is faster to wait for all of the disk."""
 
 
 class UnsafePathError(ProblemsError):
@@ -22,19 +27,47 @@ class Stamp(msgspec.Struct, frozen=True):
     digest: str
 
 
-def read_stamp(path: Path, digest: str) -> Stamp | None:
+def read_stamp(path: str | Path, digest: str) -> Stamp | None:
     """Return the stamp of the file at *path*, whose content has *digest*; None when there is no file."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - called for thousands of files
     except FileNotFoundError:
         return None
     return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, digest)
 
 
+class _Paths(NamedTuple):
+    """What a page of paths is, as far as others matter."""
+
+    plain: bool
+    """None is refused for itself."""
+    folders: frozenset[str]
+    roots: frozenset[str]
+    """The first part of each."""
+
+
+def check_files(files: FilePages[Any], reserved: frozenset[str]) -> None:
+    """Check the paths of *files* as `check_paths` does, without looking at pages that it has seen before."""
+    known = files.paged.summaries(_describe)
+    folders = frozenset[str]().union(*(one.folders for one in known))
+    taken = any(not one.plain or not one.roots.isdisjoint(reserved) for one in known)
+    if taken or any(folder in files for folder in folders):
+        check_paths(files, reserved)
+
+
+def _describe(files: tuple[Any, ...]) -> _Paths:
+    folders = frozenset(folder for file in files for folder in folders_of(file.path))
+    return _Paths(
+        not any(_refusal(file.path, frozenset(), folders) for file in files),
+        folders,
+        frozenset(file.path.split("/", maxsplit=1)[0] for file in files),
+    )
+
+
 def check_paths(paths: Iterable[str], reserved: frozenset[str]) -> None:
     """Raise UnsafePathError unless all *paths* are plain relative ones that can be files side by side."""
     known = set(paths)
-    folders = {str(parent) for path in known for parent in PurePosixPath(path).parents}
+    folders = {folder for path in known for folder in folders_of(path)}
     problems = [
         Problem(message=reason, source=path, hint="write it as maps/name, ssl/name or general/name")
         for path in sorted(known)
@@ -44,7 +77,15 @@ def check_paths(paths: Iterable[str], reserved: frozenset[str]) -> None:
         raise UnsafePathError(problems)
 
 
-def _refusal(path: str, reserved: frozenset[str], folders: set[str]) -> str:
+def folders_of(path: str) -> Iterator[str]:
+    """Yield the folders that the relative *path* leads through, the outermost first."""
+    end = path.find("/")
+    while end >= 0:
+        yield path[:end]
+        end = path.find("/", end + 1)
+
+
+def _refusal(path: str, reserved: frozenset[str], folders: Collection[str]) -> str:
     if path.startswith("/"):
         return "the path of a file must be relative"
     if any(part in {"", ".", ".."} for part in path.split("/")):
@@ -58,13 +99,27 @@ def _refusal(path: str, reserved: frozenset[str], folders: set[str]) -> str:
     return ""
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a new file that only we may read, and wait until it is on the disk."""
+def write_file(path: str | Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a new file that only we may read, and wait until it is on the disk, unless the caller does."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
+
+
+def wait_written(paths: Sequence[str]) -> None:
+    """Wait until the files at *paths*, and perhaps others, are on the disk."""
+    if len(paths) > MOST_SYNCED:
+        os.sync()
+        return
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def replace_file(path: Path, content: bytes) -> None:

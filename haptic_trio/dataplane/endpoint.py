@@ -1,5 +1,6 @@
 """What deployment needs from one HAProxy, however it is reached."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -54,17 +55,41 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the running process can be told without a reload."""
 
 
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan for an endpoint is made from."""
+
+    running: Generation | None
+    """As `Endpoint.fetch_running` returns it."""
+    capabilities: Capabilities = Capabilities()
+    """What the running process can be told without a reload."""
+
+
+class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process differed from what its endpoint last deployed, and what was done about that."""
+
+    found: Mapping[str, int] = {}
+    """How many things differed, by kind: a value of `haptic_trio.haproxy.differences.Kind`."""
+    operations: int = 0
+    """Runtime operations that put them right."""
+    reasons: tuple[str, ...] = ()
+    """What no runtime operation can put right: the caller activates the generation that it wants."""
+
+
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one deployment to one endpoint did."""
 
     endpoint: str
     changed: bool
-    """False when the endpoint already ran the generation: nothing was written."""
+    """False when the endpoint already ran the generation, and nothing differed: nothing was written."""
     reloaded: bool
     reasons: tuple[str, ...] = ()
     """Why it reloaded."""
+    held: tuple[str, ...] = ()
+    """Why what it holds back needs a reload that it may not make; empty when it runs all of the generation."""
     operations: int = 0
-    """Runtime operations applied."""
+    """Runtime operations applied; a change that reloads may have had some before."""
+    drift: Mapping[str, int] = {}
+    """What somebody else had changed and was put right, as in `DriftReport.found`."""
     seconds: float = 0.0
 
 
@@ -88,6 +113,10 @@ class Endpoint(Protocol):
         """
         ...
 
+    async def survey(self) -> Survey:
+        """Return what `fetch_running` does, and what the process can be told."""
+        ...
+
     async def activate(self, generation: Generation) -> None:
         """Stage, check, switch, and (re)load HAProxy; on refusal everything is as before."""
         ...
@@ -97,5 +126,17 @@ class Endpoint(Protocol):
 
         When an operation is refused the endpoint is left on its former
         files, and the error says so; the caller activates instead.
+        """
+        ...
+
+    async def repair(self) -> DriftReport:
+        """Compare the process with the generation that was deployed last, and put right at runtime what differs.
+
+        For what somebody else has done to process or files; what HAProxy
+        changes by itself, such as the outcome of a check, is no difference.
+        Where nothing differs nothing is written. It never reloads: what only
+        a reload puts right is among the report's reasons. An endpoint that
+        does not know what should run, or cannot look, reports nothing.
+        Raises EndpointError.
         """
         ...

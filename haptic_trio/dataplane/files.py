@@ -2,20 +2,29 @@
 
     generations/00000007-3f2a…/generation.json    manifest: paths, kinds, digests
                                haproxy.cfg
-                               maps/ ssl/ general/
+                               maps -> ../../folders/00000007-3f2a….maps
+                               ssl -> ../../folders/00000003-91c0….ssl
+                               patches.journal    what the process was told since
+    folders/00000003-91c0….ssl/                   files that several generations may have in common
     current -> generations/00000007-3f2a…         what HAProxy loads at its next start or reload
     journal.json                                  committed, previous and pending generation
 
 A generation's directory is written once, completely and fsynced, before
-anything names it, and never changed afterwards; files that are the same as in
-the current one are hard links to them. The only switch is the rename of the
-`current` link, so whatever HAProxy loads is one whole generation, at whichever
-step a crash came.
+anything names it, and never changed afterwards, but for its journal. A folder
+in which no file differs is the former one; in a folder that differs, files
+that are the same are hard links to the former ones. The only switch is the
+rename of the `current` link, so whatever HAProxy loads is one whole
+generation, at whichever step a crash came.
 
-The journal makes the step around that switch recoverable. Its rules:
+What the process is told at runtime may be *noted* instead of written out: a
+delta in the journal of patches. The running generation is then the committed
+files with these deltas; `join` writes out what they come to.
+
+`journal.json` makes the step around the switch recoverable. Its rules:
 
 - `pending` is written before anything is done to the process (a reload or a
-  runtime operation) and removed after the process and `current` agree.
+  runtime operation) and removed after the process and `current` agree. A note
+  that is not settled counts as such, too.
 - While it is there, nobody knows what the process runs: `clear` is False,
   and only a load of a known generation ends that.
 - After a crash `recover` turns `current` back to the committed generation, so
@@ -26,26 +35,38 @@ import contextlib
 import os
 import re
 import shutil
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
 from haptic_trio.dataplane.disk import (
     Stamp,
-    check_paths,
+    check_files,
+    folders_of,
     fsync_directory,
-    read_stamp,
     replace_file,
     replace_link,
+    wait_written,
     write_file,
 )
+from haptic_trio.dataplane.generation_directory import (
+    CONFIG_NAME,
+    JOURNAL_NAME,
+    MANIFEST_NAME,
+    GenerationDirectory,
+    Manifest,
+    ManifestEntry,
+)
+from haptic_trio.dataplane.patch_journal import PatchJournal, encode_kept
 from haptic_trio.errors import ProblemsError
-from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, digest_of, make_generation
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.delta import Delta, DeltaError, apply_delta, decode_delta, encode_delta
+from haptic_trio.haproxy.model import AuxFile, Generation
 
-CONFIG_NAME = "haproxy.cfg"
-MANIFEST_NAME = "generation.json"
-RESERVED = frozenset({CONFIG_NAME, MANIFEST_NAME, "process.cfg"})
+__all__ = ["CONFIG_NAME", "MANIFEST_NAME", "RESERVED", "GenerationFiles"]
+
+RESERVED = frozenset({CONFIG_NAME, MANIFEST_NAME, JOURNAL_NAME, "process.cfg"})
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -56,22 +77,6 @@ class Journal(msgspec.Struct, frozen=True):
     pending: str = ""
 
 
-class ManifestEntry(msgspec.Struct, frozen=True):
-    """A file of a generation."""
-
-    kind: FileKind
-    path: str
-    digest: str
-    secret: bool
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """What a generation's directory is meant to hold."""
-
-    id: str
-    files: tuple[ManifestEntry, ...]
-
-
 class GenerationFiles:
     """The generations below *root*; every method blocks on the disk, and one caller at a time is assumed."""
 
@@ -79,10 +84,14 @@ class GenerationFiles:
         self.root = root
         self.current = root / "current"
         self._generations = root / "generations"
+        self._folders = root / "folders"
         self._journal_path = root / "journal.json"
         self._journal = Journal()
-        self._seen: Generation | None = None
-        self._stamps: dict[str, Stamp] = {}
+        self._directory = GenerationDirectory(self.current)
+        self._patches = PatchJournal(self.current / JOURNAL_NAME)
+        self._deltas: tuple[Delta, ...] = ()
+        self._noted: Delta | None = None
+        self._patched: tuple[Generation, Generation] | None = None
 
     @property
     def committed(self) -> str:
@@ -91,17 +100,20 @@ class GenerationFiles:
 
     @property
     def clear(self) -> bool:
-        """Whether the process, if it runs, runs the committed generation."""
-        return not self._journal.pending
+        """Whether the process, if it runs, runs the committed generation with what was noted since."""
+        return not self._journal.pending and self._noted is None
 
     def recover(self) -> None:
         """Read what is there, end what a crash has interrupted, and remove what it has left."""
-        self._generations.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (self._generations, self._folders):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = self._read_journal()
         if self._journal.committed:
             self._point_current(self._journal.committed)
         else:
             self.current.unlink(missing_ok=True)
+        self._directory.forget()
+        self._read_patches()
         self._prune()
 
     def _read_journal(self) -> Journal:
@@ -115,44 +127,89 @@ class GenerationFiles:
             return Journal(pending=journal.committed or journal.pending)
         return journal
 
+    def _read_patches(self) -> None:
+        """Read what was noted on top of the committed generation."""
+        self._patches.close()
+        self._patches = PatchJournal(self.path_of(self._journal.committed).with_name(JOURNAL_NAME))
+        self._patched = None
+        try:
+            records = self._patches.read()
+            self._deltas = tuple(map(decode_delta, records.kept))
+            self._noted = decode_delta(records.open) if records.open is not None else None
+        except DeltaError:
+            # Whole, but not of this version: nobody knows what it was.
+            self._deltas, self._noted = (), Delta("", "")
+
     def stage(self, generation: Generation) -> str:
         """Write *generation* beside the others and return its directory's name; nothing uses it yet."""
-        check_paths((file.path for file in generation.files.values()), RESERVED)
+        check_files(generation.files, RESERVED)
         name = self._next_name(generation.id)
         directory = self._generations / name
         directory.mkdir(mode=0o700)
-        folders = {directory}
-        self._place(directory / CONFIG_NAME, CONFIG_NAME, digest_of(generation.text), generation.text.encode())
-        for file in generation.files.values():
-            target = directory / file.path
-            for folder in reversed(target.relative_to(directory).parents):
-                if directory / folder not in folders:
-                    (directory / folder).mkdir(mode=0o700)
-                    folders.add(directory / folder)
-            self._place(target, file.path, file.digest, file.content)
+        written: list[str] = []
+        for folder, files in _by_folder(generation.files.values()).items():
+            if not folder:
+                written += [self._place(f"{directory}/{file.path}", file) for file in files]
+                continue
+            target = self._same_folder(folder, files)
+            if not target:
+                target = f"{name}.{folder}"
+                written += self._stage_folder(target, folder, files)
+            (directory / folder).symlink_to(f"../../folders/{target}")
+        wait_written([path for path in written if path])
+        write_file(directory / CONFIG_NAME, generation.text.encode(errors="surrogateescape"))
         manifest = Manifest(
             generation.id,
             tuple(ManifestEntry(file.kind, file.path, file.digest, file.secret) for file in generation.files.values()),
         )
         write_file(directory / MANIFEST_NAME, msgspec.json.encode(manifest))
-        for folder in folders:
-            fsync_directory(folder)
+        fsync_directory(directory)
+        fsync_directory(self._folders)
         fsync_directory(self._generations)
         return name
+
+    def _same_folder(self, folder: str, files: Iterable[AuxFile]) -> str:
+        """Return the name of the current folder if it holds *files* and nothing else; empty otherwise."""
+        known = self._directory.generation
+        link = self.current / folder
+        if known is None or not link.is_symlink():
+            return ""
+        former = [file for file in known.files.values() if file.path.startswith(f"{folder}/")]
+        if _fingerprint(former) != _fingerprint(files) or not self._directory.is_unchanged(folder):
+            return ""
+        return link.readlink().name
+
+    def _stage_folder(self, name: str, folder: str, files: Iterable[AuxFile]) -> list[str]:
+        root = self._folders / name
+        # Left by a crash between two deployments that begin alike.
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(mode=0o700)
+        made = {folder: root}
+        written = []
+        for file in files:
+            for inner in folders_of(file.path):
+                if inner not in made:
+                    made[inner] = root / inner.removeprefix(f"{folder}/")
+                    made[inner].mkdir(mode=0o700)
+            written.append(self._place(f"{root}/{file.path.removeprefix(f'{folder}/')}", file))
+        for one in made.values():
+            fsync_directory(one)
+        return written
 
     def _next_name(self, generation_id: str) -> str:
         newest = max((int(entry.name.partition("-")[0]) for entry in self._entries()), default=0)
         return f"{newest + 1:08d}-{re.sub('[^0-9A-Za-z]', '', generation_id)[:16]}"
 
-    def _place(self, target: Path, path: str, digest: str, content: bytes) -> None:
-        stamp = self._stamps.get(path)
-        source = self.current / path
+    def _place(self, target: str, file: AuxFile) -> str:
+        """Have *file* at *target*; returns *target* if that was written and may not be on the disk yet."""
+        stamp = self._directory.stamps.get(file.path)
         # A file that someone has edited in place would spoil every generation that is linked to it.
-        if stamp is not None and stamp.digest == digest and read_stamp(source, digest) == stamp:
+        if stamp is not None and stamp.digest == file.digest and self._directory.is_untouched(file.path):
             with contextlib.suppress(OSError):
-                os.link(source, target)
-                return
-        write_file(target, content)
+                os.link(f"{self.current}/{file.path}", target)
+                return ""
+        write_file(target, file.content, durable=False)
+        return target
 
     def path_of(self, name: str) -> Path:
         """Return the configuration file of the generation in directory *name*."""
@@ -168,11 +225,25 @@ class GenerationFiles:
 
     def commit(self, name: str, generation: Generation) -> None:
         """Note that the process runs *name*, and remove generations that are no longer needed."""
+        kept = self._kept_stamps(generation)
         journal = self._journal
         previous = journal.committed if journal.committed != name else journal.previous
         self._write_journal(Journal(committed=name, previous=previous))
-        self._remember(generation)
+        self._directory.remember(generation, kept)
+        self._read_patches()
         self._prune()
+
+    def _kept_stamps(self, generation: Generation) -> Mapping[str, Stamp]:
+        """Return the stamps of files that are the same object as before: no deployment touches these."""
+        known = self._directory.generation
+        if known is None:
+            return {}
+        stamps = self._directory.stamps
+        return {
+            path: stamps[path]
+            for path, file in generation.files.items()
+            if path in stamps and known.files.get(path) is file
+        }
 
     def abandon(self, *, clear: bool) -> None:
         """Go back to the committed generation; *clear* says that the process has never left it."""
@@ -185,72 +256,112 @@ class GenerationFiles:
             self._prune()
 
     def mark_loaded(self) -> None:
-        """Note that a process has been started from `current`, whatever ran before it."""
+        """Note that a process has been started from `current`, whatever ran before it: it knows of no note."""
+        if self._deltas or self._noted is not None:
+            self._patches.remove()
+            self._read_patches()
         if self._journal.pending:
             self._write_journal(msgspec.structs.replace(self._journal, pending=""))
 
-    def read_running(self) -> Generation | None:
-        """Return the generation that is really on disk, which hands may have changed; None when it is unusable.
+    def note(self, delta: Delta) -> None:
+        """Have it on the disk that the process is about to be told *delta*, on top of what `read_running` gives."""
+        self._patches.append(encode_delta(delta))
+        self._noted = delta
 
-        Files whose inode, size and time are those of the last reading are
-        not read again.
+    def settle(self, generation: Generation | None) -> None:
+        """Note that the process has taken what was noted last and runs *generation*; None if it runs what it did."""
+        assert self._noted is not None
+        self._patches.settle(kept=generation is not None)
+        if generation is not None:
+            base = self._directory.generation
+            self._deltas += (self._noted,)
+            self._patched = (base, generation) if base is not None else None
+        self._noted = None
+
+    def read_notes(self) -> tuple[Delta, ...]:
+        """Return what the process was told since the committed files were written."""
+        return self._deltas
+
+    def join(self, generation: Generation) -> None:
+        """Write out *generation*, which the notes have led to, as the committed files; later notes stay notes.
+
+        The process is not concerned. Raises ValueError if no note leads there.
+        """
+        places = [number for number, delta in enumerate(self._deltas, 1) if delta.id == generation.id]
+        if not places or self._noted is not None:
+            raise ValueError(f"no settled note leads to generation {generation.id}")
+        running = self.read_running()
+        name = self.stage(generation)
+        later = self._deltas[places[-1] :]
+        if later:
+            write_file(self.path_of(name).with_name(JOURNAL_NAME), encode_kept([encode_delta(one) for one in later]))
+            fsync_directory(self.path_of(name).parent)
+        self._point_current(name)
+        self.commit(name, generation)
+        if later and running is not None:
+            self._patched = generation, running
+
+    def absorb(self) -> None:
+        """Write out what settled notes have led to, for a process that is about to be started; none may live."""
+        if self._noted is not None:
+            self.settle(None)
+        running = self.read_running() if self._deltas else None
+        if running is not None:
+            self.join(running)
+
+    def turn_back(self) -> bool:
+        """Commit to the generation before the committed one; False if there is none."""
+        if not self._journal.previous:
+            return False
+        self._write_journal(Journal(committed=self._journal.previous))
+        self._point_current(self._journal.committed)
+        self._directory.forget()
+        self._read_patches()
+        return True
+
+    def read_running(self, *, thorough: bool = False) -> Generation | None:
+        """Return the generation that is really on disk, notes included; None when it is unusable.
+
+        Hands may have changed it. Of thousands of files a reading looks at
+        some, in turn, unless it is *thorough*; see `generation_directory`.
         """
         try:
-            manifest = self._read_manifest()
-            stamps, contents = self._read_contents(manifest)
-            if self._seen is not None and stamps == self._stamps:
-                return self._seen
-            text = contents[CONFIG_NAME].decode()
-            config = self._seen.config if self._seen is not None and self._seen.text == text else None
-            files = (
-                AuxFile(entry.kind, entry.path, contents[entry.path], stamps[entry.path].digest, entry.secret)
-                for entry in manifest.files
-                if entry.path in contents
-            )
-            generation = make_generation(text, config or parse_config(text, source=CONFIG_NAME), files)
+            base = self._directory.read(thorough=thorough)
+            if not self._deltas:
+                return base
+            if self._patched is None or self._patched[0] is not base:
+                running = base
+                for delta in self._deltas:
+                    running = apply_delta(running, delta)
+                self._patched = base, running
         except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, msgspec.MsgspecError, ProblemsError):
+            self._directory.forget()
             return None
-        self._seen, self._stamps = generation, stamps
-        return generation
+        except DeltaError:
+            # The files that it was made for are not there any more.
+            return None
+        return self._patched[1]
 
-    def is_intact(self) -> bool:
-        """Whether the current generation's files are as they were written."""
-        generation = self.read_running()
-        return generation is not None and generation.id == self._read_manifest().id
+    def is_intact(self, *, thorough: bool = False) -> bool:
+        """Whether the current generation's files are as they were written, as far as the reading looks."""
+        running = self.read_running(thorough=thorough)
+        base = self._directory.generation
+        return running is not None and base is not None and base.id == self._directory.intended
 
-    def _read_manifest(self) -> Manifest:
-        return msgspec.json.decode((self.current / MANIFEST_NAME).read_bytes(), type=Manifest)
-
-    def _read_contents(self, manifest: Manifest) -> tuple[dict[str, Stamp], dict[str, bytes]]:
-        stamps: dict[str, Stamp] = {}
-        contents: dict[str, bytes] = {}
-        for path in (CONFIG_NAME, *(entry.path for entry in manifest.files)):
-            known = self._stamps.get(path)
-            try:
-                if known is not None and read_stamp(self.current / path, known.digest) == known:
-                    stamps[path], contents[path] = known, self._seen_content(path)
-                    continue
-                content = (self.current / path).read_bytes()
-                contents[path] = content
-                stamp = read_stamp(self.current / path, digest_of(content))
-            except FileNotFoundError:
-                if path == CONFIG_NAME:
-                    raise
-                continue
-            if stamp is not None:
-                stamps[path] = stamp
-        return stamps, contents
-
-    def _seen_content(self, path: str) -> bytes:
-        assert self._seen is not None
-        return self._seen.text.encode() if path == CONFIG_NAME else self._seen.files[path].content
-
-    def _remember(self, generation: Generation) -> None:
-        stamps = {CONFIG_NAME: read_stamp(self.current / CONFIG_NAME, digest_of(generation.text))}
-        for file in generation.files.values():
-            stamps[file.path] = read_stamp(self.current / file.path, file.digest)
-        self._seen = generation
-        self._stamps = {path: stamp for path, stamp in stamps.items() if stamp is not None}
+    def find_edited(self) -> tuple[str, ...]:
+        """Return which of the current generation's files are not as they were written; looks at all."""
+        try:
+            manifest = self._directory.read_manifest()
+        except (OSError, msgspec.MsgspecError):
+            return (MANIFEST_NAME,)
+        running = self.read_running(thorough=True)
+        base = self._directory.generation
+        if base is None:
+            return (CONFIG_NAME,)
+        if base.id == manifest.id:
+            return () if running is not None else (JOURNAL_NAME,)
+        here = {path: file.digest for path, file in base.files.items()}
+        return tuple(one.path for one in manifest.files if here.get(one.path) != one.digest) or (CONFIG_NAME,)
 
     def _point_current(self, name: str) -> None:
         target = f"generations/{name}"
@@ -266,6 +377,24 @@ class GenerationFiles:
 
     def _prune(self) -> None:
         kept = {self._journal.committed, self._journal.previous}
+        folders = set()
         for entry in self._generations.iterdir():
-            if entry.name not in kept:
+            if entry.name in kept:
+                folders |= {one.readlink().name for one in entry.iterdir() if one.is_symlink()}
+            else:
                 shutil.rmtree(entry, ignore_errors=True)
+        for entry in self._folders.iterdir():
+            if entry.name not in folders:
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _by_folder(files: Iterable[AuxFile]) -> dict[str, list[AuxFile]]:
+    found: dict[str, list[AuxFile]] = {}
+    for file in files:
+        folder, slash, _ = file.path.partition("/")
+        found.setdefault(folder if slash else "", []).append(file)
+    return found
+
+
+def _fingerprint(files: Iterable[AuxFile]) -> bytes:
+    return blake2b(b"".join([file.seal for file in files]), digest_size=20).digest()

@@ -57,11 +57,14 @@ def read_start_time(pid: int) -> int | None:
 def find_masters(argument: str) -> list[int]:
     """Return our user's live processes whose command line has *argument*, without the children of such processes."""
     parents: dict[int, int] = {}
+    # The same path may be another file in another container.
+    files_seen = (PROC / "self/ns/mnt").readlink()
     for entry in PROC.iterdir():
         if not entry.name.isdecimal():
             continue
         with contextlib.suppress(OSError):
-            if entry.stat().st_uid == os.geteuid() and has_argument(int(entry.name), argument):
+            is_ours = entry.stat().st_uid == os.geteuid() and (entry / "ns/mnt").readlink() == files_seen
+            if is_ours and has_argument(int(entry.name), argument):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(fields[1])
     return [pid for pid, parent in parents.items() if parent not in parents and read_start_time(pid) is not None]

@@ -16,7 +16,7 @@ from haptic_trio.haproxy.commands import (
     split_replies,
 )
 from haptic_trio.haproxy.conversation import Conversation, Pause, converse, retry_removals
-from haptic_trio.haproxy.operations import Operation
+from haptic_trio.haproxy.operations import Operation, Removal
 from haptic_trio.haproxy.replies import parse_show_info
 
 ANSWER_LIMIT = 5.0
@@ -43,11 +43,11 @@ class RuntimeClient:
         # Text of a command that is refused ends in a list of all commands, so an unknown one does no harm.
         return read_capabilities(version, await self.ask("help\n"), await self.ask("add server help\n"))
 
-    async def apply(self, operations: Sequence[Operation], *, worker: int) -> tuple[str, ...]:
+    async def apply(self, operations: Sequence[Operation], *, worker: int) -> tuple[Removal, ...]:
         """Apply *operations*, in order, to the process with pid *worker*.
 
-        Returns the commands that delete what is out of use but could not be
-        deleted yet, for `retry`. Raises PatchRefusedError when an operation
+        Returns the removals of what is out of use but could not be deleted
+        yet, for `retry`. Raises PatchRefusedError when an operation
         is refused, or cannot be said at all; the others of its batch were
         applied all the same. Raises EndpointError when the worker does not
         answer.
@@ -57,17 +57,35 @@ class RuntimeClient:
         except (RuntimeCommandError, UnsendableError) as exc:
             raise PatchRefusedError(self._endpoint, str(exc)) from exc
 
-    async def retry(self, removals: Sequence[str], *, worker: int) -> tuple[str, ...]:
+    async def retry(self, removals: Sequence[Removal], *, worker: int) -> tuple[Removal, ...]:
         """Have *worker* try *removals*, from `apply`, again; returns those that are still in vain."""
         return await self._hold(retry_removals(removals), worker=worker)
 
-    async def _hold(self, conversation: Conversation, *, worker: int) -> tuple[str, ...]:
+    async def read(self, questions: Sequence[str], *, worker: int) -> list[str]:
+        """Return the answers of *worker* to *questions*, each a line of commands without payload, as it gives them."""
+        answers = []
+        for question in questions:
+            with trio.move_on_after(ANSWER_LIMIT) as limit:
+                while True:
+                    info, _, answer = (await self.ask(f"show info;{question}\n")).partition("\n\n")
+                    if _read_pid(info) == worker:
+                        answers.append(answer)
+                        break
+                    await trio.lowlevel.checkpoint()
+            if limit.cancelled_caught:
+                raise self._unanswered(worker)
+        return answers
+
+    def _unanswered(self, worker: int) -> EndpointTimeoutError:
+        return EndpointTimeoutError(self._endpoint, f"worker {worker} did not answer within {ANSWER_LIMIT:g} s")
+
+    async def _hold(self, conversation: Conversation, *, worker: int) -> tuple[Removal, ...]:
         replies: tuple[str, ...] | None = None
         while True:
             try:
                 turn = next(conversation) if replies is None else conversation.send(replies)
             except StopIteration as stop:
-                leftovers: tuple[str, ...] = stop.value
+                leftovers: tuple[Removal, ...] = stop.value
                 return leftovers
             if isinstance(turn, Pause):
                 await trio.sleep(turn.seconds)
@@ -91,7 +109,7 @@ class RuntimeClient:
                 if _read_pid(info) == worker:
                     return tuple(replies)
                 await trio.lowlevel.checkpoint()
-        raise EndpointTimeoutError(self._endpoint, f"worker {worker} did not answer within {ANSWER_LIMIT:g} s")
+        raise self._unanswered(worker)
 
 
 def _read_pid(info: str) -> int:

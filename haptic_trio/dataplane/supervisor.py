@@ -217,7 +217,19 @@ class Supervisor:
             self._wanted = trio.Event()
             return
         try:
-            await self._start()
+            was_patched = bool(self._files.read_notes())
+            await trio.to_thread.run_sync(self._files.absorb)
+            refusal: LoadRefusedError | None = None
+            try:
+                await self._start()
+            except LoadRefusedError as exc:
+                refusal = exc
+            if refusal is not None:
+                # A process took what the whole text does not allow; what was loaded before it has worked.
+                if not was_patched or not await trio.to_thread.run_sync(self._files.turn_back):
+                    raise refusal
+                self._log.warning("turning back to the generation before", error=str(refusal))
+                await self._start()
         except (LoadRefusedError, EndpointError, OSError) as exc:
             self._log.error("haproxy did not start", error=str(exc))
         else:

@@ -1,43 +1,115 @@
-"""One deployment to one endpoint: compare, plan, and take the cheaper way."""
+"""One deployment to one endpoint: put right what others changed, compare, plan, and take the cheaper way.
+
+What needs no reload is applied first, and made the generation on disk; the
+reload, if the rest needs one, comes after it. When HAProxy refuses to load
+the rest, what was applied for it is taken back.
+"""
 
 from functools import partial
 
 import trio
 
-from haptic_trio.dataplane.endpoint import Endpoint, PatchRefusedError, SyncResult
-from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.dataplane.endpoint import (
+    DeploymentRefusedError,
+    DriftReport,
+    Endpoint,
+    EndpointError,
+    PatchRefusedError,
+    Survey,
+    SyncResult,
+)
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.operations import Plan
 from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.split import SplitPlan, is_near, split_plan
 
 
-async def sync_endpoint(endpoint: Endpoint, desired: Generation) -> SyncResult:
-    """Bring *endpoint* to *desired*, without a reload where that is possible.
+async def sync_endpoint(
+    endpoint: Endpoint, desired: Generation, *, verify: bool = False, may_reload: bool = True
+) -> SyncResult:
+    """Bring *endpoint* to *desired*, without a reload as far as that is possible.
 
-    An endpoint that has it already is not written to. When the running
-    process refuses a runtime operation the generation is activated instead,
-    and the refusal is among the reasons. Raises EndpointError.
+    An endpoint that has it already is not written to. With *verify* the
+    process itself is looked at first, and what somebody else has changed is
+    put right. When the running process refuses a runtime operation the
+    generation is activated instead, and the refusal is among the reasons.
+    Without *may_reload* what needs a reload is held back, except where it is
+    not known what runs. Raises EndpointError.
     """
     began = trio.current_time()
-    running = await endpoint.fetch_running()
-    if running is not None and running.id == desired.id:
-        return SyncResult(endpoint=endpoint.name, changed=False, reloaded=False, seconds=trio.current_time() - began)
-    # Without a process to plan for, there is nothing to ask.
-    capabilities = (await endpoint.describe()).capabilities if running is not None else Capabilities()
-    # Comparing thousands of sections takes longer than the event loop may wait.
-    plan = await trio.to_thread.run_sync(partial(make_plan, running, desired, capabilities=capabilities))
-    reasons = plan.reasons
-    if not plan.reloads:
+    report = await endpoint.repair() if verify else DriftReport()
+    survey = await endpoint.survey()
+    running = survey.running
+    split = await _split(survey, desired)
+    reasons: tuple[str, ...] = (*report.reasons, *split.reasons)
+    held: tuple[str, ...] = ()
+    must_reload = running is None
+    effective: Generation | None = None
+    # A process that is not what it should be, and loads for that, gets everything that way.
+    if split.effective is not None and not (report.reasons and may_reload):
         try:
-            await endpoint.patch(desired, plan)
+            await endpoint.patch(split.effective, Plan(operations=split.operations))
+            effective = split.effective
         except PatchRefusedError as exc:
-            reasons = (f"patch refused: {exc}",)
+            reasons, must_reload = (f"patch refused: {exc}", *reasons), True
+    if reasons and not (may_reload or must_reload):
+        reasons, held = (), reasons
     if reasons:
-        await endpoint.activate(desired)
+        await _activate(endpoint, desired, running, effective)
+    if reasons and report.reasons:
+        # What is still there is no drift; the endpoint learns that by looking.
+        await endpoint.repair()
     return SyncResult(
         endpoint=endpoint.name,
-        changed=True,
+        changed=bool(effective is not None or report.operations or reasons),
         reloaded=bool(reasons),
         reasons=reasons,
-        operations=0 if reasons else len(plan.operations),
+        held=held,
+        operations=report.operations + (len(split.operations) if effective is not None else 0),
+        drift=report.found,
         seconds=trio.current_time() - began,
     )
+
+
+async def _split(survey: Survey, desired: Generation) -> SplitPlan:
+    running = survey.running
+    if running is not None and running.id == desired.id:
+        return SplitPlan(None, (), ())
+    if running is not None and is_near(running, desired):
+        return split_plan(running, desired, survey.capabilities)
+    # Comparing thousands of sections takes longer than the event loop may wait.
+    return await trio.to_thread.run_sync(split_plan, running, desired, survey.capabilities)
+
+
+async def _activate(
+    endpoint: Endpoint, desired: Generation, running: Generation | None, effective: Generation | None
+) -> None:
+    """Activate *desired*; when it is refused turn back from *effective*, which was patched in, to *running*."""
+    try:
+        await endpoint.activate(desired)
+    except DeploymentRefusedError as exc:
+        if running is None or effective is None:
+            raise
+        refusal = exc
+    else:
+        return
+    await _turn_back(endpoint, effective, running, refusal)
+    raise refusal
+
+
+async def _turn_back(endpoint: Endpoint, effective: Generation, running: Generation, refusal: EndpointError) -> None:
+    capabilities = (await endpoint.describe()).capabilities
+    plan = await trio.to_thread.run_sync(partial(make_plan, effective, running, capabilities=capabilities))
+    try:
+        if plan.reloads or not await _is_patched(endpoint, running, plan):
+            await endpoint.activate(running)
+    except EndpointError as exc:
+        raise DeploymentRefusedError(endpoint.name, f"{refusal}; then, turning back: {exc}") from exc
+
+
+async def _is_patched(endpoint: Endpoint, generation: Generation, plan: Plan) -> bool:
+    try:
+        await endpoint.patch(generation, plan)
+    except PatchRefusedError:
+        return False
+    return True

@@ -6,7 +6,10 @@ nobody else.
 """
 
 from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Protocol
 
+import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
@@ -18,6 +21,7 @@ from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentScheduled,
     DeploymentStarted,
+    DriftRepaired,
     EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
@@ -30,7 +34,13 @@ from haptic_trio.workqueue.work_queue import QueueShutdown, WorkQueue
 RETRY_BASE = 1.0
 RETRY_MAX = 60.0
 
-SyncEndpoint = Callable[[Endpoint, Generation], Awaitable[SyncResult]]
+
+class SyncEndpoint(Protocol):
+    """Brings an endpoint to a generation; see `haptic_trio.dataplane.sync`."""
+
+    async def __call__(
+        self, endpoint: Endpoint, desired: Generation, /, *, verify: bool, may_reload: bool
+    ) -> SyncResult: ...
 
 
 async def run_deployer(
@@ -43,6 +53,7 @@ async def run_deployer(
     deployment_timeout: float,
     drain_timeout: float,
     max_parallel: int,
+    verify_interval: float = inf,
     facts: Facts,
     pulse: Pulse,
     metrics: WorkQueueMetrics | None = None,
@@ -54,7 +65,10 @@ async def run_deployer(
     failed. Failed endpoints are tried again with backoff for as long as they
     are among *endpoints*. What is in flight when this task is cancelled may
     go on for *drain_timeout* seconds. At most *max_parallel* endpoints are
-    worked on at once; 0 is no limit. Takes ownership of the channel ends.
+    worked on at once; 0 is no limit. A deployment also looks for what others
+    have changed on its endpoint if it has never done so, or if the last look
+    began *verify_interval* seconds ago or longer. Takes ownership of the
+    channel ends.
     """
     queue: WorkQueue[str] = WorkQueue(
         name="deployments",
@@ -64,6 +78,7 @@ async def run_deployer(
         collapse_deferred=True,
     )
     rounds = Rounds()
+    looks = _Looks(sync, verify_interval)
 
     async def complete(messages: list[DeploymentCompleted]) -> None:
         for message in messages:
@@ -84,15 +99,17 @@ async def run_deployer(
         target = rounds.take(name)
         if target is None or not _is_known(target.endpoint, endpoints):
             queue.forget(name)
+            looks.forget(name)
             await complete(rounds.drop(name, trio.current_time()))
             return
-        result = await _sync_one(target, sync, deployment_timeout, drain_timeout, facts)
+        result = await _sync_one(target, looks.sync, deployment_timeout, drain_timeout, facts)
         if result is None:
             queue.add_rate_limited(name)
             await complete(rounds.fail(target, trio.current_time()))
         else:
             queue.forget(name)
             await complete(rounds.succeed(target, result, trio.current_time()))
+            _tell_standing(completed, rounds)
 
     with deployments, cycles:
         async with trio.open_nursery() as nursery:
@@ -116,12 +133,47 @@ async def run_deployer(
             queue.shutdown(drain=True)
 
 
+def _tell_standing(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:
+    """Have it known how deployments stand after a retry, which belongs to no round and completes none."""
+    newest = completed.value
+    if newest is not None and newest.standing != rounds.standing:
+        completed.put(msgspec.structs.replace(newest, standing=rounds.standing))
+
+
+class _Looks:
+    """Has endpoints looked at, from time to time, for what others have changed."""
+
+    def __init__(self, sync: SyncEndpoint, interval: float) -> None:
+        self._sync = sync
+        self._interval = interval
+        self._last: dict[str, tuple[Endpoint, float]] = {}
+
+    async def sync(self, endpoint: Endpoint, deployment: DeploymentScheduled) -> SyncResult:
+        """Bring *endpoint* to what *deployment* says, and look at it before if that is due."""
+        began = trio.current_time()
+        # An endpoint that came back under its name is another object.
+        known, last = self._last.get(endpoint.name, (None, -inf))
+        verify = known is not endpoint or began - last >= self._interval
+        result = await self._sync(endpoint, deployment.generation, verify=verify, may_reload=deployment.may_reload)
+        if verify:
+            self._last[endpoint.name] = endpoint, began
+        return result
+
+    def forget(self, name: str) -> None:
+        """Take *name* for an endpoint that was never looked at."""
+        self._last.pop(name, None)
+
+
 def _is_known(endpoint: Endpoint, endpoints: Latest[EndpointsDiscovered]) -> bool:
     return endpoints.value is not None and any(known is endpoint for known in endpoints.value.endpoints)
 
 
 async def _sync_one(
-    target: Target, sync: SyncEndpoint, limit: float, drain_timeout: float, facts: Facts
+    target: Target,
+    sync: Callable[[Endpoint, DeploymentScheduled], Awaitable[SyncResult]],
+    limit: float,
+    drain_timeout: float,
+    facts: Facts,
 ) -> SyncResult | None:
     deployment, endpoint = target.deployment, target.endpoint
     results: list[SyncResult] = []
@@ -139,18 +191,30 @@ async def _sync_one(
     async def deploy() -> None:
         try:
             with trio.fail_after(limit):
-                result = await sync(endpoint, deployment.generation)
+                result = await sync(endpoint, deployment)
         except trio.TooSlowError:
             tell_failed(EndpointTimeoutError(endpoint.name, f"deployment took longer than {limit:g} s"))
         except (HapticError, OSError) as exc:
             tell_failed(exc)
         else:
             facts.tell(InstanceDeployed(correlation=deployment.correlation, result=result))
+            if result.drift:
+                facts.tell(_describe_drift(deployment.correlation, result))
             results.append(result)
 
     began = trio.current_time()
     await finish_despite_cancel(deploy, grace=drain_timeout)
     return results[0] if results else None
+
+
+def _describe_drift(correlation: str, result: SyncResult) -> DriftRepaired:
+    return DriftRepaired(
+        correlation=correlation,
+        endpoint=result.endpoint,
+        found=result.drift,
+        operations=result.operations,
+        reloaded=result.reloaded,
+    )
 
 
 async def finish_despite_cancel(work: Callable[[], Awaitable[None]], *, grace: float) -> None:

@@ -7,10 +7,12 @@ when each of its endpoints has succeeded, failed once, or been superseded;
 retries belong to no round.
 """
 
+import math
+
 import msgspec
 
 from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
-from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled
+from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, Standing
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ class _Round:
         self.failed: list[str] = []
         self.superseded: list[str] = []
 
-    def completed(self, now: float) -> DeploymentCompleted:
+    def completed(self, now: float, standing: Standing) -> DeploymentCompleted:
         return DeploymentCompleted(
             correlation=self.deployment.correlation,
             generation=self.deployment.generation.id,
@@ -38,6 +40,7 @@ class _Round:
             failed=tuple(sorted(self.failed)),
             superseded=tuple(sorted(self.superseded)),
             seconds=now - self.began,
+            standing=standing,
             started=self.deployment.started,
         )
 
@@ -51,6 +54,8 @@ class Rounds:
         self._targets: dict[str, Target] = {}
         # By endpoint: the round that it is being deployed for now.
         self._in_hand: dict[str, int] = {}
+        self._held: set[str] = set()
+        self._reloaded = self._begun = -math.inf
 
     @property
     def open(self) -> int:
@@ -60,6 +65,7 @@ class Rounds:
     def begin(self, deployment: DeploymentScheduled, now: float) -> list[DeploymentCompleted]:
         """Make *deployment* the target of its endpoints; return the rounds that this completes, oldest first."""
         self._numbers += 1
+        self._begun = deployment.scheduled
         self._rounds[self._numbers] = _Round(deployment, now)
         for endpoint in deployment.endpoints:
             self._supersede(endpoint.name)
@@ -75,6 +81,9 @@ class Rounds:
 
     def succeed(self, target: Target, result: SyncResult, now: float) -> list[DeploymentCompleted]:
         """Note that a taken *target* is running; return the rounds that this completes."""
+        (self._held.add if result.held else self._held.discard)(result.endpoint)
+        if result.reloaded and _keeps_distance(target.deployment):
+            self._reloaded = max(self._reloaded, target.deployment.scheduled)
         current = self._give_back(target)
         if current is not None:
             current.results.append(result)
@@ -91,6 +100,7 @@ class Rounds:
         """Want nothing of the endpoint *name* any more: it is gone; return the rounds that this completes."""
         self._supersede(name)
         self._targets.pop(name, None)
+        self._held.discard(name)
         return self._close(now)
 
     def _supersede(self, name: str) -> None:
@@ -114,4 +124,24 @@ class Rounds:
 
     def _close(self, now: float) -> list[DeploymentCompleted]:
         done = [number for number, current in self._rounds.items() if not current.outstanding]
-        return [self._rounds.pop(number).completed(now) for number in done]
+        ended = [self._rounds.pop(number) for number in done]
+        return [one.completed(now, self.standing) for one in ended]
+
+    @property
+    def standing(self) -> Standing:
+        """How all deployments stand."""
+        return Standing(
+            held=tuple(sorted(self._held)),
+            reloaded=self._reloaded,
+            open=tuple(
+                one.deployment.scheduled
+                for one in self._rounds.values()
+                if one.deployment.may_reload and _keeps_distance(one.deployment)
+            ),
+            begun=self._begun,
+        )
+
+
+def _keeps_distance(deployment: DeploymentScheduled) -> bool:
+    """Whether a reload of it counts: a new endpoint, which nobody uses yet, is loaded outside all intervals."""
+    return deployment.why != "endpoints"

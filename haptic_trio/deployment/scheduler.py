@@ -1,18 +1,20 @@
 """When to deploy what: minimum interval, newest wins, and the last valid configuration against drift.
 
-`Schedule` decides and has no clock, socket or task; `run_scheduler` feeds it.
+`OneSpeed` and `TwoSpeeds` decide, without clock, socket or task; `run_scheduler` feeds them.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import trio
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.deployment.two_speeds import Input
 from haptic_trio.messages import (
+    ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
     DeploymentScheduled,
@@ -22,11 +24,25 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pulse import Pulse
 
-Input: TypeAlias = ConfigValidated | ValidationFailed | EndpointsDiscovered | DeploymentCompleted
+
+class Schedule(Protocol):
+    """A decision which deployment is due, and when. Times are seconds of any monotonic clock."""
+
+    def take(self, message: Input, now: float) -> None:
+        """Take in a fact."""
+        ...
+
+    def due(self) -> float | None:
+        """Return when the next deployment is due; None while nothing waits. A time in the past means now."""
+        ...
+
+    def start(self, now: float) -> DeploymentScheduled:
+        """Start the deployment that is due, and return it."""
+        ...
 
 
-class Schedule:
-    """The decision which deployment is due, and when.
+class OneSpeed:
+    """The decision which deployment is due, and when, whatever it changes.
 
     Times are seconds of any monotonic clock. Deployments keep the minimum
     interval from the start of the one before, and from its end if that came
@@ -35,6 +51,7 @@ class Schedule:
     """
 
     def __init__(self, min_interval: float, last_valid: ConfigValidated | None = None) -> None:
+        """*last_valid*, of before, is what to deploy once a configuration is refused before any was valid."""
         self._min_interval = min_interval
         self._last_valid = last_valid
         self._valid: ConfigValidated | None = None
@@ -89,6 +106,7 @@ class Schedule:
             generation=self._valid.generation,
             endpoints=tuple(self._endpoints[name] for name in sorted(names)),
             why=why,
+            scheduled=now,
             started=self._valid.started,
         )
 
@@ -100,8 +118,8 @@ async def run_scheduler(
     completed: Latest[DeploymentCompleted],
     deployments: trio.MemorySendChannel[DeploymentScheduled],
     *,
-    min_interval: float,
-    last_valid: ConfigValidated | None = None,
+    schedule: Schedule,
+    prepared: Latest[ConfigPrepared] | None = None,
     facts: Facts,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -109,17 +127,15 @@ async def run_scheduler(
     """Schedule deployments until the deployer, who reads them, is gone.
 
     A scheduler that starts late, with a new leadership term, deploys the
-    present values at once. *last_valid*, of before, is what to deploy once a
-    configuration is refused before any was valid. Takes ownership of
-    *deployments*.
+    present values at once. *prepared* is for a schedule of two speeds. Takes
+    ownership of *deployments*.
     """
-    schedule = Schedule(min_interval, last_valid)
     # A handover: the pumps hold back what the loop has not asked for yet.
     inbox_in, inbox_out = trio.open_memory_channel[Input](0)
     with deployments, inbox_in, inbox_out:
         async with trio.open_nursery() as nursery:
             # Endpoints first: what is there when the term begins is one deployment, not two.
-            for cell in (endpoints, validated):
+            for cell in (endpoints, validated, *((prepared,) if prepared is not None else ())):
                 if cell.value is not None:
                     schedule.take(cell.value, trio.current_time())
                 nursery.start_soon(partial(_pump_latest, cell, inbox_in.clone(), seen=cell.version))

@@ -6,11 +6,9 @@ it consists of `server` lines, and its header of `backend <name> from
 names it outright, which HAProxy then says itself.
 """
 
-from collections.abc import Sequence
-
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.grammar import read_header
-from haptic_trio.haproxy.model import Section
+from haptic_trio.haproxy.model import Bases, Section
 from haptic_trio.haproxy.operations import (
     AddBackend,
     DeleteBackend,
@@ -23,9 +21,7 @@ from haptic_trio.haproxy.servers import ServerSettings, names_are_unique
 from haptic_trio.haproxy.steps import Phase, Step
 
 
-def add_backend(
-    running: Sequence[Section], desired: Sequence[Section], section: Section, capabilities: Capabilities
-) -> list[Step] | None:
+def add_backend(running: Bases, desired: Bases, section: Section, capabilities: Capabilities) -> list[Step] | None:
     """Return the steps that add *section*; None if a reload is needed.
 
     *running* and *desired* are the defaults sections that the process has,
@@ -50,7 +46,7 @@ def add_backend(
     return [*steps, (Phase.PUBLISH, PublishBackend(section.name))]
 
 
-def delete_backend(running: Sequence[Section], section: Section, capabilities: Capabilities) -> list[Step] | None:
+def delete_backend(running: Bases, section: Section, capabilities: Capabilities) -> list[Step] | None:
     """Return the steps that delete *section*; None if a reload is needed."""
     if not (capabilities.backends and _is_plain(running, section)):
         return None
@@ -62,7 +58,7 @@ def delete_backend(running: Sequence[Section], section: Section, capabilities: C
     ]
 
 
-def _is_plain(defaults: Sequence[Section], section: Section) -> bool:
+def _is_plain(defaults: Bases, section: Section) -> bool:
     """Whether a defaults section, one of *defaults*, gives all that *section* says besides its servers."""
     if section.kind != "backend" or section.header.raw or len(section.header.words) != 4:
         return False

@@ -48,6 +48,10 @@ def capabilities_of(version: tuple[int, ...]) -> Capabilities:
     )
 
 
+NEWEST: Final = capabilities_of((3, 4))
+"""What some HAProxy that this is made for can do."""
+
+
 def read_capabilities(version: tuple[int, ...], commands: str, options: str) -> Capabilities:
     """Return what a process can do by the replies to `help` and to `add server help`.
 

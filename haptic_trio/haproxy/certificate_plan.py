@@ -7,12 +7,13 @@ reload: one of the first entry, which is the default, and one where several
 entries have the name and their order would differ.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.certificates import (
+    CrtList,
     CrtListEntry,
+    ListChange,
     crt_lists_of,
     find_file_uses,
     names_are_files,
@@ -30,8 +31,8 @@ from haptic_trio.haproxy.operations import (
 from haptic_trio.haproxy.steps import Phase, Step
 from haptic_trio.haproxy.store_commands import is_sendable
 
-# HAProxy loads files of these names along with a certificate.
-_COMPANIONS: Final = (".key", ".ocsp", ".issuer", ".sctl", ".dh")
+COMPANIONS: Final = (".key", ".ocsp", ".issuer", ".sctl", ".dh")
+"""HAProxy loads files of these names along with a certificate."""
 _TRUST: Final = frozenset({"ca-file", "crl-file"})
 
 
@@ -46,12 +47,10 @@ class CertificatePlanner:
             capabilities.certificates and before is not None and after is not None and names_are_files(running)
         )
         self._before, self._after = before or {}, after or {}
-        self._listed_before = _certificates_in(self._before)
-        self._listed_after = _certificates_in(self._after)
 
     def plan(self, change: FileChange) -> list[Step] | None:
         """Return the steps for *change*, of a file that is no map; None if a reload is needed."""
-        if not self._usual or any(f"{change.path}{end}" in self._desired.files for end in _COMPANIONS):
+        if not self._usual or any(f"{change.path}{end}" in self._desired.files for end in COMPANIONS):
             return None
         kinds = {file.kind for file in (change.running, change.desired) if file is not None}
         if kinds == {FileKind.CRT_LIST}:
@@ -66,25 +65,26 @@ class CertificatePlanner:
         if uses.other or not uses.options <= {"crt"}:
             return None
         if one is not None and other is not None:
-            if not (uses.options or path in self._listed_before) or self._changes_owner(path, one, other):
+            if not (uses.options or _lists(self._before, path)) or self._changes_owner(path, one, other):
                 return None
             return _store(StoreCertificate(path, other.content))
         if uses.options:
             return None
         if other is not None:
-            known = path in self._listed_after and path not in self._listed_before
+            known = _lists(self._after, path) and not _lists(self._before, path)
             return _store(StoreCertificate(path, other.content, is_new=True)) if known else None
-        gone = path in self._listed_before and path not in self._listed_after
+        gone = _lists(self._before, path) and not _lists(self._after, path)
         return [(Phase.FORGET, DeleteCertificate(path))] if gone else None
 
     def _changes_owner(self, path: str, one: AuxFile, other: AuxFile) -> bool:
         """Whether the new content of a certificate might answer for the name of another one."""
-        for entries in self._after.values():
-            for entry in entries:
-                if entry.certificate == path and names_of(entry, one) != names_of(entry, other):
+        for crt_list in self._after.values():
+            for entry in crt_list.find(path):
+                if names_of(entry, one) != names_of(entry, other):
                     names = names_of(entry, other)
-                    others = [self._names(one) for one in entries if one is not entry]
-                    if names is None or any(known is None or known & names for known in others):
+                    others = list(crt_list)
+                    others.remove(entry)
+                    if names is None or any((known := self._names(one)) is None or known & names for one in others):
                         return True
         return False
 
@@ -101,36 +101,31 @@ class CertificatePlanner:
         return _store(StoreTrust(kind, change.path, change.desired.content))
 
     def _is_optioned(self, path: str) -> bool:
-        return any(path in entry.options for entries in self._before.values() for entry in entries)
+        return any(path in entry.options for crt_list in self._before.values() for entry in crt_list)
 
     def _plan_list(self, path: str) -> list[Step] | None:
         before, after = self._before.get(path), self._after.get(path)
         uses = find_file_uses(self._running, path)
-        if not before or not after or uses.other or uses.options != {"crt-list"}:
+        if before is None or after is None or uses.other or uses.options != {"crt-list"}:
             return None
-        if not uses.strict and before[0].line != after[0].line:
+        first, new_first = next(iter(before), None), next(iter(after), None)
+        if first is None or new_first is None or (not uses.strict and first.line != new_first.line):
             return None
-        kept, lines = {entry.line for entry in after}, {entry.line for entry in before}
-        removed = [entry for entry in before if entry.line not in kept]
-        added = [entry for entry in after if entry.line not in lines]
-        if not (_is_unique(before) and _is_unique(after) and self._keeps_order(before, after, added)):
+        change = after.compare(before)
+        if not (before.is_unique and after.is_unique and self._keeps_order(after, change)):
             return None
-        if any(entry.certificate not in self._desired.files for entry in added):
+        if any(entry.certificate not in self._desired.files for entry in change.added):
             return None
         return [
-            *((Phase.LIST, AddCrtListEntry(path, entry.line)) for entry in added),
-            *((Phase.UNLIST, DeleteCrtListEntry(path, entry.certificate)) for entry in removed),
+            *((Phase.LIST, AddCrtListEntry(path, entry.line)) for entry in change.added),
+            *((Phase.UNLIST, DeleteCrtListEntry(path, entry.certificate)) for entry in change.removed),
         ]
 
-    def _keeps_order(
-        self, before: Sequence[CrtListEntry], after: Sequence[CrtListEntry], added: Sequence[CrtListEntry]
-    ) -> bool:
+    def _keeps_order(self, after: CrtList, change: ListChange) -> bool:
         """Whether names that several entries have find them in the order of a process that is started anew."""
-        kept = {entry.line for entry in after}
-        result = [entry.line for entry in (*(one for one in before if one.line in kept), *added)]
-        if result == [entry.line for entry in after]:
+        if change.appends:
             return True
-        place = {line: number for number, line in enumerate(result)}
+        place = {line: number for number, line in enumerate(change.in_process())}
         last: dict[str, int] = {}
         for entry in after:
             names = self._names(entry)
@@ -147,9 +142,6 @@ def _store(operation: StoreCertificate | StoreTrust) -> list[Step] | None:
     return [(Phase.STORE, operation)] if is_sendable(operation) else None
 
 
-def _certificates_in(lists: dict[str, tuple[CrtListEntry, ...]]) -> set[str]:
-    return {entry.certificate for entries in lists.values() for entry in entries}
-
-
-def _is_unique(entries: Sequence[CrtListEntry]) -> bool:
-    return len({entry.certificate for entry in entries}) == len(entries)
+def _lists(lists: dict[str, CrtList], path: str) -> bool:
+    """Whether one of *lists* has the certificate *path*."""
+    return any(next(one.find(path), None) is not None for one in lists.values())

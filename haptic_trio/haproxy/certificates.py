@@ -1,21 +1,23 @@
 """Certificate and crt-list files: what a configuration does with them, and whom a certificate is for."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from cryptography import x509
 
-from haptic_trio.haproxy.lexer import split_line
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
+from haptic_trio.haproxy.text_lines import Lines
+from haptic_trio.pages import Page, Piece, Stretch, stretches
 
 _ENTRY: Final = re.compile(
     r"(?P<certificate>[^\s\[\]]+)(?:\s*\[(?P<options>[^\[\]]*)\])?(?P<filters>(?:\s+[^\s\[\]]+)*)"
 )
 _ODD: Final = re.compile(r"[\"'\\$\0\r\v\f]")
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_FEW: Final = 200
 # HAProxy puts these in front of the names of files.
 _BASES: Final = frozenset({"crt-base", "ca-base", "key-base"})
 
@@ -41,12 +43,91 @@ class FileUses(msgspec.Struct, frozen=True):
     """Every `bind` line that names it has `strict-sni`."""
 
 
+class CrtList:
+    """The entries of a crt-list that is written in the usual way."""
+
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
+
+    def __iter__(self) -> Iterator[CrtListEntry]:
+        return iter(_entries_in(self.lines.pages.pages))
+
+    def find(self, certificate: str) -> Iterator[CrtListEntry]:
+        """Yield the entries with *certificate*."""
+        for page in self.lines.pages.pages:
+            yield from page.summary(_index_entries).get(certificate, ())
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no certificate is there twice."""
+        if self.lines.unique is None:
+            names = [entry.certificate for entry in self]
+            self.lines.unique = len(set(names)) == len(names)
+        return self.lines.unique
+
+    def _take_unique(self, former: "CrtList", gone: Sequence[CrtListEntry], come: Sequence[CrtListEntry]) -> None:
+        """Note whether no certificate is there twice, given the entries of the pages that differ from *former*."""
+        names = {entry.certificate for entry in come}
+        fresh = names - {entry.certificate for entry in gone}
+        if self.lines.unique is None and former.is_unique and len(fresh) <= _FEW:
+            known = any(next(former.find(name), None) is not None for name in fresh)
+            self.lines.unique = len(names) == len(come) and not known
+
+    def compare(self, former: "CrtList") -> "ListChange":
+        """Return what differs from *former*; means something only where both are unique."""
+        places = stretches(former.lines.pages, self.lines.pages)
+        if places is None:
+            places = [Stretch(0, 0, former.lines.pages.pages, self.lines.pages.pages)]
+        gone: list[CrtListEntry] = []
+        come: list[CrtListEntry] = []
+        appends = True
+        for place in places:
+            old, new = _entries_in(place.before), _entries_in(place.after)
+            lines, kept = {entry.line for entry in old}, {entry.line for entry in new}
+            added = [entry.line not in lines for entry in new]
+            in_order = [one.line for one in old if one.line in kept] == [one.line for one in new if one.line in lines]
+            at_end = not any(added) or place.after[-1:] == self.lines.pages.pages[-1:]
+            appends = appends and in_order and at_end and sorted(added) == added
+            gone += old
+            come += new
+        self._take_unique(former, gone, come)
+        lines, kept = {entry.line for entry in gone}, {entry.line for entry in come}
+        return ListChange(
+            former,
+            tuple([entry for entry in gone if entry.line not in kept]),
+            tuple([entry for entry in come if entry.line not in lines]),
+            appends and not _moves(places),
+        )
+
+
+class ListChange(NamedTuple):
+    """How a crt-list differs from a former one."""
+
+    former: CrtList
+    removed: tuple[CrtListEntry, ...]
+    added: tuple[CrtListEntry, ...]
+    appends: bool
+    """Whether what is new stands at the end and the rest in its former order; may be False where that holds."""
+
+    def in_process(self) -> list[str]:
+        """Return the lines that a process has after the removal and the addition, in order."""
+        gone = {entry.line for entry in self.removed}
+        return [*(one.line for one in self.former if one.line not in gone), *(one.line for one in self.added)]
+
+
 def parse_crt_list(content: bytes) -> tuple[CrtListEntry, ...] | None:
     """Return the entries of a crt-list, in order; None for one that is written in an unusual way."""
     try:
-        text = content.decode()
+        return _parse_text(content.decode())
     except UnicodeDecodeError:
         return None
+
+
+def _parse_pieces(pieces: tuple[Piece, ...]) -> tuple[CrtListEntry, ...] | None:
+    return _parse_text("".join([piece.text for piece in pieces]))
+
+
+def _parse_text(text: str) -> tuple[CrtListEntry, ...] | None:
     entries = []
     for line in text.split("\n"):
         words = line.strip(" \t")
@@ -65,15 +146,45 @@ def parse_crt_list(content: bytes) -> tuple[CrtListEntry, ...] | None:
     return tuple(entries)
 
 
+def _usual_entries(pieces: tuple[Piece, ...]) -> tuple[CrtListEntry, ...]:
+    return _parse_pieces(pieces) or ()
+
+
+def _entries_in(pages: Sequence[Page[Piece]]) -> list[CrtListEntry]:
+    return [entry for page in pages for entry in page.summary(_usual_entries)]
+
+
+def _moves(places: Sequence[Stretch[Piece]]) -> bool:
+    """Whether an entry stands at another of *places* than before."""
+    place_of = {entry.line: number for number, place in enumerate(places) for entry in _entries_in(place.before)}
+    return any(
+        place_of.get(entry.line, number) != number
+        for number, place in enumerate(places)
+        for entry in _entries_in(place.after)
+    )
+
+
+def _index_entries(pieces: tuple[Piece, ...]) -> dict[str, list[CrtListEntry]]:
+    found: dict[str, list[CrtListEntry]] = {}
+    for entry in _parse_pieces(pieces) or ():
+        found.setdefault(entry.certificate, []).append(entry)
+    return found
+
+
+def _is_odd(pieces: tuple[Piece, ...]) -> bool:
+    return _parse_pieces(pieces) is None
+
+
 def find_file_uses(generation: Generation, path: str) -> FileUses:
     """Return how the configuration of *generation* names the file *path*."""
     options: set[str] = set()
     other, strict = False, True
-    for words, raw in _lines_naming(generation.text, path):
+    for line in generation.config.naming(path):
+        words = line.words
         for index, word in enumerate(words):
             if path not in word:
                 continue
-            if word != path or raw or words[0] not in {"bind", "server", "default-server"}:
+            if word != path or line.raw or words[0] not in {"bind", "server", "default-server"}:
                 other = True
             else:
                 options.add(words[index - 1])
@@ -81,31 +192,18 @@ def find_file_uses(generation: Generation, path: str) -> FileUses:
     return FileUses(frozenset(options), other, strict)
 
 
-def _lines_naming(text: str, path: str) -> Iterator[tuple[tuple[str, ...], bool]]:
-    at = text.find(path)
-    while at >= 0:
-        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-        end = end if end >= 0 else len(text)
-        split = split_line(text[start:end])
-        if split.words:
-            yield split.words, bool(split.raw)
-        at = text.find(path, end)
-
-
 def names_are_files(generation: Generation) -> bool:
     """Whether the process knows files by the names that the configuration writes."""
     return not any(line.keyword in _BASES for section in generation.config.all("global") for line in section.directives)
 
 
-def crt_lists_of(generation: Generation) -> dict[str, tuple[CrtListEntry, ...]] | None:
-    """Return the entries of all crt-lists by path; None if one is unusual."""
+def crt_lists_of(generation: Generation) -> dict[str, CrtList] | None:
+    """Return all crt-lists by path; None if one is unusual."""
     found = {}
-    for file in generation.files.values():
-        if file.kind is FileKind.CRT_LIST:
-            entries = parse_crt_list(file.content)
-            if entries is None:
-                return None
-            found[file.path] = entries
+    for file in generation.files_of(FileKind.CRT_LIST):
+        if any(file.lines.pages.summaries(_is_odd)):
+            return None
+        found[file.path] = CrtList(file.lines)
     return found
 
 
@@ -114,9 +212,14 @@ def names_of(entry: CrtListEntry, certificate: AuxFile | None) -> frozenset[str]
     filters = {name.lower() for name in entry.filters if name[0] != "!"}
     if filters:
         return frozenset(filters)
-    # The certificate alone: what is remembered shall hold no private key.
-    match = _PEM.search(certificate.content) if certificate is not None else None
-    return _names_in(match[0]) if match is not None else None
+    if certificate is None:
+        return None
+    if "names" not in certificate.memo:
+        # The certificate alone: what is remembered shall hold no private key.
+        match = _PEM.search(certificate.content)
+        certificate.memo["names"] = _names_in(match[0]) if match is not None else None
+    found: frozenset[str] | None = certificate.memo["names"]
+    return found
 
 
 @lru_cache(maxsize=20_000)

@@ -75,6 +75,9 @@ def _problem(body: str, more: list[str]) -> Problem:
     while (place := _PLACE.match(body)) is not None:
         source, line = place["source"], int(place["line"])
         body = body[place.end() :]
+    if body.endswith(" :") and more:
+        # Newer versions say on the next line what is wrong.
+        body, more = f"{body} {more[0].strip()}", more[1:]
     if not line and (place := _IN_TEXT.search(body)) is not None:
         source, line = place["source"] or "", int(place["line"] or place["also"])
     position = _POSITION.search(body)

@@ -1,7 +1,14 @@
-"""What must fit between sections: unique names, `from` references, and matching `.if` and `.endif`."""
+"""What must fit between sections: unique names, `from` references, and matching `.if` and `.endif`.
+
+`check_coherence` finds all that is wrong by looking at every section. That
+nothing is wrong, `is_coherent` says by looking at what each page of sections
+has for the others: it errs, if at all, by asking for the other one.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+import msgspec
 
 from haptic_trio.haproxy.grammar import UNNAMED_KINDS, Finding, read_header, suggest
 from haptic_trio.haproxy.model import Directive, Section
@@ -11,54 +18,134 @@ from haptic_trio.haproxy.unlisted import PROXY_KINDS
 _NAMESPACES: Final = {"frontend": ("frontend",), "backend": ("backend",), "listen": ("frontend", "backend")}
 _MAY_REPEAT: Final = frozenset({"defaults", "userlist"})
 
+Name = tuple[str, str]
+"""Where a name counts, and the name."""
 
-def check_coherence(
-    sections: Sequence[Section], conditional: Sequence[bool], macros: Iterable[Directive]
-) -> Iterator[Finding]:
-    """Check what no section can know alone.
 
-    *conditional* says of each section whether it begins inside an `.if`:
-    such a section may exist in several branches.
+class PlacedSection(msgspec.Struct, frozen=True):
+    """A section, and where in the configuration it stands."""
+
+    section: Section
+    header: Directive
+    """With the line that it has in the configuration."""
+    inside: bool
+    """It begins inside an `.if`: such a section may exist in several branches."""
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """What a page of sections has to do with others."""
+
+    names: tuple[Name, ...]
+    """Names that only one section may have, also such as stand there twice."""
+    bases: frozenset[str]
+    """Names of `defaults` sections that others refer to."""
+    defaults: tuple[tuple[str, str], ...] = ()
+    """In order, if there are any: what each section refers to, and the name of the `defaults` section that it is."""
+    has_macros: bool = False
+
+
+class Names:
+    """How often each name is claimed; mutable."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Name, int] = {}
+        self.repeated: set[Name] = set()
+        """Names that are claimed more than once."""
+
+    def claim(self, names: Iterable[Name]) -> None:
+        """Count *names* once more."""
+        counts = self._counts
+        for name in names:
+            count = counts[name] = counts.get(name, 0) + 1
+            if count > 1:
+                self.repeated.add(name)
+
+    def release(self, names: Iterable[Name]) -> None:
+        """Count *names* once less."""
+        counts = self._counts
+        for name in names:
+            count = counts[name] - 1
+            if count:
+                counts[name] = count
+                if count == 1:
+                    self.repeated.discard(name)
+            else:
+                del counts[name]
+
+
+def names_of(section: Section) -> tuple[Name, ...]:
+    """Return the names that only *section* may have."""
+    kind, name = section.key
+    if not name or kind in _MAY_REPEAT or kind in UNNAMED_KINDS or 1 in section.header.raw:
+        return ()
+    spaces = _NAMESPACES.get(kind)
+    return ((kind, name),) if spaces is None else tuple((space, name) for space in spaces)
+
+
+def base_of(section: Section) -> str:
+    """Return the name of the `defaults` section that *section* refers to; empty if none, or one that is unknown."""
+    if section.kind not in PROXY_KINDS:
+        return ""
+    parts = read_header(section.header.words)
+    return "" if parts.extra - 1 in section.header.raw else parts.base
+
+
+def is_coherent(pages: Iterable[Claims], names: Names) -> bool:
+    """Whether nothing is wrong between the sections of *pages*; False if it takes a closer look to tell.
+
+    *names* are those of all pages.
     """
-    yield from _check_names(sections, conditional)
-    yield from _check_bases(sections, conditional)
+    if names.repeated:
+        return False
+    known: set[str] = set()
+    for claims in pages:
+        if claims.has_macros or not (claims.defaults or claims.bases <= known):
+            return False
+        for base, name in claims.defaults:
+            if (base and base not in known) or name in known:
+                return False
+            if name:
+                known.add(name)
+    return True
+
+
+def check_coherence(sections: Sequence[PlacedSection], macros: Iterable[Directive]) -> Iterator[Finding]:
+    """Check what no section can know alone; *macros* are all directives that begin with a dot."""
+    yield from _check_names(sections)
+    yield from _check_bases(sections)
     yield from _check_nesting(macros)
 
 
-def _check_names(sections: Sequence[Section], conditional: Sequence[bool]) -> Iterator[Finding]:
-    seen: dict[tuple[str, str], Section] = {}
-    for section, inside in zip(sections, conditional, strict=True):
-        kind, name = section.key
-        if inside or not name or kind in _MAY_REPEAT or kind in UNNAMED_KINDS or 1 in section.header.raw:
-            continue
-        spaces = _NAMESPACES.get(kind, (kind,))
-        first = next((seen[space, name] for space in spaces if (space, name) in seen), None)
+def _check_names(sections: Sequence[PlacedSection]) -> Iterator[Finding]:
+    seen: dict[Name, PlacedSection] = {}
+    for placed in sections:
+        names = () if placed.inside else names_of(placed.section)
+        first = next((seen[name] for name in names if name in seen), None)
         if first is not None:
-            hint = f"the first is the {first.kind} at line {first.header.line}"
-            yield Finding(section.header, 1, f"{kind} '{name}' has the name of another section", hint)
-        for space in spaces:
-            seen.setdefault((space, name), section)
+            kind, name = placed.section.key
+            hint = f"the first is the {first.section.kind} at line {first.header.line}"
+            yield Finding(placed.header, 1, f"{kind} '{name}' has the name of another section", hint)
+        for claimed in names:
+            seen.setdefault(claimed, placed)
 
 
-def _check_bases(sections: Sequence[Section], conditional: Sequence[bool]) -> Iterator[Finding]:
+def _check_bases(sections: Sequence[PlacedSection]) -> Iterator[Finding]:
     lines: dict[str, list[int]] = {}
     uncertain: set[str] = set()
-    for section, inside in zip(sections, conditional, strict=True):
-        kind, header = section.kind, section.header
-        if kind not in PROXY_KINDS:
-            continue
-        parts = read_header(header.words)
-        # The base is the last word that counts.
-        base, word = parts.base, parts.extra - 1
-        if base and not inside and word not in header.raw:
+    for placed in sections:
+        section, header = placed.section, placed.header
+        base = base_of(section)
+        if base and not placed.inside:
+            # The base is the last word that counts.
+            word = read_header(header.words).extra - 1
             if base not in lines:
                 yield Finding(header, word, f"no defaults section '{base}' before this line", suggest(base, lines))
             elif len(lines[base]) > 1 and base not in uncertain:
                 where = " and ".join(map(str, lines[base]))
                 yield Finding(header, word, f"several defaults sections are named '{base}'", f"at lines {where}")
-        if kind == "defaults" and section.name:
+        if section.kind == "defaults" and section.name:
             lines.setdefault(section.name, []).append(header.line)
-            if inside:
+            if placed.inside:
                 uncertain.add(section.name)
 
 

@@ -8,8 +8,8 @@ A server or backend that is to be deleted may still be in use: by a download,
 a websocket. It is asked for again for a short while. After that it is left
 as it is, a server in maintenance or a backend that no rule can choose: its
 connections end when they end, and nothing new comes to it. To the files and
-to plans it is gone; the process forgets it when the command, which the
-conversation returns, is said once more, or at the next reload.
+to plans it is gone; the process forgets it when it is told once more, by
+what the conversation returns, or at the next reload.
 """
 
 import re
@@ -39,6 +39,7 @@ from haptic_trio.haproxy.operations import (
     DeleteCrtListEntry,
     DeleteServer,
     Operation,
+    Removal,
     ReplaceMap,
     StoreCertificate,
     StoreTrust,
@@ -70,8 +71,8 @@ class Pause(msgspec.Struct, frozen=True):
 Turn: TypeAlias = list[str] | Pause
 """Commands to send, or a pause."""
 
-Conversation: TypeAlias = Generator[Turn, tuple[str, ...], tuple[str, ...]]
-"""Returns the commands that delete what was still in use."""
+Conversation: TypeAlias = Generator[Turn, tuple[str, ...], tuple[Removal, ...]]
+"""Returns the removals of what was still in use."""
 
 _Talk: TypeAlias = Generator[Turn, tuple[str, ...], None]
 
@@ -86,11 +87,11 @@ def converse(operations: Sequence[Operation]) -> Conversation:
     parts = [list(part) for _, part in groupby(operations, key=_kind)]
     for operation in operations:
         _check(operation)
-    leftovers: list[str] = []
+    leftovers: list[Removal] = []
     for part in parts:
         match part[0]:
             case DeleteServer() | DeleteBackend():
-                leftovers += yield from _delete(part)
+                leftovers += yield from _delete([one for one in part if isinstance(one, Removal)])
             case ReplaceMap() | StoreCertificate() | StoreTrust() | AddCrtListEntry() | DeleteCrtListEntry():
                 for operation in part:
                     yield from _carry_out(operation)
@@ -100,12 +101,13 @@ def converse(operations: Sequence[Operation]) -> Conversation:
     return tuple(leftovers)
 
 
-def retry_removals(commands: Sequence[str]) -> Conversation:
-    """Say once more the *commands* that an earlier conversation has returned; returns those that are still in vain."""
-    leftovers: list[str] = []
-    for batch in make_batches(commands):
+def retry_removals(removals: Sequence[Removal]) -> Conversation:
+    """Try once more the *removals* that an earlier conversation has returned; returns those that are still in vain."""
+    by_command = {_delete_command(removal): removal for removal in removals}
+    leftovers: list[Removal] = []
+    for batch in make_batches(list(by_command)):
         replies = yield batch
-        leftovers += [command for command, reply in zip(batch, replies, strict=True) if _IN_USE.search(reply)]
+        leftovers += [by_command[said] for said, reply in zip(batch, replies, strict=True) if _IN_USE.search(reply)]
     return tuple(leftovers)
 
 
@@ -222,15 +224,16 @@ def _unlist(operation: DeleteCrtListEntry) -> _Talk:
         raise error
 
 
-def _delete(operations: Sequence[Operation]) -> Generator[Turn, tuple[str, ...], list[str]]:
-    servers = [operation for operation in operations if isinstance(operation, DeleteServer)]
+def _delete(removals: Sequence[Removal]) -> Generator[Turn, tuple[str, ...], list[Removal]]:
     retire = [
         " ".join(map(escape_word, ("set", "server", f"{one.backend}/{one.server}", "state", "maint")))
-        for one in servers
+        for one in removals
+        if isinstance(one, DeleteServer)
     ]
     for batch in make_batches(retire):
         yield from _say(batch)
-    waiting = [_delete_command(operation) for operation in operations]
+    by_command = {_delete_command(removal): removal for removal in removals}
+    waiting = list(by_command)
     for attempt in range(REMOVAL_ATTEMPTS):
         if attempt:
             yield Pause(REMOVAL_INTERVAL)
@@ -245,15 +248,13 @@ def _delete(operations: Sequence[Operation]) -> Generator[Turn, tuple[str, ...],
         waiting = busy
         if not waiting:
             break
-    return waiting
+    return [by_command[command] for command in waiting]
 
 
-def _delete_command(operation: Operation) -> str:
-    match operation:
+def _delete_command(removal: Removal) -> str:
+    match removal:
         case DeleteServer(backend, server):
             words = ["del", "server", f"{backend}/{server}"]
         case DeleteBackend(backend):
             words = ["del", "backend", backend]
-        case _:
-            raise TypeError(operation)
     return " ".join(map(escape_word, words))

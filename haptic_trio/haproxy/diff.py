@@ -5,17 +5,23 @@ Hashes are compared first: what is equal costs nothing more.
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
 from haptic_trio.haproxy.grammar import read_header
-from haptic_trio.haproxy.model import AuxFile, Config, Directive, Section
+from haptic_trio.haproxy.model import AuxFile, Config, Directive, Files, Section
+from haptic_trio.haproxy.sections import index_names
 from haptic_trio.haproxy.unlisted import PROXY_KINDS
+from haptic_trio.pages import Stretch, stretches
 
 # Beyond this many differing lines the shortest edit is not worth its quadratic price.
 _EXACT_LIMIT: Final = 2000
+_ORDERED: Final = frozenset({"global", "defaults"})
+# A name has one section of these kinds, or the configuration is none, unless it depends on `.if`.
+_UNIQUE: Final = frozenset({"frontend", "backend", "listen", "peers", "resolvers", "cache", "ring"})
+_MOST_REPEATED: Final = 20
 
 SectionId: TypeAlias = tuple[str, str, int]
 """Kind, name, and how many sections with both came before."""
@@ -60,30 +66,32 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 def diff_configs(running: Config, desired: Config) -> ConfigDiff:
-    """Compare two configurations; comments, blank lines, and quoting do not count."""
-    if running.digest == desired.digest:
+    """Compare two configurations; comments, blank lines, and quoting do not count.
+
+    Costs what the pages hold in which they differ, unless these have
+    sections that count for others, or that are told apart by their order.
+    """
+    if running is desired or running.seal == desired.seal:
         return ConfigDiff()
+    found = _diff_pages(running, desired)
+    return found if found is not None else diff_whole(running, desired)
+
+
+def diff_whole(running: Config, desired: Config) -> ConfigDiff:
+    """Compare two configurations as `diff_configs` does, section by section."""
     if (changed := _diff_in_place(running, desired)) is not None:
         return ConfigDiff(changed=tuple(changed))
     before, after = _identify(running.sections), _identify(desired.sections)
-    return ConfigDiff(
-        tuple(section for name, section in after.items() if name not in before),
-        tuple(section for name, section in before.items() if name not in after),
-        tuple(
-            _diff_sections(section, after[name])
-            for name, section in before.items()
-            if name in after and section.digest != after[name].digest
-        ),
-        _reordered(running, desired, before, after),
-    )
+    return _compare(before, after, reordered=_reordered(running, desired, before, after))
 
 
-def diff_files(running: Mapping[str, AuxFile], desired: Mapping[str, AuxFile]) -> tuple[FileChange, ...]:
+def diff_files(running: Files, desired: Files) -> tuple[FileChange, ...]:
     """Return the files that differ, by path."""
+    before, after = running.differing(desired)
     return tuple(
-        FileChange(path, running.get(path), desired.get(path))
-        for path in sorted(running.keys() | desired.keys())
-        if not _same_file(running.get(path), desired.get(path))
+        FileChange(path, before.get(path), after.get(path))
+        for path in sorted(before.keys() | after.keys())
+        if not _same_file(before.get(path), after.get(path))
     )
 
 
@@ -93,7 +101,74 @@ def same_words(one: Directive, other: Directive) -> bool:
 
 
 def _same_file(one: AuxFile | None, other: AuxFile | None) -> bool:
-    return one is not None and other is not None and (one.kind, one.digest) == (other.kind, other.digest)
+    return one is other or (one is not None and other is not None and one.seal == other.seal)
+
+
+def _compare(before: Mapping[SectionId, Section], after: Mapping[SectionId, Section], *, reordered: bool) -> ConfigDiff:
+    return ConfigDiff(
+        tuple(section for name, section in after.items() if name not in before),
+        tuple(section for name, section in before.items() if name not in after),
+        tuple(
+            _diff_sections(section, other)
+            for name, section in before.items()
+            if (other := after.get(name)) is not None and section is not other and not section.same_as(other)
+        ),
+        reordered,
+    )
+
+
+def _diff_pages(running: Config, desired: Config) -> ConfigDiff | None:
+    """Compare only the pages that differ; None where the others have to be looked at as well."""
+    if not _same_lines(running.preamble, desired.preamble):
+        return None
+    places = stretches(running.sections, desired.sections)
+    if places is None:
+        return None
+    before: dict[SectionId, Section] = {}
+    after: dict[SectionId, Section] = {}
+    for place in places:
+        old, new = ([section for page in pages for section in page.items] for pages in (place.before, place.after))
+        known, names = _identify(old), _identify(new)
+        # What stands in order, or inherits by its place, must not have moved; what moves from place to place may have.
+        if not (_in_order(known, names, running, desired) and known.keys().isdisjoint(after)):
+            return None
+        if not (before.keys().isdisjoint(known) and before.keys().isdisjoint(names) and after.keys().isdisjoint(names)):
+            return None
+        before |= known
+        after |= names
+    branched = running.branched or desired.branched
+    repeatable = {one.key for one in (*before.values(), *after.values()) if branched or _may_repeat(one)}
+    if repeatable and not _have_all(running, places, repeatable):
+        return None
+    return _compare(before, after, reordered=False)
+
+
+def _in_order(
+    before: Mapping[SectionId, Section], after: Mapping[SectionId, Section], running: Config, desired: Config
+) -> bool:
+    """Whether what one place had and has stands there in an order that means the same."""
+    if running.conditional or desired.conditional:
+        return [name for name in before if name in after] == [name for name in after if name in before]
+    if [name for name in before if name[0] in _ORDERED] != [name for name in after if name[0] in _ORDERED]:
+        return False
+    if all(name[0] not in _ORDERED for name in before):
+        return True
+    inherited, inherits = _inherited(before), _inherited(after)
+    return all(inherited[name] == inherits[name] for name in inherited.keys() & inherits.keys())
+
+
+def _may_repeat(section: Section) -> bool:
+    """Whether another section of the same kind and name may stand elsewhere."""
+    return not section.name or section.kind not in _UNIQUE or 1 in section.header.raw
+
+
+def _have_all(running: Config, places: Sequence[Stretch[Section]], keys: set[tuple[str, str]]) -> bool:
+    """Whether sections with one of *keys* stand nowhere but in *places*; False as well for too many keys to tell."""
+    if len(keys) > _MOST_REPEATED:
+        return False
+    differing = {id(page) for place in places for page in place.before}
+    shared = [page.summary(index_names) for page in running.sections.pages if id(page) not in differing]
+    return not any(key in names for names in shared for key in keys)
 
 
 def _diff_in_place(running: Config, desired: Config) -> list[SectionChange] | None:
@@ -106,7 +181,7 @@ def _diff_in_place(running: Config, desired: Config) -> list[SectionChange] | No
             continue
         if one.kind != other.kind or one.name != other.name:
             return None
-        if one.digest != other.digest:
+        if not one.same_as(other):
             changed.append((one, other))
     return [_diff_sections(*pair) for pair in changed]
 
@@ -115,7 +190,7 @@ def _same_lines(one: Sequence[Directive], other: Sequence[Directive]) -> bool:
     return len(one) == len(other) and all(map(same_words, one, other))
 
 
-def _identify(sections: Sequence[Section]) -> dict[SectionId, Section]:
+def _identify(sections: Iterable[Section]) -> dict[SectionId, Section]:
     counts: Counter[tuple[str, str]] = Counter()
     found: dict[SectionId, Section] = {}
     for section in sections:
@@ -174,9 +249,6 @@ def _reordered(
         return True
     inherited, inherits = _inherited(before), _inherited(after)
     return any(inherited[name] != inherits[name] for name in inherited.keys() & inherits.keys())
-
-
-_ORDERED: Final = frozenset({"global", "defaults"})
 
 
 def _inherited(sections: Mapping[SectionId, Section]) -> dict[SectionId, SectionId | None]:

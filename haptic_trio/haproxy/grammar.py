@@ -1,28 +1,40 @@
-"""What may stand where in haproxy.cfg: section headers, first words, and the words after some of them.
+"""What may stand where in haproxy.cfg: section headers, first words, and the lines of sections.
 
 Checks are made where HAProxy itself refuses to start, and only where its
 answer does not depend on more than the line and its section. Lines inside
 `.if` are not checked for keywords: HAProxy reads only the branch that holds.
 """
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from haptic_trio.haproxy.grammar_findings import Finding, hint_at, suggest
+from haptic_trio.haproxy.grammar_lines import Scope, check_line, check_word, group_of
 from haptic_trio.haproxy.keywords import Keywords
 from haptic_trio.haproxy.model import Directive
-from haptic_trio.haproxy.options import check_bind, check_default_server, check_server, check_template
 from haptic_trio.haproxy.unlisted import OPEN_PREFIXES, PROXY_KINDS
+
+__all__ = [
+    "UNNAMED_KINDS",
+    "Finding",
+    "HeaderParts",
+    "check_directives",
+    "check_header",
+    "check_macro",
+    "read_header",
+    "suggest",
+]
 
 UNNAMED_KINDS: Final = frozenset({"global", "traces", "namespace_list"})
 _NAME_OPTIONAL: Final = frozenset({"defaults", "crt-store"})
-# Kinds whose names HAProxy 2.8 does not check character by character.
-_FREE_NAMES: Final = frozenset({"cache", "defaults", "program", "crt-store", "acme", "log-profile", "healthcheck"})
+# Kinds whose names HAProxy does not check character by character.
+_FREE_NAMES: Final = frozenset({"cache", "defaults", "program", "crt-store", "acme"})
 # HAProxy refuses more words after these, but for `backend`, which it then silently leaves out.
-_EXTRA_REFUSED: Final = frozenset(
-    {"backend", "global", "frontend", "listen", "peers", "userlist", "cache", "log-forward", "fcgi-app", "program"}
-)
+_EXTRA_REFUSED_AFTER: Final = """
+backend global frontend listen peers userlist cache log-forward fcgi-app program acme crt-store log-profile
+"""
+_EXTRA_REFUSED: Final = frozenset(_EXTRA_REFUSED_AFTER.split())
 _NAME: Final = re.compile("[A-Za-z0-9_:.-]+")
 _NEGATABLE_IN_PROXIES: Final = frozenset({"option", "log"})
 _FORBIDDEN_IN_DEFAULTS: Final = """
@@ -34,27 +46,8 @@ _FORBIDDEN: Final[Mapping[str, frozenset[str]]] = {
     "frontend": frozenset({"default-server", "server", "server-template"}),
 }
 _FORBIDDEN_UNNAMED: Final = frozenset({"acl", "http-after-response", "http-request", "http-response"})
-_TIMEOUT_NAMES: Final = """
-client server connect check queue http-keep-alive http-request
-tunnel tarpit client-fin server-fin client-hs clitimeout contimeout srvtimeout
-"""
-_TIMEOUTS: Final = frozenset(_TIMEOUT_NAMES.split())
-_RULE_HOOKS: Final[Mapping[str, frozenset[str]]] = {
-    "tcp-request": frozenset({"connection", "session", "content", "inspect-delay"}),
-    "tcp-response": frozenset({"content", "inspect-delay"}),
-}
 _CONDITIONS: Final = frozenset({".if", ".elif", ".else", ".endif"})
 _MESSAGES: Final = frozenset({".diag", ".notice", ".warning", ".alert"})
-
-
-class Finding(NamedTuple):
-    """Something wrong with a word of a directive."""
-
-    directive: Directive
-    word: int
-    """Index of the word; the directive's line is at fault as a whole where it has fewer words."""
-    message: str
-    hint: str = ""
 
 
 class HeaderParts(NamedTuple):
@@ -107,7 +100,7 @@ def check_directives(
     forbidden = _FORBIDDEN.get(kind, frozenset())
     if kind == "defaults" and not name:
         forbidden |= _FORBIDDEN_UNNAMED
-    checks = _LINE_CHECKS if kind in PROXY_KINDS else {}
+    scope = Scope(kind, keywords)
     depth = int(conditional)
     for directive in directives:
         keyword = directive.words[0]
@@ -115,16 +108,16 @@ def check_directives(
             depth = max(0, depth + (keyword == ".if") - (keyword == ".endif"))
             yield from check_macro(directive, conditional=depth > 0)
         elif depth:
-            continue
+            scope.note(directive)
         elif keyword not in known:
             if known:
                 yield from _check_unknown(kind, directive, keywords)
         elif keyword in forbidden:
             hint = "give the section a name" if keyword in _FORBIDDEN_UNNAMED else ""
             yield Finding(directive, 0, f"'{keyword}' is not allowed in this '{kind}' section", hint)
-        elif (check := checks.get(keyword)) is not None:
-            yield from check(kind, directive, keywords)
-    if checks and not conditional:
+        elif found := check_line(scope, directive):
+            yield from found
+    if kind in PROXY_KINDS and not conditional:
         yield from _check_server_names(directives)
 
 
@@ -141,12 +134,6 @@ def check_macro(directive: Directive, *, conditional: bool) -> Iterator[Finding]
         yield Finding(directive, 2, f"'{keyword}' takes one argument", "quote it if it contains spaces")
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest of *known*, or nothing."""
-    nearest = difflib.get_close_matches(word, [name.rstrip("*") for name in known], n=1, cutoff=0.6)
-    return f"did you mean '{nearest[0]}'?" if nearest else ""
-
-
 def _check_unknown(kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
     words = directive.words
     at = 1 if words[0] in {"no", "default"} and len(words) > 1 else 0
@@ -154,67 +141,21 @@ def _check_unknown(kind: str, directive: Directive, keywords: Keywords) -> Itera
     if at in directive.raw or (kind == "global" and word.startswith(OPEN_PREFIXES)):
         return
     if word not in keywords.sections[kind]:
-        elsewhere = sorted(other for other, known in keywords.sections.items() if word in known)
-        hint = suggest(word, [*keywords.sections[kind], *keywords.sections])
-        if elsewhere:
-            hint = f"it belongs to sections of kind {', '.join(elsewhere)}"
-        yield Finding(directive, at, f"unknown keyword '{word}' in section '{kind}'", hint)
+        yield Finding(directive, at, f"unknown keyword '{word}' in section '{kind}'", _hint(kind, word, keywords))
     elif kind in PROXY_KINDS:
         if word not in _NEGATABLE_IN_PROXIES:
             yield Finding(directive, 0, f"'{words[0]}' does not go with '{word}'", "only with 'option' and 'log'")
         elif word == "option":
-            yield from _check_word(directive, 2, keywords.options, "option")
+            yield from check_word(directive, 2, keywords.options, "option")
 
 
-def _check_word(directive: Directive, index: int, known: Iterable[str], what: str) -> Iterator[Finding]:
-    if index in directive.raw:
-        return
-    if len(directive.words) <= index or not directive.words[index]:
-        yield Finding(directive, index, f"missing {what}")
-        return
-    word = directive.words[index]
-    if word in known or any(name.endswith("*") and word.startswith(name[:-1]) for name in known):
-        return
-    yield Finding(directive, index, f"unknown {what} '{word}'", suggest(word, known))
-
-
-def _check_option(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
-    return _check_word(directive, 1, keywords.options, "option")
-
-
-def _check_timeout(_kind: str, directive: Directive, _keywords: Keywords) -> Iterator[Finding]:
-    return _check_word(directive, 1, _TIMEOUTS, "timeout")
-
-
-def _check_http_rule(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
-    return _check_action(directive, 1, directive.words[0], keywords)
-
-
-def _check_tcp_rule(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
-    keyword = directive.words[0]
-    unknown = list(_check_word(directive, 1, _RULE_HOOKS[keyword], f"kind of '{keyword}' rule"))
-    if unknown or 1 in directive.raw or directive.words[1] == "inspect-delay":
-        yield from unknown
-        return
-    yield from _check_action(directive, 2, f"{keyword} {directive.words[1]}", keywords)
-
-
-def _check_action(directive: Directive, index: int, rule_set: str, keywords: Keywords) -> Iterator[Finding]:
-    # Lua code registers actions under names of its own.
-    if len(directive.words) > index and directive.words[index].startswith("lua."):
-        return
-    yield from _check_word(directive, index, keywords.rules[rule_set], f"'{rule_set}' action")
-
-
-def _check_server_line(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
-    check = _SERVER_CHECKS[directive.words[0]]
-    for index, message, known in check(directive, keywords):
-        yield Finding(directive, index, message, suggest(directive.words[index], known) if known else "")
-
-
-def _check_bind_line(_kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
-    for index, message, known in check_bind(directive, keywords):
-        yield Finding(directive, index, message, suggest(directive.words[index], known) if known else "")
+def _hint(kind: str, word: str, keywords: Keywords) -> str:
+    elsewhere = sorted(other for other, known in keywords.sections.items() if word in known)
+    if elsewhere:
+        return f"it belongs to sections of kind {', '.join(elsewhere)}"
+    known = [*keywords.sections[kind], *keywords.sections]
+    as_section = hint_at(word, (), "kinds")
+    return as_section or hint_at(word, known, group_of(kind))
 
 
 def _check_server_names(directives: Sequence[Directive]) -> Iterator[Finding]:
@@ -233,23 +174,3 @@ def _check_server_names(directives: Sequence[Directive]) -> Iterator[Finding]:
             # Not the line itself: a section may move without being checked again.
             hint = f"the other stands {directive.line - first.line} lines above"
             yield Finding(directive, 1, f"another server of this section is named '{directive.words[1]}'", hint)
-
-
-_LINE_CHECKS: Final[Mapping[str, Callable[[str, Directive, Keywords], Iterator[Finding]]]] = {
-    "option": _check_option,
-    "timeout": _check_timeout,
-    "http-request": _check_http_rule,
-    "http-response": _check_http_rule,
-    "http-after-response": _check_http_rule,
-    "tcp-request": _check_tcp_rule,
-    "tcp-response": _check_tcp_rule,
-    "server": _check_server_line,
-    "server-template": _check_server_line,
-    "default-server": _check_server_line,
-    "bind": _check_bind_line,
-}
-_SERVER_CHECKS: Final = {
-    "server": check_server,
-    "server-template": check_template,
-    "default-server": check_default_server,
-}

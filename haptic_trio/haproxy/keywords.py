@@ -1,23 +1,24 @@
-"""Which words HAProxy knows: tables read from `haproxy -dKall`, and what that listing leaves out.
+"""Which words which HAProxy knows: tables read from real binaries of several versions.
 
-`keywords.json` beside this module is the listing of HAProxy 2.8, made by
-`bench/dump_keywords.py`. The listing has only the keywords that modules
-register; the rest, and the names that later versions added, are in
-`haptic_trio.haproxy.unlisted`. The tables err on the side of knowing too
-much: what a version lacks, `haproxy -c` of that version says.
+`keywords.json` beside this module holds, by place and by the versions that
+know it, each word of `haproxy -dKall`, and of what that listing leaves out
+each name that a binary was found to accept; `bench/dump_keywords.py` writes
+it. A target that is not one of those versions gets the tables of its
+neighbours, and a running controller adds the listing of the very binary: a
+word that the target knows is never refused.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from haptic_trio.haproxy import unlisted
+from haptic_trio.haproxy.unlisted import PROXY_KINDS
 
-_RULE_SETS: Final = (
+RULE_SETS: Final = (
     "http-request",
     "http-response",
     "http-after-response",
@@ -26,7 +27,47 @@ _RULE_SETS: Final = (
     "tcp-request content",
     "tcp-response content",
 )
-_OPTION: Final = re.compile(r"(?:bind <addr>(?: ssl)?|server <name> <addr>) (?P<name>\S+)(?: \+(?P<count>-?\d+))?")
+# How many words name what follows them; of other lines the first alone does.
+_LONG_KEYS: Final = """
+option timeout stats http-request http-response http-after-response capture declare compression email-alert http-check
+tcp-check external-check monitor persist rate-limit stick hold filter http-error tcp-request tcp-response
+"""
+_KEY_LENGTHS: Final = dict.fromkeys(_LONG_KEYS.split(), 2)
+# Takes a number in parentheses and one argument, which the listing does not say.
+_NUMBERED: Final = frozenset({"set-proxy-v2-tlv-fmt"})
+_PLACED: Final = re.compile(r"(?P<place>bind|server) <\S+>(?: <addr>)?(?: ssl)? (?P<entry>\S+(?: \+-?\d+)?)")
+_LISTED: Final = {
+    "converter functions:": re.compile(r"(?P<entry>[^\s(:]+(?:\([^)]*\))?):.*"),
+    "fetch functions:": re.compile(r"\[[ Y.]*\] (?P<entry>[^\s(:]+(?:\([^)]*\))?):.*"),
+    "ACL keywords:": re.compile(r"(?P<entry>\S+) = .*"),
+    "filter names:": re.compile(r"(?P<entry>\S+) \[.*"),
+    "service names:": re.compile(r"(?P<entry>\S+)"),
+}
+_GROUP_OF: Final = {
+    "converter functions:": "converter",
+    "fetch functions:": "fetch",
+    "ACL keywords:": "acl",
+    "filter names:": "filter",
+    "service names:": "service",
+}
+
+
+class Shape(NamedTuple):
+    """What follows a keyword."""
+
+    least: int
+    """Number of words that must follow."""
+    most: int
+    """Number of words that may follow, a condition not counted; -1: any."""
+    forms: str
+    """A letter for each of the first words: t time, s size, n number, - anything."""
+
+
+class Arity(NamedTuple):
+    """How many arguments something takes."""
+
+    least: int
+    most: int
 
 
 class Keywords(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,93 +77,248 @@ class Keywords(msgspec.Struct, frozen=True, kw_only=True):
     """First words of lines by kind of section; a kind that maps to nothing takes any word."""
     options: frozenset[str]
     """Words after `option` in proxies."""
+    forward_options: frozenset[str]
+    """Words after `option` in `log-forward`."""
+    timeouts: frozenset[str]
+    """Words after `timeout` in proxies."""
     rules: Mapping[str, frozenset[str]]
     """Actions by rule set, such as `http-request`; a trailing `*` stands for any rest."""
     bind: Mapping[str, int]
     """Options of `bind` lines with the number of arguments; -1 where it varies."""
     server: Mapping[str, int]
     """Options of `server` lines with the number of arguments; -1 where it varies."""
+    fetches: Mapping[str, Arity]
+    """Sample fetches."""
+    converters: Mapping[str, Arity]
+    """Sample converters."""
+    acls: frozenset[str]
+    """First words of conditions that are no fetches, such as `hdr_beg`."""
+    matches: frozenset[str]
+    """Match methods, after `-m`."""
+    filters: frozenset[str]
+    """Words after `filter`."""
+    services: frozenset[str]
+    """Words after `use-service`."""
+    shapes: Mapping[str, Mapping[tuple[str, ...], Shape]]
+    """What follows keywords, by `proxy` or the kind of section, and by what `key_of` returns."""
 
     def with_dump(self, text: str) -> Self:
-        """Return these keywords and those of *text*, the output of `haproxy -dKall` of some version."""
-        return msgspec.structs.replace(self, **_merged(self, parse_keyword_dump(text)))
+        """Return these keywords and those of *text*, the output of `haproxy -dKall` of some binary."""
+        return msgspec.structs.replace(self, **dict(_united(self, _build(groups_of_dump(text)))))
 
 
-class KeywordDump(msgspec.Struct, frozen=True, kw_only=True):
-    """What `haproxy -dKall` says about the configuration file."""
+class _Tables(msgspec.Struct, frozen=True):
+    """The content of `keywords.json`."""
 
-    global_words: tuple[str, ...] = ()
-    proxy_words: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    rules: dict[str, tuple[str, ...]] = {}
-    bind: dict[str, int] = {}
-    server: dict[str, int] = {}
+    versions: tuple[str, ...]
+    groups: dict[str, dict[str, tuple[str, ...]]]
+    """By place, by the versions that know them (separated by blanks): words with what they take."""
 
 
-def parse_keyword_dump(text: str) -> KeywordDump:
-    """Read the configuration part of the output of `haproxy -dKall`."""
-    lines = _configuration_lines(text)
-    proxy = lines.get("listen", [])
-    rules = {
-        rule_set: tuple(line.removeprefix(rule_set + " ") for line in proxy if line.startswith(rule_set + " "))
-        for rule_set in _RULE_SETS
-    }
-    return KeywordDump(
-        global_words=tuple(lines.get("global", ())),
-        proxy_words=tuple(line for line in proxy if " " not in line),
-        options=tuple(line.split()[1] for line in proxy if line.startswith("option ")),
-        rules=rules,
-        bind=_option_counts(proxy, "bind "),
-        server=_option_counts(proxy, "server "),
-    )
+def key_of(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a line that name what follows them; parentheses after an action become `*`."""
+    first = words[0]
+    length = _KEY_LENGTHS.get(first, 1)
+    if length == 1:
+        return words[:1]
+    if first in {"tcp-request", "tcp-response"} and len(words) > 1 and words[1] != "inspect-delay":
+        length = 3
+    key = words[:length]
+    if "(" in key[-1]:
+        return (*key[:-1], key[-1].partition("(")[0] + "*")
+    return key
+
+
+def keywords_of(version: str, dump: str = "") -> Keywords:
+    """Return what an HAProxy of *version*, such as `3.2.26`, knows; *dump* is what its `haproxy -dKall` writes.
+
+    A version between or beyond those of the tables gets what its neighbours
+    know. With the *dump* of the binary in use, no word is missing that the
+    build has and the tables' builds have not.
+    """
+    found = _keywords_of(_neighbours(version))
+    if _number(version) > _number(_tables().versions[-1]):
+        # It may take more words after a keyword than any version that was tried.
+        found = msgspec.structs.replace(found, shapes={})
+    return found.with_dump(dump) if dump else found
 
 
 @cache
 def shipped_keywords() -> Keywords:
-    """Return the keywords known without asking any HAProxy."""
-    data = resources.files("haptic_trio.haproxy").joinpath("keywords.json").read_bytes()
-    dump = msgspec.json.decode(data, type=KeywordDump)
-    by_hand = Keywords(
-        sections=unlisted.SECTIONS,
-        options=unlisted.OPTIONS,
-        rules=unlisted.RULES,
-        bind=unlisted.BIND_OPTIONS,
-        server=unlisted.SERVER_OPTIONS,
-    )
-    return msgspec.structs.replace(by_hand, **_merged(by_hand, dump))
+    """Return what any of the versions in the tables knows."""
+    return _keywords_of(_tables().versions)
 
 
-def _merged(known: Keywords, dump: KeywordDump) -> dict[str, object]:
-    sections = dict(known.sections)
-    sections["global"] |= frozenset(dump.global_words)
-    for kind in unlisted.PROXY_KINDS:
-        sections[kind] |= frozenset(dump.proxy_words)
-    rules = dict(known.rules)
-    for rule_set, actions in dump.rules.items():
-        rules[rule_set] |= frozenset(actions)
-    return {
-        "sections": sections,
-        "options": known.options | frozenset(dump.options),
-        "rules": rules,
-        "bind": {**known.bind, **dump.bind},
-        "server": {**known.server, **dump.server},
+@cache
+def versions_that_know(group: str, word: str) -> tuple[str, ...]:
+    """Return the versions of the tables that know *word* in the place that *group* names.
+
+    Places are `kinds`, `proxy`, `option`, `timeout`, `bind`, `server`,
+    `fetch`, `converter`, `acl`, `match`, `filter`, `service`, a rule set, or a kind of section.
+    """
+    knowing = {
+        version
+        for owners, entries in _tables().groups.get(group, {}).items()
+        if any(_is_named(entry, word) for entry in entries)
+        for version in owners.split()
     }
+    return tuple(version for version in _tables().versions if version in knowing)
 
 
-def _configuration_lines(text: str) -> dict[str, list[str]]:
-    lines: dict[str, list[str]] = {}
-    group: list[str] = []
-    inside = False
+def table_of(version: str) -> dict[str, set[str]]:
+    """Return the table of *version*, such as `3.2`, by place; empty where there is none."""
+    table: dict[str, set[str]] = {}
+    for group, by_owner in _tables().groups.items():
+        for owners, entries in by_owner.items():
+            if version in owners.split():
+                table.setdefault(group, set()).update(entries)
+    return table
+
+
+def groups_of_dump(text: str) -> dict[str, list[str]]:
+    """Return what the output of `haproxy -dKall` lists, by the places that the tables have."""
+    groups: dict[str, list[str]] = {}
+    heading = place = ""
     for line in text.splitlines():
-        if line.startswith("# List of"):
-            inside = "configuration keywords" in line
-        elif inside and line.startswith("\t"):
-            group.append(line.strip())
-        elif inside and line:
-            group = lines.setdefault(line.strip(), [])
-    return lines
+        if line.startswith("# List of registered "):
+            heading = line.removeprefix("# List of registered ").removeprefix("sample ").strip()
+        elif heading == "configuration keywords:":
+            if not line.startswith("\t"):
+                place = "proxy" if line.strip() == "listen" else line.strip()
+                continue
+            group, entry = _place(place, line.strip())
+            groups.setdefault(group, []).append(entry)
+        elif (pattern := _LISTED.get(heading)) is not None and (match := pattern.fullmatch(line.strip())) is not None:
+            groups.setdefault(_GROUP_OF[heading], []).append(match["entry"])
+    return groups
 
 
-def _option_counts(lines: list[str], start: str) -> dict[str, int]:
-    matches = (_OPTION.fullmatch(line) for line in lines if line.startswith(start))
-    return {match["name"]: int(match["count"] or 0) for match in matches if match is not None}
+def _place(place: str, line: str) -> tuple[str, str]:
+    if place != "proxy":
+        return place, line
+    if (match := _PLACED.fullmatch(line)) is not None:
+        return match["place"], match["entry"]
+    if line.startswith("option "):
+        return "option", line.split()[1]
+    rule_set = next((one for one in RULE_SETS if line.startswith(one + " ")), "proxy")
+    return rule_set, line.removeprefix(rule_set + " ")
+
+
+@cache
+def _tables() -> _Tables:
+    data = resources.files("haptic_trio.haproxy").joinpath("keywords.json").read_bytes()
+    return msgspec.json.decode(data, type=_Tables)
+
+
+def _neighbours(version: str) -> tuple[str, ...]:
+    number = _number(version)
+    shipped = _tables().versions
+    below = [one for one in shipped if _number(one) <= number]
+    above = [one for one in shipped if _number(one) >= number]
+    return tuple(dict.fromkeys((*below[-1:], *above[:1])))
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", version)[:2])
+
+
+@cache
+def _keywords_of(versions: tuple[str, ...]) -> Keywords:
+    wanted = set(versions)
+    return _build(
+        {
+            group: [entry for owners, entries in by_owner.items() if wanted & set(owners.split()) for entry in entries]
+            for group, by_owner in _tables().groups.items()
+        }
+    )
+
+
+def _build(groups: Mapping[str, Iterable[str]]) -> Keywords:
+    def words(group: str) -> frozenset[str]:
+        return frozenset(groups.get(group, ()))
+
+    sections = {kind: words(kind) for kind in {*groups.get("kinds", ()), "global"}}
+    sections |= {kind: words("proxy") for kind in PROXY_KINDS}
+    return Keywords(
+        sections=sections,
+        options=words("option"),
+        forward_options=words("log-forward option"),
+        timeouts=words("timeout"),
+        rules={rule_set: words(rule_set) for rule_set in RULE_SETS},
+        bind=_counts(groups.get("bind", ())),
+        server=_counts(groups.get("server", ())),
+        fetches=_arities(groups.get("fetch", ())),
+        converters=_arities(groups.get("converter", ())),
+        acls=words("acl"),
+        matches=words("match"),
+        filters=words("filter"),
+        services=words("service"),
+        shapes=_shapes(groups.get("shape", ())),
+    )
+
+
+def _shapes(entries: Iterable[str]) -> dict[str, dict[tuple[str, ...], Shape]]:
+    shapes: dict[str, dict[tuple[str, ...], Shape]] = {}
+    for entry in entries:
+        place, *key, least, most, forms = entry.split(" ")
+        shape = Shape(int(least), int(most), forms)
+        found = shapes.setdefault(place, {}).setdefault(tuple(key), shape)
+        # Versions differ; the widest counts.
+        if found != shape:
+            widest = max(found.most, shape.most) if min(found.most, shape.most) >= 0 else -1
+            same = found.forms if found.forms == shape.forms else "-"
+            shapes[place][tuple(key)] = Shape(min(found.least, shape.least), widest, same)
+    return shapes
+
+
+def _counts(entries: Iterable[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for entry in entries:
+        name, _, count = entry.partition(" +")
+        if name in _NUMBERED:
+            counts[name + "*"] = 1
+        else:
+            counts[name] = int(count or 0)
+    return counts
+
+
+def _arities(entries: Iterable[str]) -> dict[str, Arity]:
+    arities: dict[str, Arity] = {}
+    for entry in entries:
+        name, _, rest = entry.partition("(")
+        needed, _, optional = rest.rstrip(")").partition("[")
+        types = [one for one in needed.split(",") if one]
+        # What is a proxy or a table is, by default, the one that the line stands in.
+        least = len([one for one in types if one not in {"table", "frontend", "backend"}])
+        # A single argument that is text may be empty, and so are its parentheses.
+        least = 0 if least == 1 and types[0] != "integer" else least
+        most = len(types) + len([one for one in optional.strip("]").split(",") if one])
+        # Versions differ; the widest counts.
+        found = arities.get(name, Arity(least, most))
+        arities[name] = Arity(min(least, found.least), max(most, found.most))
+    return arities
+
+
+def _united(one: Keywords, other: Keywords) -> Iterator[tuple[str, object]]:
+    for field in msgspec.structs.fields(Keywords):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        unite: Callable[..., object] = _unite_sets if isinstance(mine, frozenset) else _unite_mappings
+        yield field.name, unite(mine, theirs)
+
+
+def _unite_sets(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
+    return one | other
+
+
+def _unite_mappings(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
+    united = {**one, **other}
+    for name in one.keys() & other.keys():
+        mine, theirs = one[name], other[name]
+        if isinstance(mine, frozenset) and isinstance(theirs, frozenset):
+            united[name] = mine | theirs
+    return united
+
+
+def _is_named(entry: str, word: str) -> bool:
+    name = re.split(r"[( ]", entry, maxsplit=1)[0]
+    return name == word or (name.endswith("*") and word.startswith(name[:-1]))

@@ -3,10 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Final
+from itertools import chain
+from typing import Final, TypeAlias
 
-from haptic_trio.haproxy.lexer import split_line
-from haptic_trio.haproxy.model import Config, Directive, Generation
+import msgspec
+
+from haptic_trio.haproxy.model import Directive, Generation
+from haptic_trio.haproxy.text_lines import Lines
+from haptic_trio.pages import Piece, differences, stretches
+
+Entry: TypeAlias = tuple[str, str]
+"""Key and value."""
 
 # Keys are found in a tree, whatever their order: equal strings, longest prefix, and networks.
 _UNORDERED_METHODS: Final = frozenset({None, "str", "beg", "ip"})
@@ -14,6 +21,7 @@ _CONVERTER: Final = re.compile(r"\bmap(?:_(?P<method>[a-z]+)(?:_[a-z]+)?)?\(")
 # White space to Python that is none to the reader of maps.
 _ODD_SPACE: Final = re.compile("[\r\v\f\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _KEY_END: Final = re.compile("[ \t]+")
+_FEW: Final = 200
 _UPDATE: Final = re.compile(r"(?:set-map|del-map)\((?P<path>.*)\)", re.DOTALL)
 
 
@@ -26,17 +34,75 @@ class MapUse(Enum):
     OTHER = "something else than look-ups"
 
 
-def parse_map_file(content: bytes) -> tuple[tuple[str, str], ...]:
+def parse_map_file(content: bytes) -> tuple[Entry, ...]:
     """Return the entries of a map file, in order, as HAProxy reads them.
 
     A line is a comment only if `#` is its very first character; blanks are
     spaces and tabs; the key ends at the first blank, and the value loses
     blanks at both ends. Bytes that are not UTF-8 become surrogate escapes.
     """
-    text = content.decode(errors="surrogateescape")
+    return _parse_text(content.decode(errors="surrogateescape"))
+
+
+def map_entries(lines: Lines) -> Iterator[Entry]:
+    """Yield the entries of a map file, in order; see `parse_map_file`."""
+    return chain.from_iterable(lines.pages.summaries(_parse_pieces))
+
+
+class MapChange(msgspec.Struct, frozen=True):
+    """How two maps differ, as far as their pages do; keys that are in neither are the same in both."""
+
+    before: dict[str, str]
+    after: dict[str, str]
+    unique: bool
+    """Whether no key of either map is there twice; what the dictionaries hold means nothing otherwise."""
+    same: bool
+    """Whether entries and their order are the same; may be False for some that are."""
+
+
+def diff_maps(before: Lines, after: Lines) -> MapChange:
+    """Compare two maps; costs what their pages hold in which they differ, once it is known that keys are unique."""
+    old, new = differences(before.pages, after.pages)
+    was, now = _parse_pieces(tuple(old)), _parse_pieces(tuple(new))
+    former, latter = dict(was), dict(now)
+    unique = _has_unique_keys(before)
+    if unique and after.unique is None:
+        gone = {id(page) for page in before.pages.pages} - {id(page) for page in after.pages.pages}
+        shared = [page.summary(_index_keys) for page in before.pages.pages if id(page) not in gone]
+        fresh = [key for key in latter if key not in former]
+        if len(fresh) <= _FEW:
+            after.unique = len(latter) == len(now) and not any(key in keys for key in fresh for keys in shared)
+    return MapChange(former, latter, unique and _has_unique_keys(after), _keeps_entries(before, after))
+
+
+def _keeps_entries(before: Lines, after: Lines) -> bool:
+    places = stretches(before.pages, after.pages)
+    return places is not None and all(
+        list(chain.from_iterable(page.summary(_parse_pieces) for page in place.before))
+        == list(chain.from_iterable(page.summary(_parse_pieces) for page in place.after))
+        for place in places
+    )
+
+
+def _has_unique_keys(lines: Lines) -> bool:
+    if lines.unique is None:
+        keys = [key for key, _ in map_entries(lines)]
+        lines.unique = len(set(keys)) == len(keys)
+    return lines.unique
+
+
+def _parse_pieces(pieces: tuple[Piece, ...]) -> tuple[Entry, ...]:
+    return _parse_text("".join([piece.text for piece in pieces]))
+
+
+def _index_keys(pieces: tuple[Piece, ...]) -> frozenset[str]:
+    return frozenset([key for key, _ in _parse_pieces(pieces)])
+
+
+def _parse_text(text: str) -> tuple[Entry, ...]:
     split = _split_entry if _ODD_SPACE.search(text) else _split_plain_entry
     lines = (line for line in text.split("\n") if line[:1] != "#")
-    return tuple(entry for line in lines if (entry := split(line)) is not None)
+    return tuple([entry for line in lines if (entry := split(line)) is not None])
 
 
 def _split_entry(line: str) -> tuple[str, str] | None:
@@ -54,35 +120,12 @@ def _split_plain_entry(line: str) -> tuple[str, str] | None:
 
 def find_map_use(generation: Generation, path: str) -> MapUse:
     """Return what the configuration of *generation* does with the map file *path*."""
-    use = _gravest(_use_in(directive, path) for directive in _lines_naming(generation.text, path))
-    if use is MapUse.NONE:
-        # Quotes may divide the path in the text, never in the words.
-        use = _gravest(_use_in(directive, path) for directive in _directives_naming(generation.config, path))
-    return use
+    return _gravest(_use_in(directive, path) for directive in generation.config.naming(path))
 
 
 def _gravest(uses: Iterable[MapUse]) -> MapUse:
     found = set(uses)
     return next((use for use in (MapUse.OTHER, MapUse.ORDERED, MapUse.UNORDERED) if use in found), MapUse.NONE)
-
-
-def _lines_naming(text: str, path: str) -> Iterator[Directive]:
-    """Yield the lines of *text* that hold *path*: far faster than looking at every word."""
-    at = text.find(path)
-    while at >= 0:
-        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-        end = end if end >= 0 else len(text)
-        split = split_line(text[start:end])
-        if split.words:
-            yield Directive(split.words, 0, split.raw)
-        at = text.find(path, end)
-
-
-def _directives_naming(config: Config, path: str) -> Iterator[Directive]:
-    for section in config.sections:
-        for directive in section.directives:
-            if any(path in word for word in directive.words):
-                yield directive
 
 
 def _use_in(directive: Directive, path: str) -> MapUse:

@@ -2,80 +2,217 @@
 
 Everything here is immutable and compared by content. A *generation* is
 everything one HAProxy needs: its configuration and the auxiliary files that
-the configuration names, with a content hash each.
+the configuration names.
+
+Sections and files stand in pages (`haptic_trio.pages`), and whatever is
+computed of all of them is put together from what was computed of each page:
+a generation that differs little from another one costs little. No result
+depends on where pages begin.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from types import MappingProxyType
+from functools import cached_property
+from typing import Any, Final, overload
 
 import msgspec
 
+from haptic_trio.haproxy.file_pages import FilePages
+from haptic_trio.haproxy.sections import (
+    PATH,
+    Directive,
+    Section,
+    count_lines,
+    digest_directives,
+    digest_of,
+    index_kinds,
+    index_names,
+    index_paths,
+    is_branched,
+    is_conditional,
+    place_in,
+    seal_of,
+    seals_of,
+)
+from haptic_trio.haproxy.text_lines import Lines
+from haptic_trio.pages import Paged, Piece, Splice, spliced
 
-def digest_of(content: bytes | str) -> str:
-    """Return the content hash used everywhere: BLAKE2b-160 in hexadecimal.
-
-    Bytes that are not UTF-8 may stand in a string as surrogate escapes.
-    """
-    data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
-    return hashlib.blake2b(data, digest_size=20).hexdigest()
-
-
-class Directive(msgspec.Struct, frozen=True):
-    """One configuration line, as HAProxy splits it into words."""
-
-    words: tuple[str, ...]
-    """Words with quoting and escapes resolved; the first is the keyword."""
-    line: int = 0
-    """1-based line in the source text; not part of equality of sections."""
-    raw: tuple[int, ...] = ()
-    """Indices of words that refer to environment variables: those are kept exactly as written, quotes included."""
-
-    @property
-    def keyword(self) -> str:
-        """The first word."""
-        return self.words[0]
-
-
-class Section(msgspec.Struct, frozen=True):
-    """A section (`global`, `defaults`, `frontend`, …) with its directives, in order."""
-
-    kind: str
-    name: str
-    """Empty for unnamed sections."""
-    header: Directive
-    directives: tuple[Directive, ...]
-    digest: str
-    """Hash over the words of header and directives: comments, blank lines and position do not count."""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Kind and name: what identifies the section within a configuration."""
-        return self.kind, self.name
-
-    def all(self, keyword: str) -> Iterator[Directive]:
-        """Yield the directives that begin with *keyword*."""
-        return (directive for directive in self.directives if directive.keyword == keyword)
+__all__ = [
+    "AuxFile",
+    "Bases",
+    "Config",
+    "Directive",
+    "FileKind",
+    "Files",
+    "Generation",
+    "Section",
+    "digest_of",
+    "make_file",
+    "make_files",
+    "make_generation",
+    "seal_of",
+]
 
 
-class Config(msgspec.Struct, frozen=True):
+class Bases(Sequence[Section]):
+    """The `defaults` sections of a configuration, in order."""
+
+    def __init__(self, config: "Config") -> None:
+        self._config = config
+        self._sections: list[Section] = []
+        self._places: list[tuple[int, int]] = []
+        for number, page in enumerate(config.sections.pages):
+            for section in page.summary(index_kinds).get("defaults", ()):
+                self._sections.append(section)
+                self._places.append((number, place_in(page.items, section)))
+
+    def __len__(self) -> int:
+        return len(self._sections)
+
+    @overload
+    def __getitem__(self, index: int) -> Section: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Section]: ...
+    def __getitem__(self, index: int | slice) -> Section | Sequence[Section]:
+        return self._sections[index]
+
+    def before(self, section: Section) -> Sequence[Section]:
+        """Return those that stand before *section*, one of the same configuration; all, if it is of another one."""
+        for number, page in enumerate(self._config.sections.pages):
+            found = page.summary(index_names).get(section.key, ())
+            if any(one is section for one in found):
+                place = number, place_in(page.items, section)
+                return self._sections[: bisect_right(self._places, place) - (place in self._places)]
+        return self._sections
+
+
+class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A parsed haproxy.cfg."""
 
-    sections: tuple[Section, ...]
-    digest: str
+    sections: Paged[Section]
     preamble: tuple[Directive, ...] = ()
     """What stands before the first section: only `.if`, `.notice` and their like may."""
-    conditional: bool = False
-    """Whether any line depends on `.if`: then the text alone does not tell what HAProxy read."""
+    head: str = ""
+    """The text before the first section."""
+
+    @property
+    def text(self) -> str:
+        """The whole text, put together each time."""
+        return "".join([self.head, *(section.text for section in self.sections)])
+
+    @cached_property
+    def seal(self) -> bytes:
+        """Content hash of the text, by section."""
+        return seal_of(b"".join([seal_of(self.head), *self.sections.summaries(seals_of)]))
+
+    @property
+    def digest(self) -> str:
+        """Hash over the words, computed each time: comments, blank lines and quoting do not count."""
+        return digest_of("\n".join((digest_directives(self.preamble), *(one.digest for one in self.sections))))
+
+    @cached_property
+    def conditional(self) -> bool:
+        """Whether any line depends on `.if` or its like: then the text alone does not tell what HAProxy read."""
+        return bool(self.preamble) or any(self.sections.summaries(is_conditional))
+
+    @cached_property
+    def branched(self) -> bool:
+        """Whether whole sections depend on `.if`: these may be there several times, in several branches."""
+        return bool(self.preamble) or any(self.sections.summaries(is_branched))
+
+    @cached_property
+    def bases(self) -> Bases:
+        """The `defaults` sections."""
+        return Bases(self)
 
     def all(self, kind: str) -> Iterator[Section]:
         """Yield the sections of *kind*, in order."""
-        return (section for section in self.sections if section.kind == kind)
+        for page in self.sections.pages:
+            yield from page.summary(index_kinds).get(kind, ())
 
     def find(self, kind: str, name: str = "") -> Section | None:
         """Return the first section with *kind* and *name*."""
-        return next((section for section in self.sections if section.key == (kind, name)), None)
+        key = kind, name
+        for page in self.sections.pages:
+            found = page.summary(index_names).get(key)
+            if found is not None:
+                return found[0]
+        return None
+
+    def naming(self, path: str) -> Iterator[Directive]:
+        """Yield the lines with a word that holds *path*: as a whole, in a longer path, or with a suffix to its name."""
+        token = max(PATH.findall(path), key=len, default="")
+        if "/" not in token:
+            lines = (line for section in self.sections for line in (section.header, *section.directives))
+            yield from (line for line in lines if any(path in word for word in line.words))
+            return
+        for page in self.sections.pages:
+            for line in page.summary(index_paths).get(token, ()):
+                if any(path in word for word in line.words):
+                    yield line
+
+    def changed(self, put: Iterable[Section] = ()) -> "Config":
+        """Return this with *put* in place of the first sections of the same kinds and names, new ones at the end.
+
+        Their texts must each end with a line feed, as do all of a configuration that was parsed.
+        """
+        splices: list[Splice[Section]] = []
+        added: list[Section] = []
+        for section in put:
+            at = self._place_of(section.key)
+            if at is None:
+                added.append(section)
+            else:
+                splices.append(Splice(at, 1, (section,)))
+        splices.sort(key=lambda splice: splice.at)
+        end = Splice(len(self.sections), 0, tuple(added))
+        return Config(spliced(self.sections, [*splices, end]), self.preamble, self.head)
+
+    def _place_of(self, key: tuple[str, str]) -> int | None:
+        count = 0
+        for page in self.sections.pages:
+            found = page.summary(index_names).get(key)
+            if found is not None:
+                return count + place_in(page.items, found[0])
+            count += len(page.items)
+        return None
+
+    def first_lines(self) -> Iterator[int]:
+        """Yield the 1-based line at which each section begins."""
+        line = 1 + self.head.count("\n")
+        for section in self.sections:
+            yield line
+            line += section.text.count("\n")
+
+    def locate(self, line: int) -> tuple[Section, int] | None:
+        """Return the section in which the 1-based *line* stands, and which line of it that is; None before all."""
+        first = 1 + self.head.count("\n")
+        if line < first:
+            return None
+        for page in self.sections.pages:
+            count = page.summary(count_lines)
+            if line < first + count:
+                for section in page.items:
+                    if line < first + section.text.count("\n"):
+                        return section, line - first + 1
+                    first += section.text.count("\n")
+            first += count
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Config)
+            and self.seal == other.seal
+            and all(map(Section.__eq__, self.sections, other.sections))
+        )
+
+    def __ne__(self, other: object) -> bool:
+        # A Struct has one of its own, which knows nothing of ours.
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.seal)
 
 
 class FileKind(StrEnum):
@@ -87,44 +224,137 @@ class FileKind(StrEnum):
     FILE = "file"
 
 
-class AuxFile(msgspec.Struct, frozen=True):
+BY_LINE: Final = frozenset({FileKind.MAP, FileKind.CRT_LIST})
+"""Files of many independent lines."""
+
+
+class AuxFile(msgspec.Struct, frozen=True, dict=True, eq=False):
     """A file that the configuration names."""
 
     kind: FileKind
     path: str
     """Relative path with `/`, exactly as the configuration writes it, such as `maps/host.map`."""
-    content: bytes
-    digest: str
+    body: Lines | bytes
+    known_digest: str = ""
+    """Digest of the content, where it is known; or what stands for it where the content is not."""
     secret: bool = False
     """Derived from a Secret: consoles, diffs and errors show the digest instead of the content."""
 
+    @property
+    def content(self) -> bytes:
+        """The content; that of a file of lines is put together each time."""
+        return self.body if isinstance(self.body, bytes) else self.body.content
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the content; computed when it is asked for, unless it was known."""
+        return self.known_digest or digest_of(self.content)
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What others have computed of it, by their own names for it."""
+        return {}
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The content by lines."""
+        return Lines.of(self.body) if isinstance(self.body, bytes) else self.body
+
+    @cached_property
+    def seal(self) -> bytes:
+        """Hash of kind, path and content, 20 bytes."""
+        inner = self.lines.seal.hex() if self.kind in BY_LINE else self.digest
+        return seal_of(f"{self.kind} {self.path}\n{inner}")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the content."""
+        return len(self.body) if isinstance(self.body, bytes) else self.body.size
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, AuxFile) and self.seal == other.seal and self.secret == other.secret)
+
+    def __ne__(self, other: object) -> bool:
+        # A Struct has one of its own, which knows nothing of ours.
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.seal)
+
     def __repr__(self) -> str:
         # The content may be a private key.
-        return f"AuxFile({self.kind}, {self.path!r}, {len(self.content)} bytes, {self.digest[:12]})"
+        return f"AuxFile({self.kind}, {self.path!r}, {self.size} bytes, {self.seal.hex()[:12]})"
+
+
+Files = FilePages[AuxFile]
+"""Files by path, in the order of their paths."""
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """All that one HAProxy needs: the text of haproxy.cfg, its model, and its files by path."""
+    """All that one HAProxy needs: the model of haproxy.cfg, and its files by path."""
 
     id: str
-    text: str
     config: Config
-    files: Mapping[str, AuxFile]
+    files: Files
+
+    @property
+    def text(self) -> str:
+        """The text of haproxy.cfg, put together each time."""
+        return self.config.text
+
+    def files_of(self, kind: FileKind) -> Iterator[AuxFile]:
+        """Yield the files of *kind*, in the order of their paths."""
+        for page in self.files.paged.pages:
+            yield from page.summary(_index_files).get(kind, ())
 
     def __repr__(self) -> str:
         return f"Generation({self.id[:12]}, {len(self.config.sections)} sections, {len(self.files)} files)"
 
 
-def make_file(kind: FileKind, path: str, content: bytes | str, *, secret: bool = False) -> AuxFile:
-    """Return an auxiliary file with its digest computed."""
-    data = content.encode() if isinstance(content, str) else content
-    return AuxFile(kind, path, data, digest_of(data), secret)
+def _index_files(files: tuple[AuxFile, ...]) -> dict[FileKind, list[AuxFile]]:
+    found: dict[FileKind, list[AuxFile]] = {}
+    for file in files:
+        found.setdefault(file.kind, []).append(file)
+    return found
 
 
-def make_generation(text: str, config: Config, files: Iterable[AuxFile]) -> Generation:
-    """Return the generation of *text* and *files*; its id depends on their bytes alone, not on the order of files."""
-    by_path = {file.path: file for file in sorted(files, key=lambda file: file.path)}
-    summary = hashlib.blake2b(digest_of(text).encode(), digest_size=20)
-    for file in by_path.values():
-        summary.update(f"\n{file.kind} {file.path} {file.digest}".encode())
-    return Generation(summary.hexdigest(), text, config, MappingProxyType(by_path))
+def make_file(
+    kind: FileKind,
+    path: str,
+    content: bytes | str | Paged[Piece],
+    *,
+    secret: bool = False,
+    former: AuxFile | None = None,
+) -> AuxFile:
+    """Return an auxiliary file; files of lines keep the pages that they are given in.
+
+    Where these are the pages of *former*, and nothing else differs, it is returned itself.
+    """
+    if isinstance(content, Paged):
+        if former is not None and (former.kind, former.path, former.secret) == (kind, path, secret):
+            body = former.body
+            if isinstance(body, Lines) and body.given.pages == content.pages:
+                return former
+        lines = Lines(content)
+        return AuxFile(kind, path, lines if kind in BY_LINE else lines.content, "", secret)
+    data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+    return AuxFile(kind, path, Lines.of(data) if kind in BY_LINE else data, "", secret)
+
+
+def make_files(files: Iterable[AuxFile]) -> Files:
+    """Return *files* by path; the last one with a path counts."""
+    return Files.of(files)
+
+
+def make_generation(
+    config: Config, files: Iterable[AuxFile] | Files, *, former: Generation | None = None
+) -> Generation:
+    """Return the generation of *config* and *files*; its id depends on their bytes alone, not on the order of files.
+
+    Files that already are in pages are taken as they are, or those of
+    *former* if these are the same pages.
+    """
+    held = files if isinstance(files, FilePages) else Files.of(files)
+    if former is not None and former.files.paged.pages == held.paged.pages:
+        held = former.files
+    return Generation(seal_of(config.seal + held.seal).hex(), config, held)

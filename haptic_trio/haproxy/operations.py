@@ -155,6 +155,9 @@ class DeleteCrtListEntry(msgspec.Struct, frozen=True, tag=True):
     certificate: str
 
 
+Removal: TypeAlias = DeleteServer | DeleteBackend
+"""What may have to wait until nothing uses it."""
+
 Operation: TypeAlias = (
     SetServerAddress
     | SetServerWeight
@@ -183,7 +186,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     The files on disk always become the desired ones. With `reasons` a reload
     takes them in; without, `operations` bring the running process to the
-    same state.
+    same state. A change that is partly one and partly the other is split
+    (`haptic_trio.haproxy.split`) into a plan of each kind.
     """
 
     operations: tuple[Operation, ...] = ()

@@ -1,45 +1,45 @@
 """haproxy.cfg as a model: sections found, split, checked, and put together, with all problems of a text at once."""
 
-import hashlib
-import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
 from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.haproxy.coherence import check_coherence
+from haptic_trio.haproxy.coherence import Names, PlacedSection, base_of, check_coherence, is_coherent, names_of
 from haptic_trio.haproxy.grammar import Finding, check_directives, check_header, check_macro, read_header, suggest
 from haptic_trio.haproxy.keywords import Keywords, shipped_keywords
 from haptic_trio.haproxy.lexer import Fault, lex_lines, problem_at, split_line
-from haptic_trio.haproxy.model import Config, Directive, Section
+from haptic_trio.haproxy.model import Config, Directive, Section, seal_of
+from haptic_trio.haproxy.section_text import Chunk, SectionCutter
+from haptic_trio.haproxy.text_pages import ParsedSection, TextPage, TextPiece, ends_whole, nesting_of, whole_pages
+from haptic_trio.pages import Page, Paged, Piece
+
+SPARE = 1000
+"""Sections of earlier texts that a cache keeps beside those of the last one."""
 
 
 class ConfigSyntaxError(ProblemsError):
     """The text is no valid haproxy.cfg; trying again helps only after the text has changed."""
 
 
-class ParsedSection(msgspec.Struct, frozen=True):
-    """What one section's text gives; lines count from `line`."""
-
-    line: int
-    section: Section
-    problems: tuple[Problem, ...]
-    macros: tuple[Directive, ...]
-    """The directives that begin with a dot."""
-
-
 class SectionCache:
-    """Sections that were parsed before, by their text; bounded, and owned by the caller.
+    """Sections that were parsed before, by their text, and the pages of the last text; owned by the caller.
 
-    A text that differs in one section is parsed in the time of that section.
-    Not safe for use by several threads at once, and for one set of keywords.
+    A text that differs in one section is parsed in the time of that section,
+    and one in pages in the time of the page that differs. Bounded. Not safe
+    for use by several threads at once, and for one set of keywords.
     """
 
     def __init__(self, limit: int = 100_000) -> None:
         self._limit = limit
         self._sections: OrderedDict[tuple[str, bool], ParsedSection] = OrderedDict()
+        self.pages: dict[int, TextPage] = {}
+        """Of the last text, by the identity of their page."""
+        self.names = Names()
+        """Those that the sections of the last text claim."""
         self.hits = 0
         self.misses = 0
 
@@ -59,13 +59,23 @@ class SectionCache:
     def keep(self, text: str, parsed: ParsedSection, *, conditional: bool) -> None:
         """Remember *parsed* for *text*; the section used least recently gives way."""
         self._sections[text, conditional] = parsed
-        self._sections.move_to_end((text, conditional))
         while len(self._sections) > self._limit:
             self._sections.popitem(last=False)
 
+    def remember(self, pages: dict[int, TextPage]) -> None:
+        """Keep *pages* as those of the last text, and forget most sections of earlier ones."""
+        self.pages = pages
+        count = sum([len(page.sections) for page in pages.values()])
+        while len(self._sections) > count + SPARE:
+            self._sections.popitem(last=False)
+
+    def forget(self) -> None:
+        """Forget the last text, of which too little is known."""
+        self.pages, self.names = {}, Names()
+
 
 def parse_config(
-    text: str,
+    text: str | Paged[Piece],
     *,
     source: str = "haproxy.cfg",
     cache: SectionCache | None = None,
@@ -73,55 +83,80 @@ def parse_config(
 ) -> Config:
     """Parse *text* as HAProxy reads it.
 
-    *source* names the text in problems; with a *cache*, sections whose text
-    has not changed are not parsed again. Raises ConfigSyntaxError with all
-    problems, in the order of lines.
+    *source* names the text in problems; with a *cache*, pages and sections
+    that have not changed are not parsed again. Raises ConfigSyntaxError with
+    all problems, in the order of lines.
     """
-    reader = _Reader(source, keywords or shipped_keywords(), cache)
-    problems: list[Problem] = []
-    chunks = list(_split_sections(text, reader.keywords.sections))
-    preamble: tuple[Directive, ...] = ()
-    if chunks and not chunks[0].kind:
-        preamble, found = reader.read_preamble(chunks.pop(0))
-        problems += found
-    depth = _nesting(preamble)
-    parsed: list[ParsedSection] = []
-    conditional: list[bool] = []
-    for chunk in chunks:
-        conditional.append(depth > 0)
-        parsed.append(reader.read_section(chunk, conditional=depth > 0))
-        problems += parsed[-1].problems
-        depth += _nesting(parsed[-1].macros)
-    sections = tuple(item.section for item in parsed)
-    macros = [*preamble, *(macro for item in parsed for macro in item.macros)]
-    findings = list(check_coherence(sections, conditional, macros))
-    if findings:
-        problems += reader.place(findings, text, 1)
-    if text and not text.endswith("\n"):
-        problems.append(_missing_line_feed(text, source))
+    reader = _Reader(keywords or shipped_keywords(), cache)
+    pages = reader.cut(text if isinstance(text, Paged) else Paged((Page((Piece(text),)),)))
+    head, tails = _find_tails(pages)
+    preamble, problems = reader.read_preamble(head, source)
+    reader.read(pages, tails, nesting_of(preamble))
+    config = Config(Paged(chain.from_iterable([page.pages for page in pages])), preamble, head)
+    is_whole = not pages or pages[-1].page.summary(ends_whole)
+    is_plain = not preamble and is_whole and not any(page.has_problems for page in pages)
+    if not (is_plain and is_coherent((page.claims for page in pages), reader.names)):
+        problems += _find_problems(config, pages, source)
+        if not is_whole:
+            problems.append(_missing_line_feed(config.text, source))
     if problems:
         raise ConfigSyntaxError(sorted(problems, key=lambda problem: (problem.line, problem.column)))
-    return Config(sections, _digest_config(sections, preamble), preamble, conditional=bool(macros))
+    return config
 
 
-class _Chunk(NamedTuple):
-    """The text of a section, or, without a kind, what stands before the first."""
+def read_section(text: str, keywords: Keywords | None = None) -> Section | None:
+    """Return the section of which *text* is exactly the text; None if it is not that of one.
 
-    line: int
-    kind: str
-    text: str
+    What is wrong within it is not looked for.
+    """
+    known = keywords or shipped_keywords()
+    chunks = list(_cutter(known).cut(text))
+    if len(chunks) != 1 or not chunks[0].kind:
+        return None
+    return _make_section(chunks[0], lex_lines(text, source="")[0])
+
+
+def read_head(text: str) -> tuple[Directive, ...]:
+    """Return the lines of *text*, which stands before the first section; what is wrong in it is not looked for."""
+    return tuple(lex_lines(text, source="")[0])
 
 
 class _Reader:
-    """Turns the chunks of one text into sections."""
+    """Turns a text into pages of sections, with what a cache knows."""
 
-    def __init__(self, source: str, keywords: Keywords, cache: SectionCache | None) -> None:
-        self.source = source
-        self.keywords = keywords
+    def __init__(self, keywords: Keywords, cache: SectionCache | None) -> None:
+        self._keywords = keywords
         self._cache = cache
+        self._known: dict[int, TextPage] = cache.pages if cache is not None else {}
+        self.names = cache.names if cache is not None else Names()
 
-    def read_preamble(self, chunk: _Chunk) -> tuple[tuple[Directive, ...], list[Problem]]:
-        directives, problems = lex_lines(chunk.text, source=self.source, first_line=chunk.line)
+    def cut(self, paged: Paged[Piece]) -> list[TextPage]:
+        """Return the pages of *paged*, those that are known as they are known."""
+        cutter = _cutter(self._keywords)
+        pages: list[TextPage] = []
+        seen: set[int] = set()
+        former: dict[int, TextPiece] | None = None
+        for page in whole_pages(paged):
+            found = self._known.get(id(page))
+            if found is None or id(page) in seen:
+                if former is None:
+                    former = self._find_former(paged)
+                found = TextPage(page if id(page) not in seen else Page(page.items), cutter, former)
+            seen.add(id(page))
+            pages.append(found)
+        return pages
+
+    def _find_former(self, paged: Paged[Piece]) -> dict[int, TextPiece]:
+        """Return the pieces of known pages that *paged* has not."""
+        present = {id(page) for page in paged.pages}
+        gone = [page for key, page in self._known.items() if key not in present]
+        return {id(piece.piece): piece for page in gone for piece in page.pieces}
+
+    def read_preamble(self, head: str, source: str) -> tuple[tuple[Directive, ...], list[Problem]]:
+        """Read what stands before the first section."""
+        if not head:
+            return (), []
+        directives, problems = lex_lines(head, source=source)
         findings: list[Finding] = []
         depth = 0
         for directive in directives:
@@ -131,88 +166,113 @@ class _Reader:
                 findings += check_macro(directive, conditional=depth > 0)
             elif depth <= 0:
                 message = f"keyword '{keyword}' stands before the first section"
-                findings.append(Finding(directive, 0, message, suggest(keyword, self.keywords.sections)))
-        return tuple(directives), problems + self.place(findings, chunk.text, chunk.line)
+                findings.append(Finding(directive, 0, message, suggest(keyword, self._keywords.sections)))
+        return tuple(directives), problems + _place(findings, head, source)
 
-    def read_section(self, chunk: _Chunk, *, conditional: bool) -> ParsedSection:
-        found = self._cache.find(chunk.text, conditional=conditional) if self._cache is not None else None
-        if found is None:
-            parsed = self._parse(chunk, conditional=conditional)
-        elif found.line == chunk.line and not found.problems:
-            return found
-        else:
-            parsed = _moved(found, chunk.line, self.source)
+    def read(self, pages: Sequence[TextPage], tails: Sequence[str], depth: int) -> None:
+        """Read *pages*, before which *depth* `.if` are open, and remember them and nothing else."""
+        present = {id(page.page): page for page in pages}
+        try:
+            for key, page in self._known.items():
+                if key not in present:
+                    self.names.release(page.claims.names)
+            for page, tail in zip(pages, tails, strict=True):
+                former = page.claims.names
+                if page.read(depth, tail, self._read_section):
+                    self.names.release(former)
+                    self.names.claim(page.claims.names)
+                depth += page.nesting
+        except BaseException:
+            if self._cache is not None:
+                self._cache.forget()
+            raise
         if self._cache is not None:
-            self._cache.keep(chunk.text, parsed, conditional=conditional)
-        return parsed
+            self._cache.remember(present)
 
-    def _parse(self, chunk: _Chunk, *, conditional: bool) -> ParsedSection:
-        directives, problems = lex_lines(chunk.text, source=self.source, first_line=chunk.line)
-        header, body = directives[0], tuple(directives[1:])
-        name = read_header(header.words).name
-        findings = list(check_directives(chunk.kind, name, body, self.keywords, conditional=conditional))
+    def _read_section(self, chunk: Chunk, conditional: bool) -> ParsedSection:
+        cache = self._cache
+        found = cache.find(chunk.text, conditional=conditional) if cache is not None else None
+        if found is None:
+            found = self._parse(chunk, conditional=conditional)
+            if cache is not None:
+                cache.keep(chunk.text, found, conditional=conditional)
+        return found
+
+    def _parse(self, chunk: Chunk, *, conditional: bool) -> ParsedSection:
+        directives, problems = lex_lines(chunk.text, source="")
+        section = _make_section(chunk, directives)
+        findings = list(
+            check_directives(chunk.kind, section.name, section.directives, self._keywords, conditional=conditional)
+        )
         if not conditional:
-            findings += check_header(header)
+            findings += check_header(section.header)
         if findings:
-            problems += self.place(findings, chunk.text, chunk.line)
-        macros = tuple(directive for directive in body if directive.words[0][0] == ".")
-        section = Section(chunk.kind, name, header, body, _digest_directives(directives))
-        return ParsedSection(chunk.line, section, tuple(problems), macros)
-
-    def place(self, findings: Iterable[Finding], text: str, first_line: int) -> list[Problem]:
-        """Return *findings* as problems with the columns of their words."""
-        lines = text.split("\n")
-        return [_problem(finding, lines[finding.directive.line - first_line], self.source) for finding in findings]
+            problems += _place(findings, chunk.text, "")
+        macros = tuple([one for one in section.directives if one.words[0][0] == "."]) if section.conditional else ()
+        return ParsedSection(section, tuple(problems), macros, names_of(section), base_of(section))
 
 
-def _split_sections(text: str, kinds: Iterable[str]) -> Iterator[_Chunk]:
-    """Yield what stands before the first section, if anything does, and the sections."""
-    start, line, kind = 0, 1, ""
-    for match in _header_pattern(tuple(kinds)).finditer(text):
-        word = match["kind"] or _first_word(text, match.start())
-        if word is None or (not match["kind"] and word not in kinds):
-            continue
-        if match.start() > start:
-            yield _Chunk(line, kind, text[start : match.start()])
-        line += text.count("\n", start, match.start())
-        start, kind = match.start(), word
-    if len(text) > start:
-        yield _Chunk(line, kind, text[start:])
+@lru_cache(maxsize=8)
+def _cutter_of(kinds: frozenset[str]) -> SectionCutter:
+    return SectionCutter(kinds)
 
 
-_header_patterns: Final[dict[tuple[str, ...], re.Pattern[str]]] = {}
+def _cutter(keywords: Keywords) -> SectionCutter:
+    return _cutter_of(frozenset(keywords.sections))
 
 
-def _header_pattern(kinds: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for lines that begin a section, or may: a quoted or escaped first word has to be read."""
-    pattern = _header_patterns.get(kinds)
-    if pattern is None:
-        names = "|".join(map(re.escape, sorted(kinds, key=len, reverse=True)))
-        pattern = re.compile(rf"^[ \t\v\f]*(?:(?P<kind>{names})(?=[\s#]|\Z)|[^\s#]*[\"'\\])", re.MULTILINE | re.ASCII)
-        _header_patterns[kinds] = pattern
-    return pattern
-
-
-def _first_word(text: str, start: int) -> str | None:
-    end = text.find("\n", start)
-    words = split_line(text[start : end if end >= 0 else len(text)]).words
-    return words[0] if words else None
-
-
-def _moved(parsed: ParsedSection, line: int, source: str) -> ParsedSection:
-    shift = line - parsed.line
-    section = parsed.section
-    replace = msgspec.structs.replace
-    return ParsedSection(
-        line,
-        replace(
-            section,
-            header=Directive(section.header.words, section.header.line + shift, section.header.raw),
-            directives=tuple(Directive(one.words, one.line + shift, one.raw) for one in section.directives),
-        ),
-        tuple(replace(problem, line=problem.line + shift, source=source) for problem in parsed.problems),
-        tuple(Directive(one.words, one.line + shift, one.raw) for one in parsed.macros),
+def _make_section(chunk: Chunk, directives: Sequence[Directive]) -> Section:
+    header, body = directives[0], tuple(directives[1:])
+    return Section(
+        chunk.kind,
+        read_header(header.words).name,
+        header,
+        body,
+        chunk.text,
+        seal_of(chunk.text),
+        tuple([one for one in directives if "/" in "\n".join(one.words)]) if "/" in chunk.text else (),
+        "." in chunk.text and any(one.words[0][0] == "." for one in body),
     )
+
+
+def _find_tails(pages: Sequence[TextPage]) -> tuple[str, list[str]]:
+    """Return the text before the first section, and of each page what follows it up to the next section."""
+    tails: list[str] = []
+    tail = ""
+    for page in reversed(pages):
+        tails.append(tail)
+        tail = page.head if page.has_sections else page.head + tail
+    tails.reverse()
+    return tail, tails
+
+
+def _find_problems(config: Config, pages: Iterable[TextPage], source: str) -> list[Problem]:
+    """Return all problems within and between the sections of *config*."""
+    problems: list[Problem] = []
+    placed: list[PlacedSection] = []
+    macros: list[Directive] = list(config.preamble)
+    lines = config.first_lines()
+    for page in pages:
+        for one, inside in zip(page.sections, page.inside, strict=True):
+            line = next(lines)
+            placed.append(PlacedSection(one.section, _at(one.section.header, line), inside))
+            macros += [_at(macro, line) for macro in one.macros]
+            problems += [
+                msgspec.structs.replace(problem, line=problem.line + line - 1, source=source)
+                for problem in one.problems
+            ]
+    findings = list(check_coherence(placed, macros))
+    return problems + (_place(findings, config.text, source) if findings else [])
+
+
+def _at(directive: Directive, first_line: int) -> Directive:
+    return Directive(directive.words, directive.line + first_line - 1, directive.raw)
+
+
+def _place(findings: Iterable[Finding], text: str, source: str) -> list[Problem]:
+    """Return *findings* as problems with the columns of their words in *text*."""
+    lines = text.split("\n")
+    return [_problem(finding, lines[finding.directive.line - 1], source) for finding in findings]
 
 
 def _problem(finding: Finding, line: str, source: str) -> Problem:
@@ -226,23 +286,3 @@ def _missing_line_feed(text: str, source: str) -> Problem:
     start = text.rfind("\n") + 1
     fault = Fault(len(text) - start, "no line feed at the end of the last line", "HAProxy takes the file for truncated")
     return problem_at(text[start:], text.count("\n") + 1, fault, source=source)
-
-
-def _nesting(macros: Iterable[Directive]) -> int:
-    return sum((macro.words[0] == ".if") - (macro.words[0] == ".endif") for macro in macros)
-
-
-def _digest_directives(directives: Iterable[Directive]) -> str:
-    # Words hold no NUL, and each line begins with the number of its words, so that no two models write alike.
-    parts = [
-        f"{len(one.words)}\0" + "\0".join(one.words) + "\0"
-        if not one.raw
-        else f"{len(one.words)}:{one.raw}\0" + "\0".join(one.words) + "\0"
-        for one in directives
-    ]
-    return hashlib.blake2b("".join(parts).encode(errors="surrogateescape"), digest_size=20).hexdigest()
-
-
-def _digest_config(sections: Iterable[Section], preamble: tuple[Directive, ...]) -> str:
-    summary = "\n".join((_digest_directives(preamble), *(section.digest for section in sections)))
-    return hashlib.blake2b(summary.encode(), digest_size=20).hexdigest()

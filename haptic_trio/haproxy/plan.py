@@ -3,7 +3,8 @@
 A pure function. What needs no reload: servers that come, go, or change, the
 entries of maps, certificates with their crt-list entries, authorities, and,
 where the process can do that, whole backends. When anything else differs the
-reload takes in everything, and there are no operations.
+reload takes in everything, and there are no operations: what can be done
+ahead of the reload is for `haptic_trio.haproxy.split` to say.
 """
 
 import re
@@ -22,11 +23,12 @@ from haptic_trio.haproxy.diff import (
     diff_files,
     same_words,
 )
-from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
+from haptic_trio.haproxy.maps import MapUse, diff_maps, find_map_use, map_entries
 from haptic_trio.haproxy.model import FileKind, Generation, Section
 from haptic_trio.haproxy.operations import AddMapEntry, DeleteMapEntry, Operation, Plan, ReplaceMap, SetMapEntry
 from haptic_trio.haproxy.server_plan import plan_servers
 from haptic_trio.haproxy.steps import Phase, Step, order_steps
+from haptic_trio.haproxy.text_lines import Lines
 
 MAX_MAP_STEPS: Final = 100
 """More changed entries than this replace the whole map in one transaction."""
@@ -68,6 +70,15 @@ def make_plan(running: Generation | None, desired: Generation, *, capabilities: 
     return Plan(reasons=tuple(reasons)) if reasons else Plan(operations=order_steps(steps))
 
 
+def is_map_sendable(entries: Iterable[tuple[str, str]]) -> bool:
+    """Whether commands can carry *entries* of a map."""
+    try:
+        _check_sendable(entries)
+    except _ReloadNeeded:
+        return False
+    return True
+
+
 def name_section(section: Section) -> str:
     """Return how people call a section, such as `backend web`."""
     return f"{section.kind} {section.name}".strip()
@@ -83,7 +94,7 @@ def _plan_config(
 ) -> None:
     # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
     plain = not (running.config.conditional or desired.config.conditional)
-    before, after = list(running.config.all("defaults")), list(desired.config.all("defaults"))
+    before, after = running.config.bases, desired.config.bases
     for section in diff.removed:
         found = delete_backend(before, section, capabilities) if plain else None
         _take(found, [f"{name_section(section)} removed"], steps, reasons)
@@ -168,28 +179,28 @@ def _plan_map_file(running: Generation, change: FileChange, steps: list[Step], r
     if change.running is None or change.desired is None:
         reasons.append(f"map {change.path} {_describe(change)}")
         return
-    before, after = parse_map_file(change.running.content), parse_map_file(change.desired.content)
     try:
-        steps += [(Phase.ROUTE, operation) for operation in _plan_map(change.path, use, before, after)]
+        operations = _plan_map(change.path, use, change.running.lines, change.desired.lines)
+        steps += [(Phase.ROUTE, operation) for operation in operations]
     except _ReloadNeeded as needed:
         reasons.append(f"map {change.path} changed: {needed}")
 
 
-def _plan_map(
-    path: str, use: MapUse, before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]
-) -> list[Operation]:
-    if before == after:
+def _plan_map(path: str, use: MapUse, before: Lines, after: Lines) -> list[Operation]:
+    change = diff_maps(before, after)
+    if change.same:
         return []
     if use is MapUse.OTHER:
         raise _ReloadNeeded(f"it is used for {use.value}")
-    old, new = dict(before), dict(after)
-    unique = len(old) == len(before) and len(new) == len(after)
-    if unique and use is MapUse.UNORDERED and old == new:
+    old, new = change.before, change.after
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)} if change.unique else set()
+    if change.unique and use is MapUse.UNORDERED and not changed:
         return []
-    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
-    if not unique or use is MapUse.ORDERED or len(changed) > MAX_MAP_STEPS or any(key[:1] == "#" for key in changed):
-        _check_sendable(after)
-        return [ReplaceMap(path, after)]
+    whole = not change.unique or use is MapUse.ORDERED or len(changed) > MAX_MAP_STEPS
+    if whole or any(key[:1] == "#" for key in changed):
+        entries = tuple(map_entries(after))
+        _check_sendable(entries)
+        return [ReplaceMap(path, entries)]
     # A key to be deleted is sent too.
     _check_sendable((key, new.get(key, "-")) for key in changed)
     operations: list[Operation] = [DeleteMapEntry(path, key) for key in old if key not in new]

@@ -1,6 +1,7 @@
 """What HAProxy says on its runtime and master sockets, as data."""
 
 import re
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -13,9 +14,17 @@ MAINTENANCE_FLAGS: Final = 0x01 | 0x02 | 0x20
 0x04 says only that the configuration had the server disabled: it stays when the server is made ready.
 """
 
+FORCED_MAINTENANCE: Final = 0x01
+FORCED_DRAIN: Final = 0x08
+"""Bits that somebody has set by name, and that nothing else sets but the configuration and an agent's word."""
+
 DRAIN_FLAGS: Final = 0x08 | 0x10
 """Bits of a server's administrative state that mean draining: forced or inherited."""
 
+_STATE_COLUMNS: Final = (
+    *("be_name", "srv_name", "srv_addr", "srv_port", "srv_uweight", "srv_iweight"),
+    *("srv_admin_state", "srv_op_state"),
+)
 _UPTIME: Final = re.compile(r"(?P<days>\d+)d ?(?P<hours>\d+)h(?P<minutes>\d+)m(?P<seconds>\d+)s")
 
 
@@ -23,7 +32,7 @@ class UnreadableReplyError(HapticError):
     """A reply has not the form that was expected; the same command again gives the same."""
 
 
-class ServerState(msgspec.Struct, frozen=True):
+class ServerState(msgspec.Struct, frozen=True, gc=False):
     """A server as the process has it now."""
 
     backend: str
@@ -37,6 +46,13 @@ class ServerState(msgspec.Struct, frozen=True):
     """Bits, see MAINTENANCE_FLAGS and DRAIN_FLAGS."""
     operational_state: int
     """0 stopped, 1 starting, 2 running, 3 stopping."""
+
+    @property
+    def forced(self) -> str:
+        """The state that it was put into by name, whatever else keeps it from serving: `ready`, `drain`, or `maint`."""
+        if self.admin_state & FORCED_MAINTENANCE:
+            return "maint"
+        return "drain" if self.admin_state & FORCED_DRAIN else "ready"
 
     @property
     def state(self) -> str:
@@ -74,9 +90,9 @@ def parse_servers_state(reply: str) -> tuple[ServerState, ...]:
         raise UnreadableReplyError(f"unexpected reply to 'show servers state': {reply[:100]!r}")
     names = lines[1][2:].split()
     try:
-        rows = [dict(zip(names, line.split(" "), strict=False)) for line in lines[2:]]
-        return tuple(_server_state(row) for row in rows)
-    except (KeyError, ValueError) as exc:
+        columns = itemgetter(*(names.index(name) for name in _STATE_COLUMNS))
+        return tuple([_server_state(*columns(line.split(" "))) for line in lines[2:]])
+    except (IndexError, ValueError) as exc:
         raise UnreadableReplyError("unexpected columns in the reply to 'show servers state'") from exc
 
 
@@ -109,17 +125,10 @@ def parse_proc(reply: str) -> tuple[Process, ...]:
     return tuple(processes)
 
 
-def _server_state(row: dict[str, str]) -> ServerState:
-    return ServerState(
-        backend=row["be_name"],
-        server=row["srv_name"],
-        address=row["srv_addr"],
-        port=int(row["srv_port"]),
-        weight=int(row["srv_uweight"]),
-        initial_weight=int(row["srv_iweight"]),
-        admin_state=int(row["srv_admin_state"]),
-        operational_state=int(row["srv_op_state"]),
-    )
+def _server_state(
+    backend: str, server: str, address: str, port: str, weight: str, initial: str, admin: str, operational: str
+) -> ServerState:
+    return ServerState(backend, server, address, int(port), int(weight), int(initial), int(admin), int(operational))
 
 
 def _seconds(uptime: str) -> int:

@@ -14,7 +14,7 @@ import msgspec
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.diff import same_words
 from haptic_trio.haproxy.keywords import shipped_keywords
-from haptic_trio.haproxy.model import Section
+from haptic_trio.haproxy.model import Bases, Section
 from haptic_trio.haproxy.operations import (
     AddServer,
     DeleteServer,
@@ -53,9 +53,7 @@ class Spelled(msgspec.Struct, frozen=True):
         return tuple(word for words in self.options.values() for word in words)
 
 
-def plan_servers(
-    defaults: Sequence[Section], before: Section, after: Section, capabilities: Capabilities
-) -> list[Step] | None:
+def plan_servers(defaults: Bases, before: Section, after: Section, capabilities: Capabilities) -> list[Step] | None:
     """Return the steps from *before*, a backend of a configuration with *defaults*, to *after*; None to reload.
 
     None as well if anything but servers differs. What both inherit must be

@@ -9,7 +9,7 @@ import msgspec
 
 from haptic_trio.haproxy.grammar import read_header
 from haptic_trio.haproxy.keywords import shipped_keywords
-from haptic_trio.haproxy.model import Directive, Section
+from haptic_trio.haproxy.model import Bases, Directive, Section
 from haptic_trio.haproxy.options import walk_options
 
 MAX_WEIGHT: Final = 256
@@ -36,15 +36,7 @@ class ServerLine(msgspec.Struct, frozen=True):
     @property
     def socket_address(self) -> tuple[str, int] | None:
         """IP address and port; None for names, sockets, and everything else that `set server addr` cannot express."""
-        match = _ADDRESS.fullmatch(self.address)
-        if match is None:
-            return None
-        try:
-            address = ipaddress.ip_address(match["six"] or match["four"])
-        except ValueError:
-            return None
-        port = int(match["port"])
-        return (str(address), port) if 0 < port < 65536 else None
+        return read_address(self.address)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -74,6 +66,19 @@ class Member(msgspec.Struct, frozen=True):
         return (self.directive.words, self.directive.raw), inherited
 
 
+def read_address(text: str) -> tuple[str, int] | None:
+    """Return IP address and port of an address as a `server` line writes it; None for anything else."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        address = ipaddress.ip_address(match["six"] or match["four"])
+    except ValueError:
+        return None
+    port = int(match["port"])
+    return (str(address), port) if 0 < port < 65536 else None
+
+
 def read_server(directive: Directive) -> ServerLine | None:
     """Take a `server` line apart; None where its options are not all known or refer to the environment."""
     words = directive.words
@@ -101,11 +106,17 @@ def read_server(directive: Directive) -> ServerLine | None:
 class ServerSettings:
     """What a section and its bases among the *defaults* sections of its configuration say about its servers."""
 
-    def __init__(self, defaults: Sequence[Section], section: Section) -> None:
+    def __init__(self, defaults: Bases, section: Section) -> None:
         self._sections = [section, *_bases_of(defaults, section)]
         self.disabled = any(_has(one, "disabled") for one in self._sections)
         self.all_backups = any("allbackups" in line.words for one in self._sections for line in one.all("option"))
+        self.inherited = tuple(line for one in self._sections[:0:-1] for line in one.all("default-server"))
         self.mentioned = {word for one in self._sections for line in one.all("default-server") for word in line.words}
+
+    @property
+    def bases(self) -> Sequence[Section]:
+        """The sections that the section takes its settings from, the nearest first."""
+        return self._sections[1:]
 
     @property
     def takes_weights(self) -> bool:
@@ -137,8 +148,7 @@ class ServerSettings:
 
     def members(self, section: Section) -> tuple[Member, ...]:
         """Return the servers of *section*: the one that these settings are of, or what it becomes."""
-        bases = self._sections[:0:-1]
-        inherited = tuple(line for base in bases for line in base.all("default-server"))
+        inherited = self.inherited
         found = []
         for line in section.directives:
             if line.keyword == "default-server":
@@ -148,17 +158,17 @@ class ServerSettings:
         return tuple(found)
 
 
-def _bases_of(defaults: Sequence[Section], section: Section) -> Iterator[Section]:
+def _bases_of(defaults: Bases, section: Section) -> Iterator[Section]:
     """Yield the sections of *defaults* that *section* takes its settings from, the nearest first."""
     current: Section | None = section
     while current is not None:
-        name, line = read_header(current.header.words).base, current.header.line
-        before = [one for one in defaults if one.header.line < line]
+        name = read_header(current.header.words).base
         if name:
-            current = next((one for one in before if one.name == name), None)
+            current = next((one for one in defaults if one.name == name), None)
         else:
             # Without a name a proxy takes the last defaults section before it; one of those takes none.
-            current = before[-1] if before and current.kind != "defaults" else None
+            before = defaults.before(current) if current.kind != "defaults" else ()
+            current = before[-1] if before else None
         if current is not None:
             yield current
 

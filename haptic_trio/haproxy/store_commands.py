@@ -20,7 +20,7 @@ _SEVERAL: Final = re.compile(r"found the certificate '.*' in several entries, .*
 def store_commands(operation: StoreCertificate | StoreTrust) -> tuple[str, ...]:
     """Return the commands of the transaction for *operation*; raises UnsendableError."""
     kind = "cert" if isinstance(operation, StoreCertificate) else operation.kind
-    path = _file(operation.path)
+    path = file_word(operation.path)
     head = f"set ssl {kind} {path} <<\n"
     commands = (head + _payload(operation.content, len(head)), f"commit ssl {kind} {path}")
     if isinstance(operation, StoreCertificate) and operation.is_new:
@@ -31,19 +31,19 @@ def store_commands(operation: StoreCertificate | StoreTrust) -> tuple[str, ...]:
 def abort_command(operation: StoreCertificate | StoreTrust) -> str:
     """Return the command that ends a transaction that was not committed."""
     kind = "cert" if isinstance(operation, StoreCertificate) else operation.kind
-    return f"abort ssl {kind} {_file(operation.path)}"
+    return f"abort ssl {kind} {file_word(operation.path)}"
 
 
 def list_command(operation: AddCrtListEntry) -> str:
     """Return the command for *operation*, with its payload; raises UnsendableError."""
-    head = f"add ssl crt-list {_file(operation.crt_list)} <<\n"
+    head = f"add ssl crt-list {file_word(operation.crt_list)} <<\n"
     return head + _payload(operation.line.encode(), len(head))
 
 
 def unlist_command(operation: DeleteCrtListEntry, *, line: int | None = None) -> str:
     """Return the command for *operation*, for the entry in *line* where there are several; raises UnsendableError."""
     where = "" if line is None else f":{line}"
-    return f"del ssl crt-list {_file(operation.crt_list)} {_file(operation.certificate)}{where}"
+    return f"del ssl crt-list {file_word(operation.crt_list)} {file_word(operation.certificate)}{where}"
 
 
 def read_oldest_line(reply: str) -> int | None:
@@ -61,7 +61,8 @@ def is_sendable(operation: StoreCertificate | StoreTrust) -> bool:
     return True
 
 
-def _file(path: str) -> str:
+def file_word(path: str) -> str:
+    """Return the name of a file as one word of a command; raises UnsendableError for what cannot be one."""
     if path[:1] in {"*", "@", "\\"} or ":" in path:
         raise UnsendableError("a file of such a name cannot be named in a command")
     return escape_word(path)

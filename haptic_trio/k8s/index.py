@@ -111,14 +111,14 @@ class Table:
         """Return the object *ref*, or None."""
         return self._objects.get(ref)
 
-    def put(self, ref: ResourceRef, resource: Resource) -> None:
-        """Insert *resource*, in place of what is there."""
+    def put(self, ref: ResourceRef, resource: Resource) -> tuple[Keys, ...]:
+        """Insert *resource*, in place of what is there; return the key prefixes that the former and this one have."""
         order = _order(ref)
         prefixes = self._schema.prefixes(resource)
         before = self._prefixes.get(ref, prefixes)
-        if before != prefixes:
-            for prefix in set(before).difference(prefixes):
-                self._drop(prefix, order)
+        gone = tuple(set(before).difference(prefixes)) if before != prefixes else ()
+        for prefix in gone:
+            self._drop(prefix, order)
         self._objects[ref] = resource
         self._prefixes[ref] = prefixes
         self._all.put(order, resource)
@@ -127,14 +127,17 @@ class Table:
             if bucket is None:
                 bucket = self._buckets[prefix] = _Bucket()
             bucket.put(order, resource)
+        return gone + prefixes
 
-    def remove(self, ref: ResourceRef) -> None:
-        """Take the object *ref* out; it must be there."""
+    def remove(self, ref: ResourceRef) -> tuple[Keys, ...]:
+        """Take the object *ref* out; it must be there. Return the key prefixes that it had."""
         del self._objects[ref]
         order = _order(ref)
         self._all.remove(order)
-        for prefix in self._prefixes.pop(ref):
+        prefixes = self._prefixes.pop(ref)
+        for prefix in prefixes:
             self._drop(prefix, order)
+        return prefixes
 
     def get(self, keys: Keys) -> tuple[Resource, ...]:
         """Return the objects below *keys*, in order; the same tuple until one of them changes."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from haptic_trio.k8s.index import Keys, KeySchema, Table, order_of
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
-from haptic_trio.k8s.store import ReadableStore, same_content, single
+from haptic_trio.k8s.store import ReadableStore, Tracker, same_content, single
 
 
 class Overlay:
@@ -69,6 +69,10 @@ class Overlay:
     def without_ignored(self, resource: Resource) -> Resource:
         """See `ReadableStore.without_ignored`."""
         return self._base.without_ignored(resource)
+
+    def track(self) -> Tracker:
+        """See `ReadableStore.track`; names changes of the base that a replacement hides, too."""
+        return self._base.track()
 
     def _find(self, keys: Keys) -> Sequence[Resource]:
         self._catch_up()

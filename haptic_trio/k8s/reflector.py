@@ -1,14 +1,15 @@
 """The reflector: follows a watch and keeps stores like it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 import trio
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.client import Client, Deleted, Listed, Report, Selection, Upserted
+from haptic_trio.k8s.client import Client, Deleted, Listed, Report, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import Store
+from haptic_trio.k8s.watch_feed import Drainable
 
 
 class StoreChange(msgspec.Struct, frozen=True):
@@ -34,40 +35,67 @@ async def run_reflector(
     Stores of one reflector differ in their indexes alone: they share one
     watch and their objects. started() means that the first list is in all
     of them; it is emitted right after that, so that a slow reader does not
-    hold up the start. Is the stores' only writer. While *emit* waits the watch is not read. Objects
-    without a name are left out and told to *report*.
+    hold up the start. Events that have arrived together are emitted as one
+    change. Is the stores' only writer. While *emit* waits the watch is not
+    read. Objects without a name are left out and told to *report*.
     """
-    source = f"watch of {selection.type}"
+    reflection = _Reflection(f"watch of {selection.type}", stores, report)
     names = tuple(store.name for store in stores)
-    nameless = False
     async with client.watch(selection) as events:
         initial = True
         async for event in events:
-            refs: tuple[ResourceRef, ...] = ()
-            match event:
-                case Listed(objects):
-                    named = [stores[0].without_ignored(resource) for resource in objects if _has_name(resource)]
-                    if nameless != (len(named) < len(objects)):
-                        nameless = not nameless
-                        report(source, (_nameless(source, len(objects) - len(named)),) if nameless else ())
-                    changes = [store.replace(named) for store in stores]
-                    refs = changes[0].refs
-                case Upserted(resource) if _has_name(resource):
-                    kept = stores[0].without_ignored(resource)
-                    if any([store.upsert(kept) for store in stores]):  # noqa: C419  each of them, not until one has changed
-                        refs = (ref_of(resource),)
-                case Deleted(resource):
-                    if any([store.delete(ref_of(resource)) for store in stores]):  # noqa: C419
-                        refs = (ref_of(resource),)
-                case _:
-                    nameless = True
-                    report(source, (_nameless(source, 1),))
-            change = StoreChange(names, refs, initial and isinstance(event, Listed))
-            if change.initial:
+            refs = reflection.take([event])
+            if initial:
                 initial = False
                 task_status.started()
-            if change.refs or change.initial:
-                await emit(change)
+                await emit(StoreChange(names, refs, initial=True))
+                continue
+            if isinstance(events, Drainable):
+                refs = _together(refs, reflection.take(events.drain()))
+            if refs:
+                await emit(StoreChange(names, refs))
+
+
+class _Reflection:
+    """What a reflector does with events, without the waiting."""
+
+    def __init__(self, source: str, stores: Sequence[Store], report: Report) -> None:
+        self._source = source
+        self._stores = stores
+        self._report = report
+        self._has_nameless = False
+
+    def take(self, events: Iterable[WatchEvent]) -> tuple[ResourceRef, ...]:
+        """Bring the stores up to date; return what has changed in them."""
+        refs: dict[ResourceRef, None] = {}
+        for event in events:
+            match event:
+                case Listed(objects):
+                    refs |= dict.fromkeys(self._replace(objects))
+                case Upserted(resource) if not _has_name(resource):
+                    self._has_nameless = True
+                    self._report(self._source, (_nameless(self._source, 1),))
+                case Upserted(resource):
+                    kept = self._stores[0].without_ignored(resource)
+                    if any([store.upsert(kept) for store in self._stores]):  # noqa: C419  each, not until one has changed
+                        refs[ref_of(resource)] = None
+                case Deleted(resource):
+                    if any([store.delete(ref_of(resource)) for store in self._stores]):  # noqa: C419
+                        refs[ref_of(resource)] = None
+        return tuple(refs)
+
+    def _replace(self, objects: Sequence[Resource]) -> tuple[ResourceRef, ...]:
+        named = [self._stores[0].without_ignored(resource) for resource in objects if _has_name(resource)]
+        if self._has_nameless != (len(named) < len(objects)):
+            self._has_nameless = not self._has_nameless
+            problem = _nameless(self._source, len(objects) - len(named))
+            self._report(self._source, (problem,) if self._has_nameless else ())
+        changes = [store.replace(named) for store in self._stores]
+        return changes[0].refs
+
+
+def _together(first: tuple[ResourceRef, ...], second: tuple[ResourceRef, ...]) -> tuple[ResourceRef, ...]:
+    return tuple(dict.fromkeys(first + second)) if second else first
 
 
 def _has_name(resource: Resource) -> bool:

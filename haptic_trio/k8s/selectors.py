@@ -76,6 +76,11 @@ class FieldRequirement:
         self.value = value
         self.equal = equal
 
+    @property
+    def expression(self) -> str:
+        """The path as it was written."""
+        return self._path.expression
+
     def matches(self, resource: Resource) -> bool:
         """Whether *resource* meets it; of several values at the path one must be equal, or none for `!=`."""
         values = {text_of(value) for value in self._path.find(resource) if value is not None}

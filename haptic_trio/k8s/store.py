@@ -7,6 +7,7 @@ then a worker thread may read it too, because writes wait until it thaws.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import msgspec
 
@@ -31,6 +32,32 @@ class Changes(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
+
+
+class Tracker:
+    """What has been written to a store since the last look, each object once; ask on the store's side of a freeze."""
+
+    __slots__ = ("__weakref__", "_touched")
+
+    def __init__(self) -> None:
+        self._touched: dict[ResourceRef, set[Keys]] = {}
+
+    def note(self, ref: ResourceRef, prefixes: Iterable[Keys]) -> None:
+        """Add a change of *ref*, which is or was found under *prefixes*."""
+        known = self._touched.get(ref)
+        if known is None:
+            self._touched[ref] = set(prefixes)
+        else:
+            known.update(prefixes)
+
+    def take(self) -> dict[ResourceRef, set[Keys]]:
+        """Return the objects that came, changed or went since the last call, and the key prefixes of all their states.
+
+        Every look-up whose answer may have changed is by one of these
+        prefixes, or by none.
+        """
+        touched, self._touched = self._touched, {}
+        return touched
 
 
 class ReadableStore(Protocol):
@@ -77,6 +104,10 @@ class ReadableStore(Protocol):
         """Return *resource* as the store would hold it: a copy without the ignored fields."""
         ...
 
+    def track(self) -> Tracker:
+        """Return a tracker of what readers may see change from now on, for as long as the caller keeps it."""
+        ...
+
 
 class Store:
     """All watched objects of one kind. One task writes; see `frozen` for reading from a thread.
@@ -97,6 +128,7 @@ class Store:
         self._freezes = 0
         # What the writer has changed since the freeze; None is a deletion.
         self._pending: dict[ResourceRef, Resource | None] = {}
+        self._trackers: WeakSet[Tracker] = WeakSet()
 
     def __len__(self) -> int:
         return len(self._table)
@@ -149,6 +181,12 @@ class Store:
             self._write(ref, None)
         return Changes(tuple(added), tuple(changed), tuple(removed))
 
+    def track(self) -> Tracker:
+        """See `ReadableStore.track`; names what has changed and nothing else."""
+        tracker = Tracker()
+        self._trackers.add(tracker)
+        return tracker
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Keep what readers see as it is; may be nested.
@@ -192,12 +230,14 @@ class Store:
 
     def _apply(self, ref: ResourceRef, resource: Resource | None) -> None:
         if resource is not None:
-            self._table.put(ref, resource)
+            touched = self._table.put(ref, resource)
         elif self._table.by_ref(ref) is not None:
-            self._table.remove(ref)
+            touched = self._table.remove(ref)
         else:
             return
         self.version += 1
+        for tracker in self._trackers:
+            tracker.note(ref, touched)
 
 
 _UNCHANGED, _ADDED, _CHANGED = "unchanged", "added", "changed"

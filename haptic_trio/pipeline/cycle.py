@@ -10,7 +10,7 @@ from haptic_trio.channels import Facts
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.store import Stores
-from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released
+from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, RenderDiffered
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
@@ -28,8 +28,17 @@ class Valid(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[Problem, ...] = ()
 
 
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What has passed phase 1: its data may be deployed while phase 2 looks at all of it."""
+
+    correlation: str
+    generation: Generation
+    rendered: Rendered
+    phases: Phases
+
+
 class Pipeline:
-    """Renders the stores and validates the result. Not for two tasks at once."""
+    """Renders the stores and validates the result. One `run` or `prepare` at a time, and one `check` beside it."""
 
     def __init__(
         self, stores: Stores, renderer: Renderer, validator: Validator, quarantine: Quarantine, facts: Facts
@@ -46,49 +55,78 @@ class Pipeline:
         Fragments that fail, or that HAProxy refuses, are replaced by their
         last good output or left out, and the cycle goes round again.
         """
-        times = dict.fromkeys(("render", "parse", "check"), 0.0)
-        try:
-            for _round in range(MAX_ROUNDS - 1):
-                try:
-                    return await self._round(correlation, times)
-                except _BlockedError:
-                    continue
-            return await self._round(correlation, times)
-        except _BlockedError as exc:
-            error = exc.refused
-            error.phases = Phases(**times)
-            raise error from exc
-        except RefusedError as exc:
-            exc.phases = Phases(**times)
-            raise
+        times = _no_times()
+        for number in range(1, MAX_ROUNDS + 1):
+            prepared = await self._prepare(correlation, times)
+            try:
+                return await self._check(prepared, times, idle=False)
+            except RefusedError as exc:
+                if not exc.blocked or number == MAX_ROUNDS:
+                    raise
+        raise AssertionError
 
-    async def _round(self, correlation: str, times: dict[str, float]) -> Valid:
+    async def prepare(self, correlation: str) -> Prepared:
+        """Return what the stores hold as a configuration that has passed phase 1, or raise `RefusedError`."""
+        return await self._prepare(correlation, _no_times())
+
+    async def check(self, prepared: Prepared, *, idle: bool) -> Valid:
+        """Have phase 2 look at *prepared*; raise `RefusedError` when HAProxy refuses it.
+
+        Where `blocked` is set in the error, another `prepare` leaves out what
+        was refused. *idle*: use only the CPU that nobody else wants.
+        """
+        return await self._check(prepared, msgspec.structs.asdict(prepared.phases), idle=idle)
+
+    async def _prepare(self, correlation: str, times: dict[str, float]) -> Prepared:
+        for number in range(1, MAX_ROUNDS + 1):
+            try:
+                return await self._render_and_parse(correlation, times)
+            except RefusedError as exc:
+                exc.phases = Phases(**times)
+                if not exc.blocked or number == MAX_ROUNDS:
+                    raise
+        raise AssertionError
+
+    async def _render_and_parse(self, correlation: str, times: dict[str, float]) -> Prepared:
         # Writes wait while the worker thread reads: one render sees one state.
         with self._stores.frozen(), _timed(times, "render"):
             rendered = await self._renderer.render(self._stores, self._quarantine.recall())
+        self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         if faults := self._quarantine.find_template_faults(rendered.produced, rendered.refusals):
             raise RefusedError("render", faults)
         self._facts.tell(
             ConfigRendered(
                 correlation=correlation,
-                bytes=len(rendered.text),
+                bytes=rendered.config.size,
                 files=len(rendered.files),
                 seconds=times["render"],
+                fragments_rendered=rendered.fragments_rendered,
+                fragments_reused=rendered.fragments_reused,
             )
         )
+        if rendered.differing:
+            self._facts.tell(RenderDiffered(correlation=correlation, outputs=rendered.differing))
         try:
             with _timed(times, "parse"):
                 generation = await self._validator.parse(rendered)
-            with _timed(times, "check"):
-                warnings = await self._validator.check(generation, rendered)
         except RefusedError as exc:
-            if self._quarantine.block(exc.suspects, rendered.produced):
-                raise _BlockedError(exc) from exc
+            exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
             raise
         finally:
             self._tell_held(correlation, rendered)
-        self._quarantine.accept(rendered.produced, rendered.refusals)
-        return Valid(generation=generation, phases=Phases(**times), warnings=warnings)
+        return Prepared(correlation=correlation, generation=generation, rendered=rendered, phases=Phases(**times))
+
+    async def _check(self, prepared: Prepared, times: dict[str, float], *, idle: bool) -> Valid:
+        rendered = prepared.rendered
+        try:
+            with _timed(times, "check"):
+                warnings = await self._validator.check(prepared.generation, rendered, idle=idle)
+        except RefusedError as exc:
+            exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
+            exc.phases = Phases(**times)
+            raise
+        self._quarantine.accept(rendered.serial, rendered.refusals)
+        return Valid(generation=prepared.generation, phases=Phases(**times), warnings=warnings)
 
     def _tell_held(self, correlation: str, rendered: Rendered) -> None:
         fresh, released = self._quarantine.update_held(rendered.refusals)
@@ -108,12 +146,8 @@ class Pipeline:
             )
 
 
-class _BlockedError(Exception):
-    """HAProxy refused what fragments gave; they are blocked now, and the next round may pass."""
-
-    def __init__(self, refused: RefusedError) -> None:
-        self.refused = refused
-        super().__init__(str(refused))
+def _no_times() -> dict[str, float]:
+    return dict.fromkeys(("render", "parse", "check"), 0.0)
 
 
 @contextmanager

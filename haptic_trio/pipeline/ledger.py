@@ -1,13 +1,15 @@
 """Which reconciliations are open, and how each ends.
 
-A cycle ends when it fails, when its deployment is completed, when a newer
-one takes its place, or, where another replica deploys, with its validation.
+A cycle ends when it fails, when its deployment is completed and no endpoint
+holds back anything of it, when a newer one takes its place, or, where another
+replica deploys, with its validation.
 """
 
 import trio
 
 from haptic_trio.channels import CycleEvent, Facts
 from haptic_trio.messages import (
+    ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
     LeadershipChanged,
@@ -25,6 +27,8 @@ class CycleLedger:
         self._is_leader = is_leader
         # In order of triggering; dicts keep it.
         self._open: dict[str, float] = {}
+        # Those that have made a configuration, and those whose configuration is known to be valid.
+        self._made: set[str] = set()
         self._validated: set[str] = set()
 
     @property
@@ -38,19 +42,27 @@ class CycleLedger:
             case ReconcileTriggered():
                 self._open[event.correlation] = now
                 return []
-            case ValidationFailed():
-                merged = self._end_merged(event.correlation, now)
-                self._forget(event.correlation)
-                return merged
             case LeadershipChanged():
                 self._is_leader = event.is_leader
                 return [] if event.is_leader else self._end_validated(now)
-            case ConfigValidated():
-                merged = self._end_merged(event.correlation, now)
-                self._validated.add(event.correlation)
-                return merged if self._is_leader else merged + self._end_validated(now)
             case DeploymentCompleted():
                 return self._end_through(event, now)
+            case _:
+                # One that has ended was checked after its data was deployed.
+                return self._take_outcome(event, now) if event.correlation in self._open else []
+
+    def _take_outcome(
+        self, event: ConfigPrepared | ConfigValidated | ValidationFailed, now: float
+    ) -> list[ReconcileCompleted]:
+        merged = self._end_merged(event.correlation, now)
+        if isinstance(event, ValidationFailed):
+            self._forget(event.correlation)
+            return merged
+        self._made.add(event.correlation)
+        if isinstance(event, ConfigPrepared):
+            return merged
+        self._validated.add(event.correlation)
+        return merged if self._is_leader else merged + self._end_validated(now)
 
     def _end_merged(self, correlation: str, now: float) -> list[ReconcileCompleted]:
         """End the triggers that the coordinator took together with *correlation*."""
@@ -59,12 +71,16 @@ class CycleLedger:
             if name == correlation:
                 break
             older.append(name)
-        return [self._end(name, Outcome.SUPERSEDED, now) for name in older if name not in self._validated]
+        return [self._end(name, Outcome.SUPERSEDED, now) for name in older if name not in self._made]
 
     def _end_validated(self, now: float) -> list[ReconcileCompleted]:
-        ended = [correlation for correlation in self._open if correlation in self._validated]
-        outcomes = [Outcome.SUPERSEDED] * (len(ended) - 1) + [Outcome.VALIDATED]
-        return [self._end(name, outcome, now) for name, outcome in zip(ended, outcomes, strict=False)]
+        names = tuple(self._open)
+        last = max((place for place, name in enumerate(names) if name in self._validated), default=-1)
+        return [
+            self._end(name, Outcome.VALIDATED if place == last else Outcome.SUPERSEDED, now)
+            for place, name in enumerate(names[: last + 1])
+            if name in self._made
+        ]
 
     def _end_through(self, event: DeploymentCompleted, now: float) -> list[ReconcileCompleted]:
         if event.correlation not in self._open:
@@ -73,7 +89,8 @@ class CycleLedger:
         ended = []
         for correlation in tuple(self._open):
             if correlation == event.correlation:
-                ended.append(self._end(correlation, _outcome_of(event), now))
+                if not _is_held(event):
+                    ended.append(self._end(correlation, _outcome_of(event), now))
                 break
             ended.append(self._end(correlation, Outcome.SUPERSEDED, now))
         return ended
@@ -85,7 +102,12 @@ class CycleLedger:
 
     def _forget(self, correlation: str) -> None:
         self._open.pop(correlation, None)
+        self._made.discard(correlation)
         self._validated.discard(correlation)
+
+
+def _is_held(event: DeploymentCompleted) -> bool:
+    return any(result.endpoint in event.standing.held for result in event.results)
 
 
 def _outcome_of(event: DeploymentCompleted) -> Outcome:

@@ -12,6 +12,7 @@ then the cycle fails, and everything stays as it is deployed.
 """
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.templating.outputs import FragmentOutput, Recall
 from haptic_trio.templating.subjects import FragmentKey, Refusal
+
+_MOST_PENDING: Final = 100
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,9 @@ class Quarantine:
         self._good: dict[FragmentKey, FragmentOutput] = {}
         self._blocked: dict[FragmentKey, dict[str, Problem]] = {}
         self._held: dict[ResourceRef, Held] = {}
+        self._held_for: tuple[Refusal, ...] = ()
+        # What each render changed that is not part of a valid configuration yet, by its serial number.
+        self._pending: list[tuple[int, bool, dict[FragmentKey, FragmentOutput | None]]] = []
         # What the former configuration rendered afresh, until this one has made something valid.
         self._inherited: frozenset[FragmentKey] = frozenset()
 
@@ -53,6 +59,8 @@ class Quarantine:
         self._inherited = frozenset(key for key in self._good if _object_of(key) not in failing)
         self._blocked.clear()
         self._held.clear()
+        self._held_for = ()
+        self._pending.clear()
 
     def recall(self) -> Recall:
         """Return what the next render should know."""
@@ -66,6 +74,8 @@ class Quarantine:
         Good means: the former configuration rendered this version of the object. One that has changed since may be at
         fault itself, and counts for nothing here.
         """
+        if not self._inherited:
+            return ()
         good = {_object_of(key): self._good[key].version for key in self._inherited}
         failed = {refusal.key for refusal in refusals}
         succeeded = {key.fragment for key in produced if key not in failed}
@@ -93,15 +103,38 @@ class Quarantine:
             blocked[digest] = problem
         return progress
 
-    def accept(self, produced: Mapping[FragmentKey, FragmentOutput], refusals: Collection[Refusal]) -> None:
-        """Take *produced* as good: a configuration with it is valid."""
-        self._good = dict(produced)
+    def take(self, serial: int, changed: Mapping[FragmentKey, FragmentOutput | None], *, is_new: bool) -> None:
+        """Note what the render with the number *serial* gave that the one before did not, None for what is gone.
+
+        *is_new*: all that it does not name is gone. Numbers must ascend.
+        """
+        self._pending.append((serial, is_new, dict(changed)))
+        if len(self._pending) > _MOST_PENDING:
+            # Nobody has accepted anything for long: the oldest two will be accepted together.
+            (_, first_new, first), (number, second_new, second) = self._pending[:2]
+            merged = second if second_new else first | second
+            self._pending[:2] = [(number, first_new or second_new, merged)]
+
+    def accept(self, serial: int, refusals: Collection[Refusal]) -> None:
+        """Take what the render with the number *serial* gave as good: a configuration with it is valid."""
+        while self._pending and self._pending[0][0] <= serial:
+            _, is_new, changed = self._pending.pop(0)
+            if is_new:
+                self._good = {}
+            for key, output in changed.items():
+                if output is None:
+                    self._good.pop(key, None)
+                else:
+                    self._good[key] = output
         self._inherited = frozenset()
         still = {refusal.key for refusal in refusals}
         self._blocked = {key: digests for key, digests in self._blocked.items() if key in still}
 
-    def update_held(self, refusals: Collection[Refusal]) -> tuple[list[Held], list[Held]]:
+    def update_held(self, refusals: tuple[Refusal, ...]) -> tuple[list[Held], list[Held]]:
         """Take *refusals* as what is held now; return what is held newly or for another reason, and what no longer."""
+        if refusals is self._held_for:
+            return [], []
+        self._held_for = refusals
         now: dict[ResourceRef, Held] = {}
         for refusal in refusals:
             subject = refusal.subject

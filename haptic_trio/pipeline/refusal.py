@@ -18,5 +18,7 @@ class RefusedError(HapticError):
         self.problems = problems
         self.suspects = suspects or {}
         """The fragments that are known to have caused it, with the problem of each."""
+        self.blocked = False
+        """What the suspects gave is in quarantine now: another cycle leaves it out."""
         self.phases = Phases()
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))

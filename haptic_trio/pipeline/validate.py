@@ -7,8 +7,16 @@ import msgspec
 import trio
 
 from haptic_trio.config.templates import MAIN_TEMPLATE
-from haptic_trio.dataplane.check import CheckFailedError, CheckTimeoutError, ConfigRefusedError, check_config
+from haptic_trio.dataplane.binary import HaproxyNotFoundError, list_keywords, probe_version
+from haptic_trio.dataplane.check import (
+    CheckDirectory,
+    CheckFailedError,
+    CheckTimeoutError,
+    ConfigRefusedError,
+    check_config,
+)
 from haptic_trio.errors import Problem
+from haptic_trio.haproxy.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.pipeline.refusal import RefusedError
@@ -19,11 +27,25 @@ from haptic_trio.templating.subjects import FragmentKey, Origin
 class Validator:
     """Checks rendered configurations, one at a time."""
 
-    def __init__(self, binary: Path, *, check_timeout: float, scratch: Path | None = None) -> None:
-        """Check with *binary*, in private directories below *scratch* (by default the system's temporary one)."""
+    def __init__(
+        self,
+        binary: Path,
+        *,
+        check_timeout: float,
+        scratch: Path | None = None,
+        directory: CheckDirectory | None = None,
+    ) -> None:
+        """Check with *binary*, in *directory*, or else in private ones below *scratch*.
+
+        *check_timeout* is in seconds. A directory, which the caller removes,
+        spares writing what the last check has written.
+        """
         self._binary = binary
         self._check_timeout = check_timeout
         self._scratch = scratch
+        self._directory = directory
+        self._keywords: Keywords | None = None
+        self._former: Generation | None = None
         self._sections = SectionCache()
         self._one_at_a_time = trio.Lock()
 
@@ -34,11 +56,21 @@ class Validator:
         except ConfigSyntaxError as exc:
             raise _refusal("parse", exc.problems, rendered) from exc
 
-    async def check(self, generation: Generation, rendered: Rendered) -> tuple[Problem, ...]:
-        """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RefusedError`."""
+    async def check(self, generation: Generation, rendered: Rendered, *, idle: bool = False) -> tuple[Problem, ...]:
+        """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RefusedError`.
+
+        *idle*: use only the CPU that nobody else wants.
+        """
         try:
             async with self._one_at_a_time:
-                report = await check_config(self._binary, generation, limit=self._check_timeout, root=self._scratch)
+                report = await check_config(
+                    self._binary,
+                    generation,
+                    limit=self._check_timeout,
+                    background=idle,
+                    root=self._scratch,
+                    directory=self._directory,
+                )
         except ConfigRefusedError as exc:
             raise _refusal("check", exc.problems, rendered) from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
@@ -46,8 +78,18 @@ class Validator:
         return tuple(locate(problem, rendered)[0] for problem in report.warnings)
 
     def _parse(self, rendered: Rendered) -> Generation:
-        config = parse_config(rendered.text, source=MAIN_TEMPLATE, cache=self._sections)
-        return make_generation(rendered.text, config, rendered.files)
+        keywords = self._keywords = self._keywords or target_keywords(self._binary)
+        config = parse_config(rendered.config.pieces, source=MAIN_TEMPLATE, cache=self._sections, keywords=keywords)
+        self._former = make_generation(config, rendered.files, former=self._former)
+        return self._former
+
+
+def target_keywords(binary: Path) -> Keywords:
+    """Return what *binary* knows, so that phase 1 refuses nothing that it would take; blocking."""
+    try:
+        return keywords_of(probe_version(binary).text, list_keywords(binary))
+    except HaproxyNotFoundError:
+        return shipped_keywords()
 
 
 def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RefusedError:
@@ -78,13 +120,15 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
 
 
 def _origin_of(problem: Problem, rendered: Rendered) -> Origin | None:
-    # HAProxy names auxiliary files in the message; a line of haproxy.cfg that merely refers to one is not to blame.
-    for path, text in rendered.texts.items():
-        if path == MAIN_TEMPLATE or path not in problem.message:
-            continue
+    # HAProxy names auxiliary files in the message; a line of haproxy.cfg that merely refers to one is not to blame. Of
+    # several the last one: since 3.2 a list of certificates is named before the certificate.
+    named = [(problem.message.rfind(path), len(path), path) for path in rendered.texts if path != MAIN_TEMPLATE]
+    last, _length, path = max(named, default=(-1, 0, ""))
+    if last >= 0:
+        text = rendered.texts[path]
         line = problem.line if PurePosixPath(problem.source).name == PurePosixPath(path).name else 0
         origin = text.origin_of(line) if line else None
         # A file that one object made as a whole, such as a certificate.
-        return origin or (text.origins[0].origin if len(text.origins) == 1 else None)
+        return origin or (text.pieces[0].origin if len(text.pieces) == 1 else None)
     source = rendered.texts.get(problem.source or MAIN_TEMPLATE)
     return source.origin_of(problem.line) if source is not None and problem.line else None

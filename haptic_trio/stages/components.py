@@ -6,6 +6,7 @@ import trio
 
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
+from haptic_trio.dataplane.check import CheckDirectory
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.logs import set_level
 from haptic_trio.pipeline.cycle import Pipeline
@@ -35,23 +36,29 @@ async def run_components(
     )
     # Compiling the templates takes CPU for as long as a few renders.
     renderer = await trio.to_thread.run_sync(Renderer, config)
-    validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, scratch=process.scratch)
+    directory = CheckDirectory(process.scratch)
+    validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, directory=directory)
     process.quarantine.begin_iteration()
     leadership = process.leadership.value
-    async with trio.open_nursery() as nursery:
-        await nursery.start(
-            partial(
-                run_ledger,
-                channels.cycles_out.clone(),
-                is_leader=leadership is not None and leadership.is_leader,
-                facts=process.facts,
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(
+                partial(
+                    run_ledger,
+                    channels.cycles_out.clone(),
+                    is_leader=leadership is not None and leadership.is_leader,
+                    facts=process.facts,
+                )
             )
-        )
-        task_status.started(
-            Parts(
-                config=config,
-                stores=stores,
-                pipeline=Pipeline(stores, renderer, validator, process.quarantine, process.facts),
-                pulses=pulses,
+            task_status.started(
+                Parts(
+                    config=config,
+                    stores=stores,
+                    pipeline=Pipeline(stores, renderer, validator, process.quarantine, process.facts),
+                    pulses=pulses,
+                )
             )
-        )
+    finally:
+        with trio.CancelScope(shield=True):
+            # Bounded by the disk alone.
+            await trio.to_thread.run_sync(directory.remove)

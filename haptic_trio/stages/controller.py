@@ -7,6 +7,7 @@ import trio
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
+from haptic_trio.stages.garbage import building_without_collections
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
 from haptic_trio.stages.process import IterationState, Process
 
@@ -31,7 +32,8 @@ async def run_controller(process: Process) -> None:
         delay = 0.0
         try:
             opening = Opening(last_good=last_good, unstartable=unstartable, last_valid=last_valid)
-            reason = await run_iteration(process, state, opening)
+            with building_without_collections(wanted=process.tunes_gc):
+                reason = await run_iteration(process, state, opening)
             failures = 0
         except* StartTimeoutError as group:
             reason = "start timed out"

@@ -12,6 +12,7 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError
 from haptic_trio.messages import ConfigValidated, StageReached
 from haptic_trio.stages.components import run_components
+from haptic_trio.stages.garbage import run_freeze
 from haptic_trio.stages.load_config import run_load_config
 from haptic_trio.stages.process import IterationState, Process
 from haptic_trio.stages.reconcile import run_reconcile
@@ -138,5 +139,6 @@ async def _start_stages(
             )
         )
         reached(5, "reconcile")
+        nursery.start_soon(run_freeze, channels.validated)
     if starting.cancelled_caught:
         raise StartTimeoutError(limit, state.stage)

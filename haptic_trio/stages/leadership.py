@@ -6,10 +6,15 @@ from functools import partial
 import trio
 
 from haptic_trio.channels import Channels, CycleEvent, Facts, Latest
-from haptic_trio.config.model import Config
+from haptic_trio.config.model import Config, ControllerConfig, ReconcilerMode
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
-from haptic_trio.deployment.scheduler import run_scheduler
+from haptic_trio.deployment.scheduler import OneSpeed, Schedule, run_scheduler
+from haptic_trio.deployment.two_speeds import TwoSpeeds
+from haptic_trio.haproxy.capabilities import NEWEST
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.split import split_plan
 from haptic_trio.messages import ConfigValidated, DeploymentScheduled, LeadershipChanged
 from haptic_trio.pulse import Pulses
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
@@ -68,8 +73,9 @@ async def run_term(
                     channels.endpoints,
                     sync=sync_endpoint,
                     deployment_timeout=dataplane.deployment_timeout,
-                    drain_timeout=config.controller.drain_timeout,
+                    drain_timeout=drain_limit(config.controller),
                     max_parallel=dataplane.max_parallel,
+                    verify_interval=dataplane.drift_prevention_interval,
                     facts=facts,
                     pulse=pulses.add("deployer", limit=2 * dataplane.deployment_timeout),
                     metrics=metrics,
@@ -83,9 +89,39 @@ async def run_term(
                     channels.endpoints,
                     channels.completed,
                     deployments_in,
-                    min_interval=dataplane.min_deployment_interval,
-                    last_valid=last_valid,
+                    schedule=make_schedule(config, last_valid),
+                    prepared=channels.prepared,
                     facts=facts,
                     pulse=pulses.add("scheduler", limit=30.0),
                 )
             )
+
+
+def drain_limit(controller: ControllerConfig) -> float:
+    """Return how long a deployment in flight may go on when the lease is lost: others may hold it thereafter."""
+    election = controller.leader_election
+    if not election.enabled:
+        return controller.drain_timeout
+    return min(controller.drain_timeout, election.lease_duration - election.renew_deadline)
+
+
+def make_schedule(config: Config, last_valid: ConfigValidated | None) -> Schedule:
+    """Return the schedule that `reconciler.mode` asks for; *last_valid* is of the iteration before."""
+    distance = config.dataplane.min_deployment_interval
+    if config.reconciler.mode is ReconcilerMode.CLASSIC:
+        return OneSpeed(distance, last_valid)
+    return TwoSpeeds(max(distance, config.reconciler.debounce_interval), add_data, last_valid)
+
+
+def add_data(valid: Generation, prepared: Generation) -> Generation:
+    """Return *valid* with what *prepared* changes of it that some HAProxy takes without a reload.
+
+    What the endpoint's own HAProxy cannot take is made of data all the same: it
+    needs no check to be safe, only a reload to be effective.
+    """
+    return split_plan(valid, prepared, NEWEST).effective or (prepared if valid.id == prepared.id else valid)
+
+
+def is_only_data(valid: Generation, prepared: Generation) -> bool:
+    """Whether *prepared* changes nothing of *valid* but what some HAProxy takes without a reload."""
+    return not make_plan(valid, prepared, capabilities=NEWEST).reloads

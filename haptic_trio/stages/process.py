@@ -9,7 +9,10 @@ import msgspec
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.model import LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.deployment.pods import PodEndpoints
+from haptic_trio.k8s.api import ApiCluster
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, DeploymentCompleted, LeadershipChanged
@@ -55,6 +58,18 @@ class IterationState:
         return not is_leader or (completed is not None and bool(completed.results))
 
 
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the leader tells the cluster what it does."""
+
+    server: ApiCluster
+    instance: str
+    """Identity of this replica."""
+    service: tuple[str, str] | None = None
+    """Namespace and name of the Service before HAProxy, whose addresses Ingresses get."""
+    addresses: tuple[str, ...] = ()
+    """Those addresses, where no Service has them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Process:
     """The owner of ports, cluster client, instances and leadership; outlives every iteration."""
@@ -72,6 +87,14 @@ class Process:
     quarantine: Quarantine = field(default_factory=Quarantine)
     """What stands in for broken objects: the last good outputs outlive an iteration."""
     queue_metrics: WorkQueueMetrics | None = None
+    election: Latest[LeaderElection] = field(default_factory=Latest)
+    """What the newest iteration that has come up says of the lease."""
+    pods: PodEndpoints | None = None
+    """Where the instances are pods: who finds them, aimed by each iteration that comes up."""
+    telling: Telling | None = None
+    """None: there is nobody to tell."""
+    tunes_gc: bool = False
+    """Keep the cycle collector of this Python away from what lasts as long as an iteration; see `stages/garbage`."""
     follow_log_level: bool = False
     """Log as `logging.level` says; False where the command line has decided."""
     running: Latest[IterationState | None] = field(default_factory=Latest)

@@ -6,14 +6,17 @@ from functools import partial
 import trio
 
 from haptic_trio.channels import Channels
+from haptic_trio.config.model import ReconcilerMode, ValidationMode
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
 from haptic_trio.messages import ConfigValidated
-from haptic_trio.pipeline.coordinator import run_coordinator
+from haptic_trio.pipeline.coordinator import run_coordinator, run_fast_lane
 from haptic_trio.pipeline.debounce import run_debouncer
-from haptic_trio.stages.leadership import run_term, run_terms
+from haptic_trio.stages.announce import announce
+from haptic_trio.stages.leadership import is_only_data, run_term, run_terms
 from haptic_trio.stages.parts import Parts
 from haptic_trio.stages.process import Process
+from haptic_trio.stages.telling import lead_and_tell
 
 
 async def run_reconcile(
@@ -30,36 +33,30 @@ async def run_reconcile(
     *last_valid* is of the iteration before; see `run_scheduler`.
     """
     config, facts, pulses = parts.config, process.facts, parts.pulses
+    announce(process)
     async with trio.open_nursery() as nursery:
         await nursery.start(
             partial(run_discovery, process.instances, channels.endpoints, facts=facts),
         )
-        await nursery.start(
-            partial(
-                run_coordinator,
-                channels.triggers_out.clone(),
-                channels.cycles_in.clone(),
-                channels.validated,
-                channels.refused,
-                pipeline=parts.pipeline,
-                facts=facts,
-                pulse=pulses.add(
-                    "coordinator", limit=config.templating.render_timeout + config.validation.check_timeout
-                ),
-            )
-        )
+        await nursery.start(partial(_run_coordinator, parts, channels, next_correlation, process))
         await nursery.start(
             partial(
                 run_terms,
                 process.leadership,
                 partial(
-                    run_term,
+                    lead_and_tell,
+                    partial(
+                        run_term,
+                        channels,
+                        config,
+                        last_valid=last_valid,
+                        facts=facts,
+                        pulses=pulses,
+                        metrics=process.queue_metrics,
+                    ),
+                    process,
+                    parts,
                     channels,
-                    config,
-                    last_valid=last_valid,
-                    facts=facts,
-                    pulses=pulses,
-                    metrics=process.queue_metrics,
                 ),
                 cycles=channels.cycles_in.clone(),
             )
@@ -80,10 +77,55 @@ async def run_reconcile(
                 run_debouncer,
                 channels.changes_out.clone(),
                 channels.triggers_in.clone(),
-                interval=config.reconciler.debounce_interval,
+                interval=(
+                    config.reconciler.debounce_interval
+                    if config.reconciler.mode is ReconcilerMode.CLASSIC
+                    else config.reconciler.runtime_interval
+                ),
                 next_correlation=next_correlation,
                 facts=facts,
                 pulse=pulses.add("debouncer", limit=30.0),
             )
         )
         task_status.started()
+
+
+async def _run_coordinator(
+    parts: Parts,
+    channels: Channels,
+    next_correlation: Callable[[], str],
+    process: Process,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    config, pulses = parts.config, parts.pulses
+    render_limit, check_limit = config.templating.render_timeout, config.validation.check_timeout
+    is_fast = config.validation.mode is ValidationMode.FAST and config.reconciler.mode is not ReconcilerMode.CLASSIC
+    if not is_fast:
+        await run_coordinator(
+            channels.triggers_out.clone(),
+            channels.cycles_in.clone(),
+            channels.validated,
+            channels.refused,
+            pipeline=parts.pipeline,
+            facts=process.facts,
+            pulse=pulses.add("coordinator", limit=render_limit + check_limit),
+            task_status=task_status,
+        )
+        return
+    await run_fast_lane(
+        channels.triggers_out.clone(),
+        channels.cycles_in.clone(),
+        channels.prepared,
+        channels.validated,
+        channels.refused,
+        channels.completed,
+        pipeline=parts.pipeline,
+        next_correlation=next_correlation,
+        check_interval=config.validation.interval,
+        only_data=is_only_data,
+        facts=process.facts,
+        pulse=pulses.add("coordinator", limit=render_limit),
+        check_pulse=pulses.add("checker", limit=check_limit + render_limit),
+        task_status=task_status,
+    )

@@ -7,6 +7,8 @@ from typing import Final
 from jinja2 import TemplateSyntaxError, nodes
 
 from haptic_trio.errors import Problem
+from haptic_trio.templating.each import SYNTAX
+from haptic_trio.templating.fragments import outer_loops
 from haptic_trio.templating.marks import strip_marks
 from haptic_trio.templating.missing import did_you_mean
 from haptic_trio.templating.report import excerpt
@@ -98,7 +100,7 @@ class TemplateChecker:
     def _faults(self, tree: nodes.Template, named: set[str]) -> Iterator[tuple[int, str, str]]:
         kinds = (
             nodes.Filter, nodes.Test, nodes.Call, nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends,
-            nodes.ScopedEvalContextModifier,
+            nodes.ScopedEvalContextModifier, nodes.CallBlock,
         )  # fmt: skip
         for node in tree.find_all(kinds):
             match node:
@@ -116,6 +118,12 @@ class TemplateChecker:
                         yield node.lineno, "an include without context is not possible", "remove 'without context'"
                 case nodes.Import() | nodes.FromImport() | nodes.Extends():
                     yield from self._missing_templates(node, node.template, optional=False)
+                case nodes.CallBlock(
+                    call=nodes.Call(node=nodes.InternalName(name="h_each")), body=[nodes.Block() as body]
+                ):
+                    for found in outer_loops(body.body):
+                        message = "there is no loop in each: one object's part must not depend on the others"
+                        yield found.lineno, message, "number or separate them outside, or use an ordinary for"
                 case nodes.ScopedEvalContextModifier():
                     yield node.lineno, "autoescape has no meaning here", "use emitters: | word, | logformat …"
 
@@ -157,6 +165,8 @@ def _assigned_names(tree: nodes.Template) -> set[str]:
 
 
 def _syntax_hint(message: str) -> str:
+    if "endeach" in message or "'each'" in message:
+        return SYNTAX
     if "endfragment" in message or "fragment" in message:
         return '{% fragment "name" for object %} … {% endfragment %}'
     return ""

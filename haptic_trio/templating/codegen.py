@@ -19,10 +19,11 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 
-from haptic_trio.templating.fragments import internal_name
+from haptic_trio.templating.fragments import EACH, internal_name
 
 _IMPORTS = (
     "from haptic_trio.templating.emit import Emitted as h_Emitted, emit as h_emit, join_parts as h_join",
+    "from haptic_trio.templating.each import render_each as h_each",
     "from haptic_trio.templating.fragments import render_fragment as h_fragment",
     "from haptic_trio.templating.limits import clock as h_clock",
     "from haptic_trio.templating.run import current_run as h_current_run",
@@ -94,6 +95,10 @@ class TemplateCodeGenerator(CodeGenerator):
         self.write(f", {place_of(node)!r})")
 
     def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:
+        call = node.call.node
+        if isinstance(call, nodes.InternalName) and call.name == EACH:
+            self._visit_each(node, frame)
+            return
         call_frame, macro_ref = self.macro_body(node, frame)
         self.writeline("caller = ")
         self.macro_def(macro_ref, call_frame)
@@ -101,6 +106,19 @@ class TemplateCodeGenerator(CodeGenerator):
         self.write("h_emit(")
         self.visit_Call(node.call, frame, forward_caller=True)
         self.write(", 'call block')")
+        self.end_write(frame)
+
+    def _visit_each(self, node: nodes.CallBlock, frame: Frame) -> None:
+        (block,) = node.body
+        assert isinstance(block, nodes.Block)
+        # No `h_emit`: what comes is either finished text or stands for a region, which that would not let pass.
+        self.start_write(frame, node)
+        self.write(f"{EACH}(")
+        for argument in node.call.args:
+            self.visit(argument, frame)
+            self.write(", ")
+        captured = frame.buffer is not None
+        self.write(f"context, {self.dump_local_context(frame)}, block_{block.name}, {captured})")
         self.end_write(frame)
 
     def visit_FilterBlock(self, node: nodes.FilterBlock, frame: Frame) -> None:

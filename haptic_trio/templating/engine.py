@@ -1,15 +1,15 @@
 """The template engine: compile once, render often, from any one thread at a time per run."""
 
-from collections.abc import Generator, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.templating.checks import TemplateChecker
 from haptic_trio.templating.functions import GLOBALS, make_snippets
 from haptic_trio.templating.limits import LimitReachedError, RenderLimits
-from haptic_trio.templating.marks import read_marks
 from haptic_trio.templating.missing import did_you_mean
 from haptic_trio.templating.paths import Paths
+from haptic_trio.templating.refresh import refresh
 from haptic_trio.templating.report import problem_of
 from haptic_trio.templating.run import CURRENT, RenderRun
 from haptic_trio.templating.sandbox import TemplateEnvironment
@@ -69,29 +69,19 @@ class Engine:
     def render(self, name: str, context: Mapping[str, Any], run: RenderRun) -> RenderedText:
         """Render the template *name* with the variables *context*; blocking, for a worker thread.
 
-        Files, refusals and origins are collected in *run*. Raises
-        `RenderLimitError` for a limit, and `RenderError` for whatever fails
-        outside of a fragment.
+        Files, refusals and origins are collected in *run*. If that has the
+        template already, with the same *context*, only what has been touched
+        since is rendered. Raises `RenderLimitError` for a limit, and
+        `RenderError` for whatever fails outside of a fragment.
         """
         template = self._environment.compiled.get(name)
         if template is None:
             hint = did_you_mean(name, self._environment.compiled)
             raise RenderError([Problem(message=f"there is no template {name!r}", hint=hint)])
-        run.begin(context)
+        run.start()
         token = CURRENT.set(run)
         try:
-            pieces: list[str] = []
-            size, room = 0, run.room
-            stream = cast("Generator[str, None, None]", template.root_render_func(template.new_context(dict(context))))
-            for piece in stream:
-                pieces.append(piece)
-                size += len(piece)
-                if size > room:
-                    # Thrown into the template, so that the traceback knows the line.
-                    stream.throw(run.too_large())
-            text = "".join(pieces)
-            run.produce(size if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
-            return read_marks(text, run.origins)
+            return refresh(run, name, template, context)
         except (LimitReachedError, RecursionError, MemoryError) as error:
             raise RenderLimitError([self._problem(name, run, error)]) from None
         except Exception as error:  # noqa: BLE001  whatever a template or its data raises is reported with its place
@@ -100,5 +90,5 @@ class Engine:
             CURRENT.reset(token)
 
     def _problem(self, name: str, run: RenderRun, error: BaseException) -> Problem:
-        problem = problem_of(error, run.subjects[-1] if run.subjects else None)
+        problem = problem_of(error, run.failed_for)
         return problem if problem.source else Problem(message=problem.message, source=name, hint=problem.hint)

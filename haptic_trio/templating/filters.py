@@ -7,6 +7,7 @@ output.
 
 import re
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -21,9 +22,11 @@ from haptic_trio.templating.marks import is_blank, trim
 from haptic_trio.templating.run import current_run
 
 _FROM_JINJA: Final = (
-    "abs", "count", "dictsort", "first", "float", "groupby", "int", "items", "last", "length", "list", "max", "min",
-    "reverse", "sort", "truncate", "unique",
+    "abs", "count", "dictsort", "first", "float", "groupby", "int", "last", "length", "list", "max", "min", "sort",
+    "truncate",
 )  # fmt: skip
+# What Jinja gives turn by turn is a list here: nothing that a name stands for may be used up by whoever is first.
+_MADE_LISTS: Final = ("items", "reverse", "unique")
 _CHECKED_ITERATION: Final = ("map", "select", "reject", "selectattr", "rejectattr")
 _EMPTY: Final = Emitted("")
 _MAX_INDENT: Final = 200
@@ -180,9 +183,20 @@ def _checked(name: str) -> Callable[..., Any]:
 
     @pass_context
     def checked(context: Context, items: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-        return inner(context, limits.checked_items(current_run(), items), *args, **kwargs)
+        return list(inner(context, limits.checked_items(current_run(), items), *args, **kwargs))
 
     return checked
+
+
+def _listed(name: str) -> Callable[..., Any]:
+    inner: Callable[..., Any] = filters.FILTERS[name]
+
+    @wraps(inner)
+    def listed(*args: Any, **kwargs: Any) -> Any:
+        result = inner(*args, **kwargs)
+        return result if isinstance(result, str) else list(result)
+
+    return listed
 
 
 def _bounded(name: str) -> Callable[..., Any]:
@@ -191,7 +205,7 @@ def _bounded(name: str) -> Callable[..., Any]:
     def bounded(items: Any, number: int, fill_with: Any = None) -> Any:
         if not 0 < number <= limits.MAX_ITEMS:
             raise TemplateFaultError(f"{name}: the number must be 1 to {limits.MAX_ITEMS:,}")
-        return inner(items, number, fill_with)
+        return list(inner(items, number, fill_with))
 
     return bounded
 
@@ -199,6 +213,7 @@ def _bounded(name: str) -> Callable[..., Any]:
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: filters.FILTERS[name] for name in _FROM_JINJA},
     **{name: _checked(name) for name in _CHECKED_ITERATION},
+    **{name: _listed(name) for name in _MADE_LISTS},
     **{name: _bounded(name) for name in ("batch", "slice")},
     **EMITTERS,
     "attr": attr,

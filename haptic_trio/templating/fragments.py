@@ -5,7 +5,7 @@ nothing; everything else renders on. The body compiles to a closure without argu
 objects only through the render's variables.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -19,9 +19,14 @@ from haptic_trio.templating.emit import Emitted, TemplateFaultError
 from haptic_trio.templating.marks import mark, strip_marks
 from haptic_trio.templating.outputs import FragmentOutput
 from haptic_trio.templating.paths import RenderedFile
+from haptic_trio.templating.records import Kept, Root, Trace
 from haptic_trio.templating.report import problem_of
 from haptic_trio.templating.run import RenderRun, current_run
-from haptic_trio.templating.subjects import LineRange, Origin, Refusal, RenderedText, subject_of
+from haptic_trio.templating.scope import as_it_is, same
+from haptic_trio.templating.subjects import Origin, Refusal, RenderedText, subject_of
+
+EACH = "h_each"
+"""What the call of `{% each %}` is named in compiled templates."""
 
 
 def internal_name(code: str, lineno: int) -> nodes.InternalName:
@@ -45,9 +50,57 @@ class FragmentTag(Extension):
         resource = parser.parse_expression()
         body = parser.parse_statements(("name:endfragment",), drop_needle=True)
         arguments: list[nodes.Expr] = [name, resource, nodes.Const(parser.name or "", lineno=line)]
-        arguments.append(nodes.Const(line, lineno=line))
+        arguments += [nodes.Const(line, lineno=line), _scope_of(body, line)]
         call = nodes.Call(internal_name("h_fragment", line), arguments, [], None, None, lineno=line)
         return nodes.CallBlock(call, [], [], body, lineno=line)
+
+
+def _scope_of(body: list[nodes.Node], line: int) -> nodes.Expr:
+    """Return what compiles to a dictionary of all that *body* may take from around it; None if that is not known."""
+    names = names_in(body)
+    if names is None:
+        return nodes.Const(None, lineno=line)
+    items = [
+        nodes.Pair(nodes.Const(name, lineno=line), nodes.Name(name, "load", lineno=line), lineno=line) for name in names
+    ]
+    return nodes.Dict(items, lineno=line)
+
+
+_SPECIAL = frozenset({"caller", "self", "super", "varargs", "kwargs"})
+
+
+def names_in(body: list[nodes.Node]) -> tuple[str, ...] | None:
+    """Return every name that occurs in *body*; None if it sees more than its names tell."""
+    names: dict[str, None] = {}
+    for node in _walk(body):
+        if isinstance(node, nodes.Name | nodes.NSRef):
+            names[node.name] = None
+        elif isinstance(node, nodes.Include) or (
+            isinstance(node, nodes.Import | nodes.FromImport) and node.with_context
+        ):
+            return None
+    if not _SPECIAL.isdisjoint(names) or next(outer_loops(body), None) is not None:
+        return None
+    return tuple(name for name in names if name != "loop")
+
+
+def outer_loops(body: list[nodes.Node]) -> Iterator[nodes.Node]:
+    """Yield where *body* means a loop around it: by `loop`, `break` or `continue`."""
+    for node in body:
+        if isinstance(node, nodes.Break | nodes.Continue) or (
+            isinstance(node, nodes.Name) and node.name == "loop" and node.ctx == "load"
+        ):
+            yield node
+        elif isinstance(node, nodes.For):
+            yield from outer_loops([node.iter])
+        else:
+            yield from outer_loops(list(node.iter_child_nodes()))
+
+
+def _walk(body: list[nodes.Node]) -> Iterator[nodes.Node]:
+    for node in body:
+        yield node
+        yield from node.find_all(nodes.Node)
 
 
 class IncludeSnippetsTag(Extension):
@@ -66,84 +119,174 @@ class IncludeSnippetsTag(Extension):
 
 
 def render_fragment(
-    name: str, resource: Mapping[str, Any], template: str, line: int, caller: Callable[[], str]
-) -> Emitted:
+    name: str,
+    resource: Mapping[str, Any],
+    template: str,
+    line: int,
+    scope: Mapping[str, Any] | None,
+    caller: Callable[[], str],
+) -> str:
     """Return the output of *caller* marked with its origin.
 
     If it fails, which is recorded in the run, the last good output of this
-    fragment and object stands in for it, or nothing.
+    fragment and object stands in for it, or nothing. *scope* is what it can
+    see of its surroundings; None if that is not known.
     """
     run = current_run()
     if not isinstance(resource, Mapping):
         raise TemplateFaultError(f"the fragment {name!r} is for something that is not an object")
+    if run.importing:
+        raise TemplateFaultError(
+            f"the fragment {name!r} is in a template that is imported",
+            "include the template, or import it with context",
+        )
     subject = subject_of(resource)
-    ordinal = run.ordinals[name, subject]
-    run.ordinals[name, subject] = ordinal + 1
-    origin = Origin(str(name), subject, str(template), line, ordinal)
-    registered, depth = len(run.files), len(run.subjects)
-    run.subjects.append(subject)
+    ordinal = run.number_of(name, subject)
+    origin = Origin(str(name), subject, str(template), line, ordinal, run.within, len(run.subjects))
+    root = run.root
+    if run.subjects or root is None or run.unit is not root:
+        return attempt(run, origin, caller)
+    return render_kept(run, root, origin, resource, scope, caller)
+
+
+def render_kept(
+    run: RenderRun,
+    root: Root,
+    origin: Origin,
+    resource: Mapping[str, Any],
+    scope: Mapping[str, Any] | None,
+    caller: Callable[[], str],
+    *,
+    is_each: bool = False,
+) -> str:
+    """Do `attempt` for an outermost fragment of *root*, or put in what is kept of it if nothing it saw has changed."""
+    key = origin.key
+    kept = root.kept.get(key)
+    if kept is not None and _is_reusable(run, kept, origin, resource, scope):
+        run.keeping[key] = kept
+        _replay(run, kept.trace)
+        return kept.text
+    outer = run.trace
+    trace = run.trace = Trace(is_each=is_each)
+    try:
+        text = attempt(run, origin, caller)
+    finally:
+        run.trace = outer
+    # What an each sees has been made to stay as it is already.
+    seen = scope if is_each or scope is None else as_it_is(scope)
+    kept = Kept(root, origin, resource, seen, trace, text)
+    kept.asked = run.index.add(kept, kept.asked)
+    run.keeping[key] = kept
+    _replay(run, trace, again=False)
+    return text
+
+
+def _is_reusable(
+    run: RenderRun, kept: Kept, origin: Origin, resource: Mapping[str, Any], scope: Mapping[str, Any] | None
+) -> bool:
+    trace = kept.trace
+    return (
+        kept.is_valid
+        and scope is not None
+        and kept.scope is not None
+        and kept.resource is resource
+        and kept.origin == origin
+        and trace.attempts == len(trace.files)
+        and all(run.known_file(path) is None for path in trace.files)
+        and all(run.ordinals[counted] == ordinal for counted, ordinal in trace.ordinals)
+        and same(kept.scope, scope, run.memo)
+    )
+
+
+def _replay(run: RenderRun, trace: Trace, *, again: bool = True) -> None:
+    """Take what *trace* has given as part of the root in hand."""
+    root_trace = run.trace
+    root_trace.outputs.update(trace.outputs)
+    root_trace.origins += trace.origins
+    if again:
+        for counted, ordinal in trace.ordinals:
+            run.ordinals[counted] = ordinal + 1
+        for file in trace.files.values():
+            run.register(file)
+    assert run.unit is not None
+    position = run.unit.position
+    root_trace.refusals += [(position, refusal) for _, refusal in trace.refusals]
+
+
+def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
+    """Return the output of *caller* marked with *origin*, or what stands in for it."""
+    trace, subjects = run.trace, run.subjects
+    registered, depth = len(run.unit_files), len(subjects)
+    outputs, refusals = len(trace.outputs), len(trace.refusals)
+    subjects.append(origin.subject)
+    run.rendered += 1
     try:
         text = caller()
     except (RecursionError, MemoryError):
         # No fault of this object. It stays on the stack, so that the error can name it.
         raise
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
-        del run.subjects[depth:]
-        _unregister(run, registered)
-        return _stand_in(run, origin, problem_of(error, subject))
-    del run.subjects[depth:]
-    key = origin.key
-    output = FragmentOutput(strip_marks(text), _registered(run, registered), subject.resource_version)
-    blocked = run.recall.blocked.get(key)
-    if blocked is not None and (problem := blocked.get(output.digest())) is not None:
-        _unregister(run, registered)
-        return _stand_in(run, origin, problem)
-    run.produced[key] = output
-    _attribute_files(run, len(run.files) - registered, origin)
-    return _marked(run, origin, text)
+        problem = problem_of(error, origin.subject)
+    else:
+        del subjects[depth:]
+        key = origin.key
+        output = FragmentOutput(strip_marks(text), _registered(run, registered), origin.subject.resource_version)
+        blocked = run.recall.blocked.get(key)
+        found = blocked.get(output.digest()) if blocked else None
+        if found is None:
+            trace.outputs[key] = output
+            _attribute_files(run, len(run.unit_files) - registered, origin)
+            return _marked(run, origin, text)
+        problem = found
+    del subjects[depth:]
+    # What was within is left out together with it.
+    while len(trace.outputs) > outputs:
+        trace.outputs.popitem()
+    del trace.refusals[refusals:]
+    while len(run.unit_files) > registered:
+        run.forget_file(next(reversed(run.unit_files)))
+    return _stand_in(run, origin, problem)
 
 
-def _stand_in(run: RenderRun, origin: Origin, problem: Problem) -> Emitted:
+def _stand_in(run: RenderRun, origin: Origin, problem: Problem) -> str:
     key = origin.key
-    good = run.recall.good.get(key)
-    if good is not None and (
-        good.digest() in run.recall.blocked.get(key, {}) or any(file.path in run.files for file in good.files)
-    ):
-        # HAProxy has come to refuse that, too, or others have taken the names of its files.
-        good = None
-    run.refusals.append(Refusal(origin.fragment, origin.subject, problem, origin.ordinal, good is not None))
+    good = run.stand_ins[key] = run.recall.good.get(key)
+    if good is not None:
+        for file in good.files:
+            run.ask(("file", file.path))
+        if good.digest() in run.recall.blocked.get(key, {}) or any(run.known_file(file.path) for file in good.files):
+            # HAProxy has come to refuse that, too, or others have taken the names of its files.
+            good = None
+    refusal = Refusal(origin.fragment, origin.subject, problem, origin.ordinal, good is not None, origin.within)
+    assert run.unit is not None
+    run.trace.refusals.append((run.unit.position, refusal))
     if good is None:
         return Emitted("")
-    run.produced[key] = good
-    registered = len(run.files)
-    run.files.update({file.path: file for file in good.files})
-    _attribute_files(run, len(run.files) - registered, origin)
+    run.trace.outputs[key] = good
+    registered = len(run.unit_files)
+    run.trace.attempts += len(good.files)
+    for file in good.files:
+        run.register(file)
+    _attribute_files(run, len(run.unit_files) - registered, origin)
     return _marked(run, origin, good.text)
 
 
-def _marked(run: RenderRun, origin: Origin, text: str) -> Emitted:
+def _marked(run: RenderRun, origin: Origin, text: str) -> str:
     if not text:
         return Emitted("")
-    run.origins.append(origin)
-    return mark(text, len(run.origins) - 1)
+    return mark(text, run.number_origin(origin))
 
 
 def _registered(run: RenderRun, before: int) -> tuple[RenderedFile, ...]:
     """Return the files that were registered after the first *before*; the cost is that of these."""
-    return tuple(islice(reversed(run.files.values()), len(run.files) - before))[::-1]
-
-
-def _unregister(run: RenderRun, before: int) -> None:
-    while len(run.files) > before:
-        run.files.popitem()
+    return tuple(islice(reversed(run.unit_files.values()), len(run.unit_files) - before))[::-1]
 
 
 def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:
     """Note that *origin* made the newest *count* files, where no fragment inside them says otherwise."""
     # From the end, so that the cost is that of the fragment's own files; a list, since values are replaced.
-    for path in list(islice(reversed(run.files), count)):
-        file = run.files[path]
-        if not file.content.origins:
-            lines = max(1, len(file.text.splitlines()))
-            content = RenderedText(file.text, (LineRange(1, lines, origin),))
-            run.files[path] = msgspec.structs.replace(file, content=content)
+    for path in list(islice(reversed(run.unit_files), count)):
+        file = run.unit_files[path]
+        if all(piece.origin is None for piece in file.content.pieces):
+            replaced = msgspec.structs.replace(file, content=RenderedText.of(file.text, origin))
+            run.unit_files[path] = run.trace.files[path] = replaced

@@ -11,7 +11,8 @@ from haptic_trio.templating.limits import limited_range
 from haptic_trio.templating.marks import read_marks
 from haptic_trio.templating.paths import FileKind, RenderedFile, is_safe_name
 from haptic_trio.templating.run import current_run
-from haptic_trio.templating.subjects import RenderedText
+from haptic_trio.templating.state import TemplateCycler, TemplateJoiner, TemplateNamespace
+from haptic_trio.templating.subjects import RenderedText, size_of
 
 
 class FailError(TemplateFaultError):
@@ -71,6 +72,14 @@ class FileFunctions:
         """Register a general file, such as an error page."""
         return _register(FileKind.GENERAL, name, content)
 
+    def has_entries(self, output: str) -> bool:
+        """Whether the output *output*, such as `crt-lists/all.list`, has lines that are neither blank nor comments.
+
+        What asks is rendered again when the answer changes, not whenever the
+        output does.
+        """
+        return _has_entries(output)
+
 
 def _path(kind: FileKind, name: object) -> Emitted:
     if not isinstance(name, str) or not is_safe_name(name):
@@ -91,14 +100,34 @@ def _register(kind: FileKind, name: str, content: str) -> Emitted:
             f"the content of {path} is data", "build it with {% set content %}…{% endset %} and emitters, or | pem"
         )
     run = current_run()
-    text = read_marks(content, run.origins) if trusted else RenderedText(content)
-    known = run.files.get(path)
+    if run.importing:
+        raise TemplateFaultError(
+            f"the file {path} is registered by a template that is imported", "include it, or import it with context"
+        )
+    text = read_marks(content, run.origins) if trusted else RenderedText.of(content)
+    run.ask(("file", str(path)))
+    run.trace.attempts += 1
+    known = run.known_file(str(path))
     if known is None:
-        run.produce(len(text.text) if text.text.isascii() else len(text.text.encode("utf-8", "surrogatepass")))
-        run.files[str(path)] = RenderedFile(kind, str(name), str(path), text)
+        if size_of(text.text) > run.room:
+            raise run.too_large()
+        run.register(RenderedFile(kind, str(name), str(path), text))
     elif known.text != text.text or known.kind is not kind:
         raise TemplateFaultError(f"the file {path} is registered twice with different content")
     return path
+
+
+def _has_entries(output: str) -> bool:
+    run = current_run()
+    root, own = run.roots.get(str(output)), run.root
+    if root is None or own is None or root.number >= own.number:
+        raise TemplateFaultError(
+            f"there is no output {str(output)!r} before this one",
+            "outputs are named such as 'maps/host.map' or 'crt-lists/all.list'; haproxy.cfg comes last",
+        )
+    run.ask(("lines", root.name))
+    root.has_entries = root.text.has_entries
+    return root.has_entries
 
 
 def make_snippets(priorities: Mapping[str, int]) -> Callable[[str], list[Emitted]]:
@@ -116,9 +145,12 @@ def make_snippets(priorities: Mapping[str, int]) -> Callable[[str], list[Emitted
 
 
 GLOBALS: Mapping[str, Any] = {
+    "cycler": TemplateCycler,
     "fail": fail,
     "files": FileFunctions(),
     "ident": ident,
+    "joiner": TemplateJoiner,
+    "namespace": TemplateNamespace,
     "paths": PathFunctions(),
     "range": limited_range,
 }

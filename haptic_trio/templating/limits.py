@@ -62,6 +62,11 @@ class Meter:
         """How much output is left."""
         return self._limits.output_bytes - self._produced
 
+    def reset(self) -> None:
+        """Begin with a new deadline and nothing built; what has been produced stays."""
+        self.deadline = float("inf")
+        self._built = 0
+
     def start(self) -> None:
         """Set the deadline, once."""
         if self.deadline == float("inf"):
@@ -83,8 +88,11 @@ class Meter:
         raise self.too_large()
 
     def produce(self, size: int) -> None:
-        """Count *size* of finished output."""
+        """Count *size* of finished output; negative for what is given up."""
         self._produced += size
+
+    def check_size(self) -> None:
+        """Raise if there is too much output."""
         if self._produced > self._limits.output_bytes:
             raise self.too_large()
 

@@ -5,14 +5,17 @@ A mark is made of Unicode noncharacters: it survives macros, set blocks,
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from typing import Final
 
+from haptic_trio.pages import Paged, Piece
 from haptic_trio.templating.emit import SENTINELS, Emitted
-from haptic_trio.templating.subjects import LineRange, Origin, RenderedText
+from haptic_trio.templating.subjects import Origin, RenderedText
 
 _OPENED: Final = "\ufdd0"
 _CLOSED: Final = "\ufdd1"
+REGION: Final = "\ufdd2"
+"""Stands for text that is not there yet."""
 _DIGITS: Final = "".join(chr(0xFDE0 + digit) for digit in range(16))
 _MARK: Final = re.compile(f"([{_DIGITS}]+){_OPENED}|{_CLOSED}")
 _ANY: Final = re.compile(f"[{SENTINELS}]")
@@ -47,57 +50,34 @@ def strip_marks(text: str) -> str:
     return _ANY.sub("", text)
 
 
-def read_marks(text: str, origins: Sequence[Origin]) -> RenderedText:
-    """Return *text* without marks, and the line ranges that they stood for.
+def has_marks(text: str) -> bool:
+    """Whether *text* holds marks."""
+    return _ANY.search(text) is not None
 
-    Where fragments share a line, the innermost has it, and of neighbours the first.
-    """
+
+def split_marks(text: str, origins: Mapping[int, Origin], outermost: Origin | None = None) -> list[Piece]:
+    """Return the pieces of *text* between its marks, each with the innermost origin; empty ones are left out."""
     if not _ANY.search(text):
-        return RenderedText(text)
-    parts: list[str] = []
-    ranges: list[LineRange] = []
-    line, depth_of_last = 1, 0
-    for part, stack in _pieces(text):
-        parts.append(part)
-        breaks = part.count("\n")
-        if stack and part:
-            first, last = line, line + breaks - part.endswith("\n")
-            if ranges and first <= ranges[-1].last:
-                if len(stack) > depth_of_last:
-                    _cut(ranges, first)
-                else:
-                    first = ranges[-1].last + 1
-            if first <= last:
-                _add(ranges, LineRange(first, last, origins[stack[-1]]))
-                depth_of_last = len(stack)
-        line += breaks
-    return RenderedText("".join(parts), tuple(ranges))
-
-
-def _pieces(text: str) -> Iterator[tuple[str, list[int]]]:
-    stack: list[int] = []
+        return [Piece(str.__str__(text), outermost)] if text else []
+    pieces: list[Piece] = []
+    stack = [outermost]
     position = 0
     for match in _MARK.finditer(text):
-        yield text[position : match.start()], stack
+        if match.start() > position:
+            pieces.append(Piece(text[position : match.start()], stack[-1]))
         position = match.end()
         if match.group(1):
-            stack.append(int(match.group(1).translate(_FROM_MARK), 16))
-        elif stack:
+            stack.append(origins[int(match.group(1).translate(_FROM_MARK), 16)])
+        elif len(stack) > 1:
             stack.pop()
-    yield text[position:], stack
+    if position < len(text):
+        pieces.append(Piece(text[position:], stack[-1]))
+    return pieces
 
 
-def _cut(ranges: list[LineRange], before: int) -> None:
-    last = ranges.pop()
-    if last.first < before:
-        ranges.append(LineRange(last.first, before - 1, last.origin))
-
-
-def _add(ranges: list[LineRange], item: LineRange) -> None:
-    if ranges and ranges[-1].origin is item.origin and ranges[-1].last + 1 == item.first:
-        ranges[-1] = LineRange(ranges[-1].first, item.last, item.origin)
-    else:
-        ranges.append(item)
+def read_marks(text: str, origins: Mapping[int, Origin]) -> RenderedText:
+    """Return *text* without marks, and what they stood for."""
+    return RenderedText(Paged.of(split_marks(text, origins)))
 
 
 def _only_marks(text: str) -> str:

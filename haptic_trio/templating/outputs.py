@@ -19,6 +19,10 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     version: str
     """resourceVersion of the object."""
 
+    def __repr__(self) -> str:
+        # The text and the files may hold a private key.
+        return f"FragmentOutput({self.digest()[:12]}, {len(self.files)} files)"
+
     def digest(self) -> str:
         """Return the hash of text and files."""
         digest = hashlib.blake2b(self.text.encode(errors="surrogatepass"), digest_size=20)

@@ -1,7 +1,14 @@
-"""The state of one run: what several renders that belong together share."""
+"""The state of a run: what renders that belong together share, and what later ones need not do again.
+
+A run is used once, for all templates of a configuration, or again and again:
+then `touch` says what has changed, and rendering a template does only what
+has asked for it. Nothing that is done twice harms, and what is not done stays
+pending: so a render may be given up at any moment.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,61 +18,340 @@ from jinja2.environment import TemplateModule
 from haptic_trio.templating.limits import Meter, RenderLimits
 from haptic_trio.templating.outputs import FragmentOutput, Recall
 from haptic_trio.templating.paths import Paths, RenderedFile
-from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Subject
+from haptic_trio.templating.records import (
+    Child,
+    Claims,
+    Dependency,
+    DependencyIndex,
+    Kept,
+    Module,
+    Node,
+    Position,
+    Region,
+    Root,
+    Site,
+    Trace,
+    Unit,
+)
+from haptic_trio.templating.scope import Memo
+from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Subject, size_of
+from haptic_trio.templating.versions import Versioned
 
 
 class RenderRun(Meter):
-    """Deadline, budget, files, origins and refusals of one run.
-
-    One render at a time; not to be shared between threads. The deadline is
-    set by the first render.
-    """
-
-    __slots__ = (
-        "files",
-        "modules",
-        "ordinals",
-        "origins",
-        "paths",
-        "produced",
-        "recall",
-        "refusals",
-        "subjects",
-        "variables",
-    )
+    """Deadline, budget, files, origins, refusals, and the record of everything. Not to be shared between threads."""
 
     def __init__(
         self, limits: RenderLimits | None = None, *, paths: Paths | None = None, recall: Recall | None = None
     ) -> None:
         super().__init__(limits or RenderLimits())
         self.recall = recall or Recall()
-        self.produced: dict[FragmentKey, FragmentOutput] = {}
-        """What each fragment gave, stand-ins included."""
-        self.ordinals: Counter[tuple[str, Subject]] = Counter()
         self.paths = paths or Paths()
-        self.files: dict[str, RenderedFile] = {}
-        """Files registered while rendering, by path."""
-        self.refusals: list[Refusal] = []
-        self.origins: list[Origin] = []
-        """Every fragment rendered so far; marks in the text are indexes into it."""
+        self.roots: dict[str, Root] = {}
+        self.index = DependencyIndex()
+        self.claims = Claims()
+        self.produced: Versioned[FragmentKey, FragmentOutput] = Versioned()
+        """What each fragment gave, stand-ins included."""
+        self.origins: dict[int, Origin] = {}
+        """By number; marks in the text are such numbers."""
+        self.rendered = 0
+        """How many fragments have been rendered so far."""
+        self.changed: set[FragmentKey] = set()
+        """Fragments whose output has come, changed or gone; for the caller to clear."""
+        self.changed_files: set[str] = set()
+        """Paths of registered files that have come, changed or gone; for the caller to clear."""
+        self.captured: set[Site] = set()
+        """Bodies of `{% each %}` whose text is taken hold of, and must be there at once."""
+        self.opened: list[Region] = []
+        """The regions that the root in hand has come to so far."""
+        self.woken: list[Child] = []
+        """Children that have become pending through a file."""
+        self._refusing: dict[Unit, None] = {}
+        self._refusals: tuple[Refusal, ...] | None = ()
+        self._next_origin = 0
+        self._blocked_before: dict[FragmentKey, tuple[str, ...]] = {}
+        self.stand_ins: dict[FragmentKey, FragmentOutput | None] = {}
+        """What there was to stand in for each fragment that failed."""
+        self.failed_for: Subject | None = None
+        """The object in hand when the newest render failed."""
+        self._begin_unit(None, None)
+
+    def _begin_unit(self, root: Root | None, unit: Unit | None) -> None:
+        self.root = root
+        self.unit = unit
+        self.trace = Trace(is_each=isinstance(unit, Child))
+        self.unit_files: dict[str, RenderedFile] = {}
+        self.file_positions: dict[str, Position] = {}
+        self.ordinals: Counter[Any] = Counter()
+        self.importing = 0
         self.subjects: list[Subject] = []
         """The objects in hand, outermost first."""
-        self.variables: Mapping[str, Any] = {}
-        self.modules: dict[str | None, TemplateModule] = {}
+        self.within = ""
+        """What the fragments of the unit say of where they are."""
+        self.keeping: dict[FragmentKey, Kept] = {}
+        self.memo: Memo = {}
 
-    def begin(self, variables: Mapping[str, Any]) -> None:
-        """Start a render with *variables*."""
-        self.start()
-        self.variables = variables
-        self.modules = {}
-        self.subjects.clear()
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The variables of the render in hand."""
+        return self.root.context if self.root is not None else {}
+
+    @property
+    def files(self) -> dict[str, RenderedFile]:
+        """Files registered while rendering, by path."""
+        return {path: file for path in self.claims if (file := self.claims.first(path)) is not None}
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The fragments whose objects could not be rendered, in the order of rendering."""
+        if self._refusals is None:
+            placed = [placed for unit in self._refusing for placed in unit.refusals]
+            self._refusals = tuple(refusal for _, refusal in sorted(placed, key=lambda item: item[0]))
+        return self._refusals
+
+    def restart(self, recall: Recall) -> None:
+        """Begin another round, with a new deadline and budget, and what *recall* has come to know since."""
+        self.recall = recall
+        self.reset()
+        keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
+        keys |= {key for key, good in self.stand_ins.items() if recall.good.get(key) is not good}
+        if keys:
+            self._touch_fragments(keys)
+        self._blocked_before = {key: tuple(digests) for key, digests in recall.blocked.items()}
+
+    # What templates ask for while they are rendered.
+
+    def ask(self, question: Dependency) -> None:
+        """Note that what is rendered depends on the answer to *question*."""
+        self.trace.asked.add(question)
+
+    def own_state(self) -> Trace:
+        """Return the owner of what is about to be made and can be changed in place."""
+        return self.trace
+
+    def touch_state(self, owner: Trace) -> bool:
+        """Note that something is used that can be changed in place; False where that is not allowed."""
+        if owner is not self.trace:
+            self.trace.is_volatile = True
+        return owner is self.trace or not self.trace.is_each
 
     def module(self, template: Template) -> TemplateModule:
-        """Return *template* as imported by this render; it sees the render's variables, not the importer's."""
-        module = self.modules.get(template.name)
+        """Return *template* as imported without context; it sees the render's variables, not the importer's."""
+        root = self.root
+        assert root is not None
+        module = root.modules.get(template.name)
         if module is None:
-            module = self.modules[template.name] = template.make_module(dict(self.variables))
-        return module
+            outer, self.trace = self.trace, Trace()
+            self.importing += 1
+            try:
+                made = template.make_module(dict(self.variables))
+                module = Module(root, template.name, made, self.trace.asked)
+            finally:
+                self.trace = outer
+                self.importing -= 1
+            self.index.add(module, module.asked)
+            root.modules[template.name] = module
+        self.trace.asked.update(module.asked)
+        return module.module  # type: ignore[no-any-return]
+
+    def number_of(self, name: str, subject: Subject) -> int:
+        """Return how many fragments of this name and object the unit had before this one, which counts from now on."""
+        counted = self.within, name, subject.kind, subject.namespace, subject.name
+        ordinal = self.ordinals[counted]
+        self.ordinals[counted] = ordinal + 1
+        self.trace.ordinals.append((counted, ordinal))
+        return ordinal
+
+    def number_origin(self, origin: Origin) -> int:
+        """Return the number that *origin* has in marks, for as long as its unit is not rendered again."""
+        self._next_origin += 1
+        self.origins[self._next_origin] = origin
+        self.trace.origins.append(self._next_origin)
+        return self._next_origin
+
+    def known_file(self, path: str) -> RenderedFile | None:
+        """Return what has been registered for *path* before this moment in the order of rendering."""
+        known = self.unit_files.get(path)
+        if known is None and self.unit is not None:
+            known = self.claims.before(path, self.unit, self.unit.position)
+        return known
+
+    def register(self, file: RenderedFile) -> None:
+        """Register *file*, whose path nobody has taken before."""
+        self.trace.files[file.path] = file
+        self.unit_files[file.path] = file
+        if self.unit is not None:
+            self.file_positions[file.path] = self.unit.position
+
+    def forget_file(self, path: str) -> None:
+        """Undo the registration of *path*."""
+        self.trace.files.pop(path, None)
+        self.unit_files.pop(path, None)
+
+    # What has changed.
+
+    def touch(self, question: Dependency) -> None:
+        """Have everything rendered again that depends on the answer to *question*."""
+        for node in self.index.askers(question):
+            self.invalidate(node)
+
+    def invalidate(self, node: Node) -> None:
+        """Have *node* rendered again."""
+        if isinstance(node, Child):
+            node.region.pending.add(node)
+            return
+        if isinstance(node, Kept):
+            node.is_valid = False
+        elif isinstance(node, Module):
+            self.index.discard(node, node.asked)
+            node.root.modules.pop(node.name, None)
+            return
+        (node if isinstance(node, Root) else node.root).is_valid = False
+
+    def _touch_fragments(self, keys: set[FragmentKey]) -> None:
+        """Have the fragments *keys* rendered again; costs a look at all of them."""
+        for root in self.roots.values():
+            if _concerns(root, keys):
+                root.is_valid = False
+                for kept in root.kept.values():
+                    kept.is_valid = kept.is_valid and not _concerns(kept.trace, keys)
+            for region in root.regions:
+                region.pending.update(child for child in region.children.values() if _concerns(child, keys))
+
+    # Units.
+
+    @contextmanager
+    def rendering(self, root: Root, unit: Unit, within: str) -> Iterator[Trace]:
+        """Render *unit*, a part of *root* or *root* itself; may be nested once, a child in its root."""
+        outer = (
+            self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
+            self.subjects, self.within, self.keeping, self.memo,
+        )  # fmt: skip
+        self._begin_unit(root, unit)
+        self.within = within
+        try:
+            yield self.trace
+        except BaseException:
+            if self.failed_for is None and self.subjects:
+                self.failed_for = self.subjects[-1]
+            raise
+        finally:
+            (
+                self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
+                self.subjects, self.within, self.keeping, self.memo,
+            ) = outer  # fmt: skip
+
+    def commit(self, unit: Unit, size: int) -> None:
+        """Take what has been rendered as that of *unit*; *size* is that of its text."""
+        trace = self.trace
+        if trace.asked != set(unit.asked):
+            node: Any = unit
+            self.index.discard(node, unit.asked)
+            unit.asked = self.index.add(node, trace.asked)
+        self._commit_outputs(unit, trace.outputs)
+        if unit.refusals or trace.refusals:
+            self._refusals = None
+            self._forget_stand_ins(unit, trace)
+            unit.refusals = tuple(trace.refusals)
+            if unit.refusals:
+                self._refusing[unit] = None
+            else:
+                self._refusing.pop(unit, None)
+        if unit.files or self.unit_files:
+            self._commit_files(unit, tuple(self.unit_files.values()))
+        size += sum(size_of(file.text) for file in unit.files)
+        self.produce(size - unit.size)
+        unit.size = size
+
+    def _commit_outputs(self, unit: Unit, outputs: Mapping[FragmentKey, FragmentOutput]) -> None:
+        for key in unit.outputs:
+            if key not in outputs:
+                self.produced.remove(key)
+                self.changed.add(key)
+        for key, output in outputs.items():
+            if unit.outputs.get(key) is not output:
+                self.produced.put(key, output)
+                self.changed.add(key)
+        unit.outputs = outputs
+
+    def _commit_files(self, unit: Unit, files: tuple[RenderedFile, ...]) -> None:
+        before = {file.path: file for file in unit.files}
+        after = {file.path: file for file in files}
+        unit.files = files
+        for path in {**before, **after}:
+            was, now = before.get(path), after.get(path)
+            places = []
+            if was is not None:
+                places.append(self.claims.remove(unit, path))
+            if now is not None:
+                places.append(self.file_positions.get(path, unit.position))
+                self.claims.add(unit, places[-1], now)
+            self.changed_files.add(path)
+            if len(set(places)) > 1 or was is None or now is None or (was.kind, was.text) != (now.kind, now.text):
+                self._touch_file(path, unit, min(places))
+
+    def _touch_file(self, path: str, unit: Unit, place: Position) -> None:
+        """Have those rendered again that come after *place*, where *unit* has taken or given up *path*."""
+        for node in self.index.askers(("file", path)):
+            if isinstance(node, Child):
+                if node is not unit and node.position > place:
+                    node.region.pending.add(node)
+                    self.woken.append(node)
+            elif isinstance(node, Root | Kept):
+                root = node if isinstance(node, Root) else node.root
+                if root is not unit and root.position > place:
+                    self.invalidate(node)
+
+    def _forget_stand_ins(self, unit: Unit, trace: Trace) -> None:
+        failing = {refusal.key for _, refusal in trace.refusals}
+        for _, refusal in unit.refusals:
+            if refusal.key not in failing:
+                self.stand_ins.pop(refusal.key, None)
+
+    def drop(self, unit: Unit) -> None:
+        """Forget *unit*, which is not part of anything any more."""
+        node: Any = unit
+        self.index.discard(node, unit.asked)
+        self._commit_outputs(unit, {})
+        if unit.refusals:
+            self._refusals = None
+            self._forget_stand_ins(unit, Trace())
+            self._refusing.pop(unit, None)
+        if unit.files:
+            self._commit_files(unit, ())
+        self.produce(-unit.size)
+
+    def drop_region(self, region: Region) -> None:
+        """Forget *region* and all that it has rendered."""
+        for child in region.children.values():
+            self.drop(child)
+        region.children = {}
+
+    def drop_root(self, root: Root) -> None:
+        """Forget *root* and all that it has rendered."""
+        for region in root.regions:
+            self.drop_region(region)
+        self.forget_kept(root.kept.values())
+        for module in tuple(root.modules.values()):
+            self.invalidate(module)
+        self.forget_origins(root.origins)
+        self.drop(root)
+        fresh = Root(root.name, root.number, root.context)
+        self.roots[root.name] = fresh
+
+    def forget_kept(self, fragments: Iterable[Kept]) -> None:
+        """Forget *fragments*, which are not put in any more."""
+        for kept in fragments:
+            self.index.discard(kept, kept.asked)
+
+    def forget_origins(self, numbers: Iterable[int]) -> None:
+        """Give up *numbers* of origins, whose marks are in no text any more."""
+        for number in numbers:
+            self.origins.pop(number, None)
+
+
+def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:
+    return not keys.isdisjoint(unit.outputs) or any(refusal.key in keys for _, refusal in unit.refusals)
 
 
 CURRENT: ContextVar[RenderRun] = ContextVar("haptic_trio_render_run")

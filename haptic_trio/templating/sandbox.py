@@ -11,6 +11,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from haptic_trio.templating import limits
 from haptic_trio.templating.codegen import TemplateCodeGenerator
+from haptic_trio.templating.each import EachTag
 from haptic_trio.templating.emit import Emitted, concat
 from haptic_trio.templating.filters import FILTERS, join_items
 from haptic_trio.templating.fragments import FragmentTag, IncludeSnippetsTag, render_fragment
@@ -57,7 +58,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             autoescape=False,
             cache_size=0,
-            extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", FragmentTag, IncludeSnippetsTag],
+            extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", EachTag, FragmentTag, IncludeSnippetsTag],
         )
         self.sources = sources
         self.compiled: dict[str, Template] = {}
@@ -74,6 +75,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         }
 
     def _load_template(self, name: str, globals: Any) -> Template:  # noqa: A002, ARG002  Jinja names it so
+        current_run().ask(("template", str(name)))
         try:
             return self.compiled[name]
         except KeyError:

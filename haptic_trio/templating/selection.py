@@ -73,6 +73,34 @@ def sort_by(items: Iterable[Any], criteria: str | Iterable[str]) -> list[Any]:
     return result
 
 
+def order_by(item: Any, criteria: Iterable[str]) -> tuple[Any, ...]:
+    """Return a key that sorts as `sort_by` would; equal for what that leaves in the order it had."""
+    keys: list[Any] = []
+    for text in criteria:
+        criterion = _criterion(text)
+        key = _sort_key(item, criterion)
+        keys.append((1,) if key is None else (0, _Descending(key) if criterion.descending else key))
+    return tuple(keys)
+
+
+class _Descending:
+    """A key that sorts the other way round."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __lt__(self, other: "_Descending") -> bool:
+        return bool(other.key < self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and bool(other.key == self.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
 def glob_match(value: Any, pattern: str) -> Any:
     """Whether the text *value* matches the shell *pattern*; of a list, the items that do. Case matters."""
     if len(pattern) > _LONGEST_PATTERN:

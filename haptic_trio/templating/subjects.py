@@ -1,12 +1,12 @@
 """Which object made which line, and which object was refused."""
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from haptic_trio.errors import Problem
+from haptic_trio.pages import Paged, Piece
 
 
 class Subject(msgspec.Struct, frozen=True, order=True):
@@ -42,14 +42,12 @@ class FragmentKey(msgspec.Struct, frozen=True):
     name: str
     ordinal: int = 0
     """Tells several fragments of one name and object apart, in order of rendering."""
-
-
-def _key_of(fragment: str, subject: Subject, ordinal: int) -> FragmentKey:
-    return FragmentKey(fragment, subject.kind, subject.namespace, subject.name, ordinal)
+    within: str = ""
+    """What is rendered as a whole, and numbers its fragments for itself: a template, or the fragment around."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a range of output lines comes from."""
+    """Where a part of the output comes from."""
 
     fragment: str
     subject: Subject
@@ -57,11 +55,16 @@ class Origin(msgspec.Struct, frozen=True):
     line: int
     """Of the fragment's tag in its template, 1-based."""
     ordinal: int = 0
+    within: str = ""
+    """See `FragmentKey.within`."""
+    depth: int = 0
+    """How many fragments are around this one."""
 
     @property
     def key(self) -> FragmentKey:
         """The fragment, independent of the object's version and of where its tag is."""
-        return _key_of(self.fragment, self.subject, self.ordinal)
+        subject = self.subject
+        return FragmentKey(self.fragment, subject.kind, subject.namespace, subject.name, self.ordinal, self.within)
 
 
 class LineRange(msgspec.Struct, frozen=True):
@@ -81,23 +84,126 @@ class Refusal(msgspec.Struct, frozen=True):
     ordinal: int = 0
     has_stand_in: bool = False
     """Its last good output was rendered instead; else nothing was."""
+    within: str = ""
+    """See `FragmentKey.within`."""
 
     @property
     def key(self) -> FragmentKey:
         """The fragment, independent of the object's version."""
-        return _key_of(self.fragment, self.subject, self.ordinal)
+        subject = self.subject
+        return FragmentKey(self.fragment, subject.kind, subject.namespace, subject.name, self.ordinal, self.within)
 
 
-class RenderedText(msgspec.Struct, frozen=True):
-    """A rendered text and which fragment made which of its lines."""
+class RenderedText:
+    """A text in pieces, which know the fragment that made them. Joined, and asked for lines, only on demand."""
 
-    text: str
-    origins: tuple[LineRange, ...] = ()
-    """In order of lines; ranges do not overlap."""
+    __slots__ = ("_text", "pieces")
+
+    def __init__(self, pieces: Paged[Piece]) -> None:
+        self.pieces = pieces
+        """What the text consists of; the origin of a piece is an `Origin`, or None outside all fragments."""
+        self._text: str | None = None
+
+    @classmethod
+    def of(cls, text: str, origin: Origin | None = None) -> "RenderedText":
+        """Return *text* in one piece."""
+        return cls(Paged.of([Piece(text, origin)] if text else []))
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        if self._text is None:
+            self._text = "".join([piece.text for piece in self.pieces])
+        return self._text
+
+    @property
+    def size(self) -> int:
+        """UTF-8 bytes of the text."""
+        return sum(self.pieces.summaries(_bytes_in))
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether there is a line that is neither blank nor begins with `#`."""
+        rest = ""
+        for piece in self.pieces:
+            *lines, rest = (rest + piece.text).split("\n")
+            if any(_is_entry(line) for line in lines):
+                return True
+        return _is_entry(rest)
+
+    @property
+    def origins(self) -> tuple[LineRange, ...]:
+        """Which lines each fragment made, in order; ranges do not overlap."""
+        ranges: list[LineRange] = []
+        line, depth_of_last = 1, 0
+        for piece in self.pieces:
+            breaks = piece.text.count("\n")
+            if piece.origin is not None:
+                first, last = line, line + breaks - piece.text.endswith("\n")
+                if ranges and first <= ranges[-1].last:
+                    if piece.origin.depth > depth_of_last:
+                        _cut(ranges, first)
+                    else:
+                        first = ranges[-1].last + 1
+                if first <= last:
+                    _add(ranges, LineRange(first, last, piece.origin))
+                    depth_of_last = piece.origin.depth
+            line += breaks
+        return tuple(ranges)
 
     def origin_of(self, line: int) -> Origin | None:
-        """Return the origin of the 1-based output *line*; None outside all fragments."""
-        index = bisect_right(self.origins, line, key=lambda item: item.first) - 1
-        if index < 0 or line > self.origins[index].last:
-            return None
-        return self.origins[index].origin
+        """Return the origin of the 1-based output *line*; None outside all fragments.
+
+        Where fragments share a line, the innermost has it, and of neighbours the first.
+        """
+        found: Origin | None = None
+        first = 1
+        for page in self.pieces.pages:
+            breaks = page.summary(_breaks_in)
+            if first + breaks < line:
+                first += breaks
+                continue
+            if first > line:
+                break
+            for piece in page.items:
+                breaks = piece.text.count("\n")
+                last = first + breaks - piece.text.endswith("\n")
+                origin = piece.origin
+                if first <= line <= last and origin is not None and (found is None or origin.depth > found.depth):
+                    found = origin
+                first += breaks
+        return found
+
+    def __repr__(self) -> str:
+        # The text may hold a private key.
+        return f"RenderedText({len(self.pieces)} pieces)"
+
+
+def _bytes_in(pieces: tuple[Piece, ...]) -> int:
+    return sum(size_of(piece.text) for piece in pieces)
+
+
+def size_of(text: str) -> int:
+    """Return how many bytes of UTF-8 *text* is."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _breaks_in(pieces: tuple[Piece, ...]) -> int:
+    return sum(piece.text.count("\n") for piece in pieces)
+
+
+def _is_entry(line: str) -> bool:
+    return bool(line) and not line.startswith("#") and not line.isspace()
+
+
+def _cut(ranges: list[LineRange], before: int) -> None:
+    last = ranges.pop()
+    if last.first < before:
+        ranges.append(LineRange(last.first, before - 1, last.origin))
+
+
+def _add(ranges: list[LineRange], item: LineRange) -> None:
+    if ranges and ranges[-1].origin is item.origin and ranges[-1].last + 1 == item.first:
+        ranges[-1] = LineRange(ranges[-1].first, item.last, item.origin)
+    else:
+        ranges.append(item)

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from haptic_trio.templating.run import current_run
+
 
 class Lookup(Protocol):
-    """A store as templates may use it; whoever implements it may record each call."""
+    """A store as templates may use it."""
 
     def list(self) -> Sequence[Any]:
         """Return all objects, in a stable order."""
@@ -23,22 +25,32 @@ class Lookup(Protocol):
 class ResourceView:
     """One kind of object: `resources.services.get(namespace, name)`."""
 
-    __slots__ = ("_lookup",)
+    __slots__ = ("_lookup", "name")
 
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: Lookup, name: str = "") -> None:
         self._lookup = lookup
+        self.name = name
+
+    def peek(self) -> Sequence[Any]:
+        """Return all objects without a record of it; for the engine, not for templates."""
+        return self._lookup.list()
 
     def list(self) -> Sequence[Any]:
         """Return all objects, in a stable order."""
+        current_run().ask(("get", self.name))
         return self._lookup.list()
 
     def get(self, *keys: Any) -> Sequence[Any]:
         """Return the objects whose first index keys are *keys*."""
-        return self._lookup.get(*map(str, keys))
+        texts = tuple(map(str, keys))
+        current_run().ask(("get", self.name, *texts))
+        return self._lookup.get(*texts)
 
     def get_single(self, *keys: Any) -> Any | None:
         """Return the one object with *keys*; None without one."""
-        return self._lookup.get_single(*map(str, keys))
+        texts = tuple(map(str, keys))
+        current_run().ask(("get", self.name, *texts))
+        return self._lookup.get_single(*texts)
 
 
 class ResourcesView(Mapping[str, ResourceView]):
@@ -47,7 +59,7 @@ class ResourcesView(Mapping[str, ResourceView]):
     __slots__ = ("_views",)
 
     def __init__(self, lookups: Mapping[str, Lookup]) -> None:
-        self._views = {name: ResourceView(lookup) for name, lookup in lookups.items()}
+        self._views = {name: ResourceView(lookup, name) for name, lookup in lookups.items()}
 
     def __getitem__(self, name: str) -> ResourceView:
         return self._views[name]

@@ -107,7 +107,7 @@ def test_rendering_needs_no_haproxy(manifests: Path) -> None:
 
 @pytest.mark.haproxy
 def test_check_asks_haproxy(manifests: Path, haproxy_binary: Path) -> None:
-    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[no_such_fetch]")
+    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[src,map(/no_such_map)]")
 
     unchecked = invoke_cli("render", "--manifests", manifests)
     checked = invoke_cli("render", "--manifests", manifests, "--check", "--haproxy", haproxy_binary)

@@ -106,7 +106,7 @@ def test_an_object_that_cannot_be_rendered_is_named(manifests: Path, haproxy_bin
 
 
 def test_what_haproxy_refuses_is_reported_with_its_line(manifests: Path, haproxy_binary: Path) -> None:
-    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[no_such_fetch]")
+    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[src,map(/no_such_map)]")
 
     problems = problems_of(manifests, haproxy_binary)
 

@@ -6,6 +6,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.config.assertions import (
+    Behaviour,
+    Contains,
+    Expect,
+    HaproxyValid,
+    JsonPathHolds,
+    MatchCount,
+    PlanIs,
+    PlanOutcome,
+    Received,
+    Request,
+)
 from haptic_trio.config.decode import decode_config
 from haptic_trio.config.encode import encode_config
 from haptic_trio.config.errors import ConfigInvalidError
@@ -90,14 +102,27 @@ watched_resources = st.builds(
     required=st.booleans(),
     enable_validation_webhook=st.booleans(),
 )
+requests = st.builds(Request, host=texts, headers=st.dictionaries(keys, texts, max_size=2), times=st.integers(1, 9))
+expectations = st.builds(
+    Expect, status=st.integers(0, 599), endpoints=st.lists(texts, max_size=2), received=st.builds(Received, path=texts)
+)
+assertions = st.one_of(
+    st.builds(HaproxyValid, description=texts),
+    st.builds(Contains, target=texts, section=texts, text=texts, pattern=texts),
+    st.builds(MatchCount, text=texts, count=st.integers(0, 9)),
+    st.builds(JsonPathHolds, path=texts, expected=st.lists(contexts, max_size=2)),
+    st.builds(PlanIs, outcome=st.sampled_from(PlanOutcome), operations=st.lists(texts, max_size=2)),
+    st.builds(Behaviour, request=requests, expect=expectations),
+)
 validation_tests = st.builds(
     ValidationTest,
     description=texts,
+    extends=texts,
     fixtures=st.dictionaries(keys, st.lists(contexts, max_size=2), max_size=2),
     http_resources=st.lists(contexts, max_size=2),
     current_config=texts,
     extra_context=contexts,
-    assertions=st.lists(contexts, max_size=2),
+    assertions=st.lists(assertions, max_size=2),
 )
 configs = st.builds(
     Config,

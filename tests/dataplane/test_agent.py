@@ -140,7 +140,7 @@ async def test_a_refused_generation_changes_nothing(instance_root: Path, haproxy
     async with instances(instance_root, haproxy_binary) as (agent,):
         first = answering(port, "one")
         await sync_endpoint(agent, first)
-        broken = build_generation(first.text.replace('string "one"', 'lf-string "%[nosuchfetch]"'))
+        broken = build_generation(first.text.replace('string "one"', 'lf-string "%[src,map(/nosuchfetch)]"'))
         with pytest.raises(DeploymentRefusedError, match="nosuchfetch"):
             await agent.activate(broken)
         assert await fetch(port) == (200, "one")

@@ -7,6 +7,7 @@ import trio
 
 from haptic_trio.dataplane.check import (
     OUTPUT_LIMIT,
+    CheckDirectory,
     CheckFailedError,
     CheckTimeoutError,
     ConfigRefusedError,
@@ -19,7 +20,7 @@ from tests.support.haproxy import BASE, answering, build_generation, mapping
 
 FRONTEND = f"{BASE}\nfrontend web\n    bind 127.0.0.1:1\n"
 BROKEN = build_generation(
-    f'{FRONTEND}    http-request return status 200 content-type text/plain lf-string "%[nosuchfetch]"\n'
+    f'{FRONTEND}    http-request return status 200 content-type text/plain lf-string "%[src,map(/nosuchfetch)]"\n'
 )
 
 
@@ -127,3 +128,29 @@ def test_a_silent_failure_is_a_refusal_too() -> None:
 async def test_a_configuration_that_listens_nowhere_is_refused_in_words(root: Path, haproxy_binary: Path) -> None:
     with pytest.raises(ConfigRefusedError, match="nothing listens"):
         await check_config(haproxy_binary, build_generation(BASE), limit=10, root=root)
+
+
+@pytest.mark.haproxy
+async def test_a_kept_directory_has_what_each_check_is_about(haproxy_binary: Path, root: Path) -> None:
+    kept = CheckDirectory(root)
+    await check_config(haproxy_binary, mapping(1, {"a.example": "1"}), limit=10, directory=kept)
+    [name] = left(root)
+    path = root / name
+    untouched = (path / "haproxy.cfg").stat().st_mtime_ns
+    await check_config(haproxy_binary, mapping(1, {"a.example": "2"}), limit=10, directory=kept)
+    assert (path / "maps/host.map").read_text().split() == ["a.example", "2"]
+    assert (path / "haproxy.cfg").stat().st_mtime_ns == untouched
+    with pytest.raises(ConfigRefusedError):
+        await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, directory=kept)
+    assert not (path / "maps/host.map").exists()
+    kept.remove()
+    assert not left(root)
+
+
+def test_a_file_gives_way_to_a_folder_of_its_name(root: Path) -> None:
+    kept = CheckDirectory(root)
+    for name in ("maps", "maps/a", "maps/a/b", "maps"):
+        path = kept.write(build_generation(BASE, [make_file(FileKind.FILE, name, name)]))
+        assert (path / name).read_text() == name
+    kept.remove()
+    assert not list(root.iterdir())

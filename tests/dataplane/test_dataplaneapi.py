@@ -3,7 +3,7 @@
 import pytest
 
 from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, PatchRefusedError
+from haptic_trio.dataplane.endpoint import DeploymentRefusedError, DriftReport, PatchRefusedError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from haptic_trio.haproxy.operations import Plan
@@ -322,3 +322,26 @@ async def test_relative_paths_are_taken_as_below_the_default_directory() -> None
     await writes_of(api, generation(files=(file,)))
 
     assert api.stores["general"]["503.http"] == b"busy\n"
+
+
+async def test_runtime_part_of_a_change_goes_ahead_of_its_reload() -> None:
+    api = FakeDataplaneApi()
+    former, desired = generation(), generation(balance="leastconn", hosts=HOSTS + "c.example.com app\n")
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, former)
+        loads = api.loads
+        result = await sync_endpoint(endpoint, desired, verify=True)
+
+    assert (result.reloaded, result.operations, api.loads) == (True, 1, loads + 1)
+    assert runs(api, desired)
+    assert api.violations == []
+
+
+async def test_process_is_not_read_back() -> None:
+    api = FakeDataplaneApi()
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, generation())
+        api.calls.clear()
+        assert await endpoint.repair() == DriftReport()
+
+    assert api.calls == []

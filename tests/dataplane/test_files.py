@@ -1,7 +1,6 @@
 """The generations on disk survive a crash at every step, and nothing leaves the directory."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,50 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.dataplane.disk import UnsafePathError, check_paths
-from haptic_trio.dataplane.files import RESERVED, GenerationFiles
-from haptic_trio.haproxy.model import FileKind, Generation, make_file
+from haptic_trio.dataplane.disk import UnsafePathError, check_files, check_paths
+from haptic_trio.dataplane.files import RESERVED
+from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_files
+from tests.support.generation_files import Crash, crash_at, deploy, generation, loadable, make_disk_quick, opened
 from tests.support.haproxy import BASE, build_generation
 
 
 @pytest.fixture(autouse=True)
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test here ends with the power cut that fsync is for."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-class Crash(BaseException):
-    """Stands for kill -9: no handler of ours may run, so it is no Exception."""
-
-
-def generation(answer: str, *, certificates: int = 2) -> Generation:
-    return build_generation(
-        f"{BASE}\nbackend {answer}\n",
-        [
-            make_file(FileKind.MAP, "maps/host.map", f"example.org {answer}\n"),
-            *(make_file(FileKind.CERT, f"ssl/{n}.pem", f"key {n}", secret=True) for n in range(certificates)),
-        ],
-    )
-
-
-def opened(root: Path) -> GenerationFiles:
-    stored = GenerationFiles(root)
-    stored.recover()
-    return stored
-
-
-def deploy(stored: GenerationFiles, desired: Generation) -> None:
-    name = stored.stage(desired)
-    stored.begin(name)
-    stored.switch(name)
-    stored.commit(name, desired)
-
-
-def loadable(root: Path) -> str:
-    """What HAProxy would load now, as a whole: the text and every file."""
-    current = root / "current"
-    text = (current / "haproxy.cfg").read_text()
-    return text.rpartition("backend ")[2].strip() + "/" + (current / "maps/host.map").read_text().split()[1]
+    make_disk_quick(monkeypatch)
 
 
 def test_a_generation_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -181,33 +147,6 @@ def crash_and_recover(root: Path, step: int) -> bool:
     return crashed
 
 
-def crash_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise Crash at the *step*-th call that changes the disk."""
-    remaining = step
-
-    def counted(function: Callable[..., object]) -> Callable[..., object]:
-        def wrapper(*args: object, **kwargs: object) -> object:
-            nonlocal remaining
-            remaining -= 1
-            if remaining < 0:
-                raise Crash
-            return function(*args, **kwargs)
-
-        return wrapper
-
-    for module, name in (
-        (os, "open"),
-        (os, "fsync"),
-        (os, "link"),
-        (Path, "replace"),
-        (Path, "symlink_to"),
-        (Path, "mkdir"),
-        (Path, "unlink"),
-        (shutil, "rmtree"),
-    ):
-        monkeypatch.setattr(module, name, counted(getattr(module, name)))
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -237,3 +176,63 @@ def test_an_accepted_path_stays_inside(path: str) -> None:
     root = Path("/srv/instance")
     assert Path(os.path.normpath(root / path)).is_relative_to(root)
     assert os.path.normpath(path) == path
+
+
+def many(answer: str, *, changed: str = "") -> Generation:
+    """A generation of more files than a reading looks at."""
+    files = [make_file(FileKind.CERT, f"ssl/{n:04}.pem", f"key {n}{changed if n == 7 else ''}") for n in range(600)]
+    return build_generation(
+        f"{BASE}\nbackend {answer}\n", [make_file(FileKind.MAP, "maps/host.map", f"a {answer}\n"), *files]
+    )
+
+
+def test_a_folder_without_a_difference_is_the_former_one(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, many("one"))
+    folder = (tmp_path / "current/ssl").resolve()
+    deploy(stored, many("two"))
+    assert (tmp_path / "current/ssl").resolve() == folder
+    deploy(stored, many("two", changed="x"))
+    assert (tmp_path / "current/ssl").resolve() != folder
+    assert (tmp_path / "current/ssl/0008.pem").stat().st_ino == (folder / "0008.pem").stat().st_ino
+    assert (tmp_path / "current/ssl/0007.pem").read_text() == "key 7x"
+    deploy(stored, many("three", changed="x"))
+    assert not folder.exists()
+    assert opened(tmp_path).read_running() == many("three", changed="x")
+
+
+def test_a_folder_with_a_file_replaced_by_hand_is_written_anew(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, many("one"))
+    (tmp_path / "current/ssl/0599.pem").unlink()
+    (tmp_path / "current/ssl/0599.pem").write_text("hand")
+    assert not stored.is_intact()
+    deploy(stored, many("two"))
+    assert (tmp_path / "current/ssl/0599.pem").read_text() == "key 599"
+
+
+def test_a_file_among_thousands_that_was_edited_in_place_is_found_in_the_end(tmp_path: Path) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, many("one"))
+    with (tmp_path / "current/ssl/0599.pem").open("a") as file:
+        file.write("more")
+    assert stored.find_edited() == ("ssl/0599.pem",)
+    deploy(stored, many("two"))
+    with (tmp_path / "current/ssl/0300.pem").open("a") as file:
+        file.write("more")
+    assert not all(stored.is_intact() for _ in range(12))
+
+
+@given(st.lists(st.text(alphabet="ab./", max_size=6), max_size=6))
+def test_files_in_pages_are_refused_as_their_paths_are(paths: list[str]) -> None:
+    files = make_files(make_file(FileKind.FILE, path, "") for path in paths)
+
+    def outcome(check: Callable[[], None]) -> object:
+        try:
+            check()
+        except UnsafePathError as exc:
+            return exc.problems
+        return None
+
+    reserved = frozenset({"a"})
+    assert outcome(lambda: check_files(files, reserved)) == outcome(lambda: check_paths(list(files), reserved))

@@ -32,9 +32,9 @@ pytestmark = pytest.mark.haproxy
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def site(port: int, servers: Iterable[int], *, more: str = "", entries: str = "") -> Generation:
+def site(port: int, servers: Iterable[int], *, more: str = "", entries: str = "", options: str = "") -> Generation:
     """Return a generation that forwards to *servers*, ports of the loopback interface, named by their place."""
-    lines = "".join(f"    server s{place} 127.0.0.1:{one}\n" for place, one in enumerate(servers, 1))
+    lines = "".join(f"    server s{place} 127.0.0.1:{one} {options}\n" for place, one in enumerate(servers, 1))
     profile = BASE.replace("defaults", "defaults http")
     text = f"{profile}\nfrontend web from http\n    bind 127.0.0.1:{port}\n"
     text += "    use_backend %[req.hdr(host),map(hosts.map)]\n    default_backend app\n"
@@ -114,7 +114,7 @@ async def test_a_server_in_use_stays_in_maintenance_until_it_can_go(instance_roo
             slow.listen()
             await sync_endpoint(agent, site(port, [two, slow.getsockname()[1]]))
             async with await trio.open_tcp_stream("127.0.0.1", port) as client:
-                accepted = await _ask_until_accepted(client, slow)
+                accepted = await ask_until_accepted(client, slow)
                 smaller = site(port, [two])
                 await sync_without_reload(agent, smaller)
                 # It is in no file, and nothing new comes to it.
@@ -130,7 +130,37 @@ async def test_a_server_in_use_stays_in_maintenance_until_it_can_go(instance_roo
             assert {(await fetch(port))[1] for _ in range(8)} == {"b", "c"}
 
 
-async def test_a_name_that_is_still_taken_reloads(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_server_that_is_wanted_again_while_it_is_in_use_is_revived(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), backend("b") as two, backend("c") as three:
+        with trio.socket.socket() as slow:
+            await slow.bind(("127.0.0.1", 0))
+            slow.listen()
+            options = "maxconn 50 check inter 1h"
+            await sync_endpoint(agent, site(port, [two, slow.getsockname()[1]], options=options))
+            async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+                with await ask_until_accepted(client, slow) as accepted:
+                    await sync_without_reload(agent, site(port, [two], options=options))
+                    await sync_without_reload(agent, site(port, [two, three], options=f"weight 7 {options}"))
+                    assert [
+                        (one.server, one.port, one.weight, one.state) for one in await servers_of(instance_root)
+                    ] == [
+                        ("s1", two, 7, "ready"),
+                        ("s2", three, 7, "ready"),
+                    ]
+                    assert {(await fetch(port))[1] for _ in range(8)} == {"b", "c"}
+                    # What used it goes on, and nobody deletes it any more.
+                    await accepted.send(RESPONSE)
+                    assert (await client.receive_some()).endswith(b"ok")
+            await sync_without_reload(agent, site(port, [two, three], options=f"weight 8 {options}"))
+            assert [one.weight for one in await servers_of(instance_root)] == [8, 8]
+
+
+async def test_a_name_that_is_still_taken_by_a_server_with_other_settings_reloads(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
     port = free_port()
     async with instances(instance_root, haproxy_binary) as (agent,), backend("b") as two, backend("c") as three:
         with trio.socket.socket() as slow:
@@ -138,15 +168,16 @@ async def test_a_name_that_is_still_taken_reloads(instance_root: Path, haproxy_b
             slow.listen()
             await sync_endpoint(agent, site(port, [two, slow.getsockname()[1]]))
             async with await trio.open_tcp_stream("127.0.0.1", port) as client:
-                with await _ask_until_accepted(client, slow):
+                with await ask_until_accepted(client, slow):
                     await sync_without_reload(agent, site(port, [two]))
-                    result = await sync_endpoint(agent, site(port, [two, three]))
+                    added = site(port, [three], more=f"    server s2 127.0.0.1:{three} maxconn 9\n")
+                    result = await sync_endpoint(agent, added)
                     assert result.reloaded
                     assert "Already exists" in result.reasons[0]
             await wait_for_body(port, "c")
 
 
-async def _ask_until_accepted(client: trio.SocketStream, slow: trio.socket.SocketType) -> trio.socket.SocketType:
+async def ask_until_accepted(client: trio.SocketStream, slow: trio.socket.SocketType) -> trio.socket.SocketType:
     """Send requests on *client* until one has reached *slow*, and leave that unanswered."""
     reached: list[trio.socket.SocketType] = []
 

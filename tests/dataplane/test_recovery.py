@@ -1,6 +1,9 @@
 """A controller that is killed at any step of a deployment: its successor brings files and process together."""
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,9 +13,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from haptic_trio.dataplane import agent as agent_module
 from haptic_trio.dataplane.agent import LocalAgent
-from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
 from haptic_trio.dataplane.files import GenerationFiles
+from haptic_trio.dataplane.master import MasterClient
+from haptic_trio.dataplane.process import read_record
 from haptic_trio.dataplane.runtime import RuntimeClient
 from haptic_trio.dataplane.supervisor import Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
@@ -82,7 +88,7 @@ async def test_an_interrupted_reload_converges(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", [*STEPS, (RuntimeClient, "apply")])
+@pytest.mark.parametrize("step", [(GenerationFiles, "note"), (GenerationFiles, "settle"), (RuntimeClient, "apply")])
 async def test_an_interrupted_patch_converges(
     instance_root: Path, haproxy_binary: Path, step: tuple[type, str], after: bool
 ) -> None:
@@ -93,6 +99,120 @@ async def test_an_interrupted_patch_converges(
         await sync_endpoint(agent, first)
         await wait_for_body(port, "1", host="a.example")
         assert await agent.fetch_running() == first
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", [(GenerationFiles, name) for name in ("stage", "commit", "join")])
+async def test_an_interrupted_writing_out_of_patches_converges(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str], after: bool
+) -> None:
+    monkeypatch.setattr(agent_module, "WRITE_OUT_INTERVAL", 0.0)
+    port = free_port()
+    first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+
+    async def deploy() -> None:
+        async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
+            await sync_endpoint(agent, first)
+            with pytest.MonkeyPatch.context() as patch:
+                crash(*step, after=after, patch=patch)
+                await sync_endpoint(agent, second)
+                await trio.sleep_forever()
+
+    with trio.fail_after(20), pytest.RaisesGroup(Crash, flatten_subgroups=True):
+        await deploy()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        running = await agent.fetch_running()
+        assert running is None or running == second
+        await sync_endpoint(agent, second)
+        assert await agent.fetch_running() == second
+        await wait_for_body(port, "2", host="a.example")
+
+
+async def test_haproxy_that_has_died_comes_back_with_what_it_was_told_at_runtime(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await sync_endpoint(agent, first)
+        assert not (await sync_endpoint(agent, second)).reloaded
+        pid = (await agent.describe()).pid
+        os.kill(pid, signal.SIGKILL)
+        await wait_restarted(agent, pid)
+        await wait_for_body(port, "2", host="a.example")
+        assert await agent.fetch_running() == second
+        assert not (await sync_endpoint(agent, second)).changed
+
+
+async def test_what_was_told_at_runtime_is_known_to_the_next_controller(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
+        await sync_endpoint(agent, first)
+        await sync_endpoint(agent, second)
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        assert await agent.fetch_running() == second
+        assert not (await sync_endpoint(agent, second, verify=True)).changed
+
+
+async def test_files_that_cannot_be_loaded_give_way_to_those_before(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await sync_endpoint(agent, first)
+        await sync_endpoint(agent, second)
+        pid = (await agent.describe()).pid
+        spoil(monkeypatch)
+        os.kill(pid, signal.SIGKILL)
+        await wait_restarted(agent, pid)
+        await wait_for_body(port, "1", host="a.example")
+        assert await agent.fetch_running() == first
+
+
+async def wait_restarted(agent: LocalAgent, former: int) -> None:
+    """Wait until a process other than *former* answers."""
+    with trio.fail_after(20):
+        while True:
+            with contextlib.suppress(EndpointError):
+                if (await agent.describe()).pid not in {0, former}:
+                    return
+            await trio.lowlevel.checkpoint()
+
+
+def spoil(patch: pytest.MonkeyPatch) -> None:
+    """Have what the notes come to be written out as something that HAProxy does not load."""
+    original = GenerationFiles.join
+
+    def join(files: GenerationFiles, generation: Generation) -> None:
+        original(files, generation)
+        (files.current / "haproxy.cfg").write_text("nonsense\n")
+
+    patch.setattr(GenerationFiles, "join", join)
+
+
+async def reload_by_hand(directory: Path) -> None:
+    record = read_record(directory / "process.json")
+    assert record is not None
+    await MasterClient(Path(record.sockets) / "master.sock", endpoint="x").reload(limit=10)
+
+
+async def test_a_reload_by_somebody_else_does_not_hide_what_was_told_before(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    configurations = [mapping(port, {"a.example": str(number), "b.example": str(number % 2)}) for number in range(3)]
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        for generation in configurations[:2]:
+            await sync_endpoint(agent, generation)
+        await reload_by_hand(instance_root / "instances/local-1")
+        result = await sync_endpoint(agent, configurations[2])
+        assert result.reloaded
+        await wait_for_body(port, "2", host="a.example")
+        await wait_for_body(port, "0", host="b.example")
 
 
 async def test_a_cancelled_deployment_converges(instance_root: Path, haproxy_binary: Path) -> None:

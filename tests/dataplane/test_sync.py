@@ -4,10 +4,12 @@ import pytest
 
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
+    DriftReport,
     Endpoint,
     EndpointInfo,
     EndpointUnreachableError,
     PatchRefusedError,
+    Survey,
 )
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
@@ -21,7 +23,9 @@ class FakeEndpoint:
     def __init__(self, running: Generation | None, **fail: Exception) -> None:
         self.running = running
         self.calls: list[str] = []
+        self.report = DriftReport()
         self._fail = fail
+        self._later: dict[str, tuple[int, Exception]] = {}
 
     @property
     def name(self) -> str:
@@ -33,6 +37,9 @@ class FakeEndpoint:
     async def fetch_running(self) -> Generation | None:
         return self.running
 
+    async def survey(self) -> Survey:
+        return Survey(running=self.running)
+
     async def activate(self, generation: Generation) -> None:
         self._call("activate")
         self.running = generation
@@ -42,8 +49,19 @@ class FakeEndpoint:
         assert not plan.reloads
         self.running = generation
 
+    async def repair(self) -> DriftReport:
+        self._call("repair")
+        return self.report
+
+    def fails_from(self, name: str, number: int, error: Exception) -> None:
+        """Have the method *name* raise *error* at its call *number*, and after that."""
+        self._later[name] = number, error
+
     def _call(self, name: str) -> None:
         self.calls.append(name)
+        number, error = self._later.get(name, (0, None))
+        if error is not None and self.calls.count(name) >= number:
+            raise error
         if name in self._fail:
             raise self._fail[name]
 
@@ -95,3 +113,80 @@ async def test_other_failures_are_the_callers(error: Exception) -> None:
 def test_the_fake_is_an_endpoint() -> None:
     endpoint: Endpoint = FakeEndpoint(None)
     assert endpoint.name == "fake-1"
+
+
+def mixed(server_port: int) -> Generation:
+    """Return a generation of which a part needs a reload."""
+    return forwarding(1, server_port, balance="leastconn")
+
+
+async def test_what_needs_no_reload_is_patched_before_the_reload() -> None:
+    endpoint = FakeEndpoint(forwarding(1, 2))
+    result = await sync_endpoint(endpoint, mixed(3))
+    assert endpoint.calls == ["patch", "activate"]
+    assert (result.reloaded, result.operations, len(result.reasons)) == (True, 1, 1)
+
+
+async def test_a_refused_runtime_part_is_left_to_the_reload() -> None:
+    endpoint = FakeEndpoint(forwarding(1, 2), patch=PatchRefusedError("fake-1", "no such server"))
+    result = await sync_endpoint(endpoint, mixed(3))
+    assert endpoint.calls == ["patch", "activate"]
+    assert (result.reloaded, result.operations) == (True, 0)
+    assert "no such server" in result.reasons[0]
+    assert "backend app" in result.reasons[1]
+
+
+async def test_a_refused_reload_takes_the_runtime_part_back() -> None:
+    running = forwarding(1, 2)
+    endpoint = FakeEndpoint(running, activate=DeploymentRefusedError("fake-1", "no room"))
+    with pytest.raises(DeploymentRefusedError, match="no room"):
+        await sync_endpoint(endpoint, mixed(3))
+    assert endpoint.calls == ["patch", "activate", "patch"]
+    assert endpoint.running == running
+
+
+async def test_what_cannot_be_taken_back_is_told_with_the_refusal() -> None:
+    endpoint = FakeEndpoint(forwarding(1, 2), activate=DeploymentRefusedError("fake-1", "no room"))
+    endpoint.fails_from("patch", 2, EndpointUnreachableError("fake-1", "gone"))
+    with pytest.raises(DeploymentRefusedError, match=r"no room; then, turning back: .*gone"):
+        await sync_endpoint(endpoint, mixed(3))
+
+
+async def test_what_is_not_known_to_be_undone_is_left_for_the_next_deployment() -> None:
+    endpoint = FakeEndpoint(forwarding(1, 2), activate=EndpointUnreachableError("fake-1", "gone"))
+    with pytest.raises(EndpointUnreachableError):
+        await sync_endpoint(endpoint, mixed(3))
+    assert endpoint.calls == ["patch", "activate"]
+
+
+async def test_without_leave_to_reload_the_structure_is_held_back() -> None:
+    endpoint = FakeEndpoint(forwarding(1, 2))
+    result = await sync_endpoint(endpoint, mixed(3), may_reload=False)
+    assert endpoint.calls == ["patch"]
+    assert (result.changed, result.reloaded, result.operations) == (True, False, 1)
+    assert "backend app" in result.held[0]
+    again = await sync_endpoint(endpoint, mixed(3), may_reload=False)
+    assert (again.changed, again.held) == (False, result.held)
+
+
+async def test_the_first_generation_needs_no_leave_to_load() -> None:
+    endpoint = FakeEndpoint(None)
+    assert (await sync_endpoint(endpoint, answering(1, "one"), may_reload=False)).reloaded
+
+
+async def test_only_a_deployment_that_verifies_looks_at_the_process() -> None:
+    endpoint = FakeEndpoint(answering(1, "one"))
+    await sync_endpoint(endpoint, answering(1, "one"))
+    assert endpoint.calls == []
+    endpoint.report = DriftReport(found={"server": 2}, operations=2)
+    result = await sync_endpoint(endpoint, answering(1, "one"), verify=True)
+    assert endpoint.calls == ["repair"]
+    assert (result.changed, result.reloaded, result.operations, result.drift) == (True, False, 2, {"server": 2})
+
+
+async def test_what_only_a_load_puts_right_is_loaded_and_looked_at_again() -> None:
+    endpoint = FakeEndpoint(forwarding(1, 2))
+    endpoint.report = DriftReport(found={"backend": 1}, reasons=("drift: backend app removed",))
+    result = await sync_endpoint(endpoint, forwarding(1, 3), verify=True)
+    assert endpoint.calls == ["repair", "activate", "repair"]
+    assert result.reasons == ("drift: backend app removed",)

@@ -11,6 +11,7 @@ from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentScheduled,
     DeploymentStarted,
+    DriftRepaired,
     EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
@@ -42,6 +43,7 @@ class Rig:
                 deployment_timeout=30,
                 drain_timeout=drain_timeout,
                 max_parallel=max_parallel,
+                verify_interval=60,
                 facts=self.facts,
                 pulse=self.pulse,
             )
@@ -294,3 +296,45 @@ async def test_finish_despite_cancel_raises_what_the_work_raises(autojump_clock:
 
     with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="broken")):
         await finish_despite_cancel(work, grace=5)
+
+
+async def test_endpoint_is_looked_at_when_it_is_new_and_then_at_intervals(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    await rig.start(nursery)
+    endpoint = MemoryEndpoint("a")
+
+    for number in range(8):
+        await rig.deploy(f"d{number}", endpoint)
+        await rig.next()
+        await trio.sleep(20)
+
+    assert endpoint.looked_at == [0, 60, 120]
+    # One that came back under its name is another one.
+    other = MemoryEndpoint("a")
+    await rig.deploy("other", other)
+    await rig.next()
+    assert len(other.looked_at) == 1
+
+
+async def test_look_of_a_failed_deployment_does_not_count(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
+) -> None:
+    await rig.start(nursery)
+    endpoint = MemoryEndpoint("a", fails=1)
+
+    await rig.deploy("d", endpoint)
+    await rig.next()
+    await trio.sleep(10)
+
+    assert len(endpoint.looked_at) == 2
+
+
+async def test_drift_that_a_look_has_found_is_told(rig: Rig, nursery: trio.Nursery) -> None:
+    await rig.start(nursery)
+
+    await rig.deploy("d", MemoryEndpoint("a", drift={"server": 2}))
+    await rig.next()
+
+    [told] = [fact for fact in rig.told() if isinstance(fact, DriftRepaired)]
+    assert (told.correlation, told.endpoint, told.found) == ("d", "a", {"server": 2})

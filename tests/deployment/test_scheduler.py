@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import Facts, Latest
-from haptic_trio.deployment.scheduler import Schedule, run_scheduler
+from haptic_trio.deployment.scheduler import OneSpeed, run_scheduler
 from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
@@ -62,7 +62,7 @@ class Rig:
                 self.endpoints,
                 self.completed,
                 self._deployments_in,
-                min_interval=min_interval,
+                schedule=OneSpeed(min_interval),
                 facts=Facts(),
                 pulse=Pulse("scheduler", 30),
             )
@@ -256,7 +256,7 @@ STEPS = st.lists(
 def test_newest_configuration_is_scheduled_for_every_endpoint_within_the_interval(
     steps: list[tuple[str, float]],
 ) -> None:
-    schedule, now = Schedule(2), 0.0
+    schedule, now = OneSpeed(2), 0.0
     newest, wanted, has = "", set[str](), dict[str, str]()
     starts = list[float]()
 

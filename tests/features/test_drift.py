@@ -3,9 +3,14 @@
 from pathlib import Path
 
 import pytest
+import trio
 
+from haptic_trio.dataplane.process import read_record
+from haptic_trio.dataplane.runtime import RuntimeClient
+from haptic_trio.haproxy.replies import parse_servers_state
 from haptic_trio.messages import (
     DeploymentScheduled,
+    DriftRepaired,
     DriftSuspected,
     InstanceDeployed,
     IterationEnded,
@@ -13,8 +18,7 @@ from haptic_trio.messages import (
     ReconcileCompleted,
     ValidationFailed,
 )
-from tests.features.harness import Running, Site, serving_web
-from tests.support.haproxy import paths_named
+from tests.features.harness import Running, Site, request, serving_web
 
 pytestmark = pytest.mark.haproxy
 
@@ -28,8 +32,8 @@ BREAKS_WITH_A_SECOND = {
 
 def deployed_file(site: Site, name: str) -> Path:
     """Return the file *name* of the generation that the instance runs."""
-    [path] = paths_named(site.state / "instances" / "local-1", f"current/**/{name}")
-    return path
+    current = site.state / "instances" / "local-1" / "current"
+    return next(path for path in (current / name, current / "maps" / name) if path.exists())
 
 
 async def repaired(running: Running, *, since: int) -> InstanceDeployed:
@@ -53,6 +57,7 @@ async def test_file_that_was_edited_by_hand_is_repaired(site: Site, haproxy_bina
         assert deployed_file(site, name).read_bytes() == before
         assert running.facts.all(DriftSuspected, since=since)
         assert fixed.result.reloaded
+        assert fixed.result.drift == {"files": 1}
         assert await site.get("web.localhost") == (200, "one")
 
 
@@ -70,6 +75,56 @@ async def test_file_that_was_deleted_is_put_back(site: Site, haproxy_binary: Pat
         assert deployed_file(site, "path-prefix.map").read_bytes() == before
 
 
+def socket_of(site: Site) -> RuntimeClient:
+    """Return a client of the instance's runtime socket, as anybody may have one."""
+    record = read_record(site.state / "instances/local-1/process.json")
+    assert record is not None
+    return RuntimeClient(Path(record.sockets) / "admin.sock", endpoint="somebody")
+
+
+async def test_what_was_said_on_the_runtime_socket_is_put_right_without_a_reload(
+    site: Site, haproxy_binary: Path
+) -> None:
+    site.write_config(dataplane=EVERY_SECOND)
+    async with serving_web(site, haproxy_binary) as running:
+        await running.quiet()
+        client = socket_of(site)
+        servers = parse_servers_state(await client.ask("show servers state\n"))
+        [server] = [one for one in servers if one.port and one.state == "ready"]
+        since = len(running.facts)
+        await client.ask(f"set server {server.backend}/{server.server} state maint;clear map maps/path-prefix.map\n")
+        await running.answers(site, "web.localhost", 404)
+
+        fixed = await running.wait(DriftRepaired, since=since)
+
+        assert (dict(fixed.found), fixed.reloaded) == ({"server": 1, "map": 1}, False)
+        assert await site.get("web.localhost") == (200, "one")
+        port = int(running.serving.addresses[0].rpartition(":")[2])
+        _, metrics = await request(port, "localhost", "/metrics")
+        assert 'haptic_haproxy_drift_total{kind="server"} 1.0' in metrics
+        assert 'haptic_haproxy_drift_total{kind="map"} 1.0' in metrics
+        assert await running.reloads() == 0
+
+
+async def test_runtime_drift_is_put_right_while_deployments_leave_no_quiet_interval(
+    site: Site, haproxy_binary: Path
+) -> None:
+    site.write_config(dataplane={"driftPreventionInterval": "2s"})
+    async with serving_web(site, haproxy_binary) as running:
+        client = socket_of(site)
+        since = len(running.facts)
+        await client.ask("clear map maps/path-prefix.map\n")
+        for number in range(40):
+            site.write_ingress("more", "more.localhost", "web", path=f"/{number}")
+            with trio.move_on_after(0.2):
+                await running.facts.wait_for(DriftRepaired, lambda _fact: True, since=since)
+                break
+
+        assert dict(running.facts.all(DriftRepaired, since=since)[0].found)["map"] >= 1
+        assert not running.facts.all(DriftSuspected, since=since)
+        await running.serves(site, "web.localhost", "one")
+
+
 async def test_instance_as_it_should_be_is_compared_and_left_alone(site: Site, haproxy_binary: Path) -> None:
     site.write_config(dataplane=EVERY_SECOND)
     async with serving_web(site, haproxy_binary) as running:
@@ -84,6 +139,7 @@ async def test_instance_as_it_should_be_is_compared_and_left_alone(site: Site, h
         assert suspected.idle == 1
         assert completed.outcome is Outcome.UNCHANGED
         assert after == before
+        assert not running.facts.all(DriftRepaired)
 
 
 async def test_last_valid_configuration_is_deployed_against_drift_while_the_templates_fail(

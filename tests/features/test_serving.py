@@ -127,12 +127,12 @@ async def test_configuration_that_haproxy_refuses_is_not_deployed_and_its_place_
     site: Site, haproxy_binary: Path
 ) -> None:
     async with serving_web(site, haproxy_binary) as running:
-        site.write_config(templateSnippets={"global-broken": {"template": "    maxconn 10 20 30\n"}})
+        site.write_config(templateSnippets={"global-broken": {"template": "    tune.vars.txn-max-size many\n"}})
         await running.wait(IterationEnded)
         failed = await running.wait(ValidationFailed)
 
         assert failed.phase == "check"
-        assert "maxconn" in str(failed.problems[0])
+        assert "txn-max-size" in str(failed.problems[0])
         assert failed.problems[0].line > 0
         assert await site.get("web.localhost") == (200, "one")
         assert [info.pid > 0 for info in await running.describe()] == [True]

@@ -5,22 +5,22 @@ from collections.abc import Callable, Sequence
 
 from haptic_trio.haproxy.commands import count_replies, join_commands, split_replies
 from haptic_trio.haproxy.conversation import Conversation, Pause, converse
-from haptic_trio.haproxy.operations import Operation
+from haptic_trio.haproxy.operations import Operation, Removal
 
 
-def carry_out(ask: Callable[[str], str], operations: Sequence[Operation]) -> tuple[str, ...]:
+def carry_out(ask: Callable[[str], str], operations: Sequence[Operation]) -> tuple[Removal, ...]:
     """Carry out *operations* in the process that *ask* asks; return what could not be deleted yet."""
     return hold(ask, converse(operations))
 
 
-def hold(ask: Callable[[str], str], conversation: Conversation) -> tuple[str, ...]:
+def hold(ask: Callable[[str], str], conversation: Conversation) -> tuple[Removal, ...]:
     """Hold *conversation* with the process that *ask* asks and return its result."""
     replies: tuple[str, ...] | None = None
     while True:
         try:
             turn = next(conversation) if replies is None else conversation.send(replies)
         except StopIteration as stop:
-            leftovers: tuple[str, ...] = stop.value
+            leftovers: tuple[Removal, ...] = stop.value
             return leftovers
         if isinstance(turn, Pause):
             # Time is all that the process needs here.

@@ -38,7 +38,7 @@ ADDED = "backend b from http\n  server s 10.0.0.1:80\n"
 
 def plan(before: str, after: str, maps: tuple[str, str] = ("", ""), version: tuple[int, ...] = (3, 4)) -> Plan:
     generations = [
-        make_generation(text, parse_config(text), [make_file(FileKind.MAP, "p.map", entries)])
+        make_generation(parse_config(text), [make_file(FileKind.MAP, "p.map", entries)])
         for text, entries in zip((HEAD + before, HEAD + after), maps, strict=True)
     ]
     return make_plan(*generations, capabilities=capabilities_of(version))
@@ -94,5 +94,5 @@ def test_a_backend_of_a_profile_that_comes_along_reloads() -> None:
 
 def test_among_conditions_a_backend_reloads() -> None:
     text = ".if 1\n.endif\n" + HEAD
-    generations = [make_generation(one, parse_config(one), ()) for one in (text, text + ADDED)]
+    generations = [make_generation(parse_config(one), ()) for one in (text, text + ADDED)]
     assert make_plan(*generations, capabilities=NEWER).reloads

@@ -36,7 +36,7 @@ def generation(files: Mapping[str, bytes], lines: list[str] | None, text: str) -
     if lines is not None:
         contents[LIST] = "".join(f"{line}\n" for line in lines).encode()
     aux = [make_file(KINDS[path.rpartition(".")[2]], path, content) for path, content in contents.items()]
-    return make_generation(text, parse_config(text), aux)
+    return make_generation(parse_config(text), aux)
 
 
 def plan(
@@ -167,9 +167,9 @@ def test_a_certificate_whose_key_lies_beside_it_reloads() -> None:
     lists = make_file(FileKind.CRT_LIST, LIST, "\n".join(AB) + "\n")
     renewed = [file if file.path != "ssl/b.pem" else make_file(FileKind.CERT, "ssl/b.pem", B_RENEWED) for file in aux]
     config = parse_config(TEXT)
-    assert make_plan(
-        make_generation(TEXT, config, [*aux, lists]), make_generation(TEXT, config, [*renewed, lists])
-    ).reasons == ("certificate ssl/b.pem changed",)
+    assert make_plan(make_generation(config, [*aux, lists]), make_generation(config, [*renewed, lists])).reasons == (
+        "certificate ssl/b.pem changed",
+    )
 
 
 def test_a_process_that_can_do_less_reloads() -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,15 @@ def test_a_warning_of_several_lines_is_one_problem(check_config: Check) -> None:
 @pytest.mark.haproxy
 def test_a_valid_configuration_has_no_problems(check_config: Check) -> None:
     assert _read(check_config, "backend b\n  mode http\n") == CheckOutput()
+
+
+@pytest.mark.haproxy
+def test_a_bad_file_of_a_list_is_named_in_the_message(check_config: Check, tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate\n")
+    (tmp_path / "all.txt").write_text("bad.pem\n")
+    (error,) = _read(check_config, "frontend f\n  bind 127.0.0.1:1 ssl crt-list all.txt\n").errors
+    assert error.line == 2
+    assert "'bad.pem'" in error.message
 
 
 def test_text_that_is_no_message_is_an_error_of_its_own() -> None:

@@ -88,7 +88,7 @@ def test_what_stays_in_use_is_left_out_of_use_and_named(monkeypatch: pytest.Monk
         }
     )
     left = carry_out(process, [DeleteServer("b", "one"), DeleteServer("b", "two"), DeleteBackend("b")])
-    assert left == ("del server b/two", "del backend b")
+    assert left == (DeleteServer("b", "two"), DeleteBackend("b"))
     assert process.heard[:2] == ["set server b/one state maint", "set server b/two state maint"]
     assert process.heard.count("del server b/one") == 1
     assert process.heard.count("del server b/two") == conversation.REMOVAL_ATTEMPTS
@@ -167,7 +167,7 @@ def test_a_server_that_a_connection_uses_is_deleted_once_that_has_ended(
             with accepted:
                 assert accepted.recv(5) == b"hello"
                 left = carry_out(ask, [DeleteServer("b", "one")])
-                assert left == ("del server b/one",)
+                assert left == (DeleteServer("b", "one"),)
                 # What uses it goes on, and nothing new comes to it.
                 client.sendall(b"again")
                 assert accepted.recv(5) == b"again"

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.haproxy.diff import ConfigDiff, diff_configs, diff_files
-from haptic_trio.haproxy.model import FileKind, make_file
+from haptic_trio.haproxy.model import FileKind, make_file, make_files
 from haptic_trio.haproxy.parser import parse_config
 
 BASE = "global\ndefaults\n  mode http\nfrontend f\n  bind :80\nbackend a\n  server s 1.1.1.1:1\nbackend b\n"
@@ -30,7 +30,7 @@ def test_added_removed_and_changed_sections_are_told_apart() -> None:
 
 
 def test_the_order_of_lines_counts() -> None:
-    one, other = "  http-request deny if a\n", "  http-request allow if b\n"
+    one, other = "  http-request deny if TRUE\n", "  http-request allow if FALSE\n"
     (change,) = _diff(f"frontend f\n{one}{other}", f"frontend f\n{other}{one}").changed
     assert len(change.removed) == len(change.added) == 1
 
@@ -93,19 +93,15 @@ def test_sections_of_thousands_of_differing_lines_are_compared_at_once() -> None
 
 def test_files_differ_by_presence_kind_and_content() -> None:
     same, old = make_file(FileKind.FILE, "same", "x"), make_file(FileKind.FILE, "kind", "x")
-    running = {
-        file.path: file
-        for file in (same, old, make_file(FileKind.MAP, "m", "a b\n"), make_file(FileKind.CERT, "gone", "c"))
-    }
-    desired = {
-        file.path: file
-        for file in (
+    running = make_files((same, old, make_file(FileKind.MAP, "m", "a b\n"), make_file(FileKind.CERT, "gone", "c")))
+    desired = make_files(
+        (
             make_file(FileKind.FILE, "same", "x"),
             make_file(FileKind.MAP, "kind", "x"),
             make_file(FileKind.MAP, "m", "a c\n"),
             make_file(FileKind.CERT, "new", "c"),
         )
-    }
+    )
     changes = diff_files(running, desired)
     assert [one.path for one in changes] == ["gone", "kind", "m", "new"]
     assert changes[0].desired is None

@@ -94,7 +94,7 @@ def build(site: Mapping[str, Any], directory: Path) -> Generation:
         make_file(FileKind.CERT, "ssl/a.test.pem", pem("a.test", site["default"])),
         *(make_file(FileKind.CERT, f"ssl/{name}.pem", pem(name, number)) for name, (number, _) in chosen.items()),
     ]
-    return make_generation(text, parse_config(text), files)
+    return make_generation(parse_config(text), files)
 
 
 def state_of(ask: Ask, web: Path) -> dict[str, object]:

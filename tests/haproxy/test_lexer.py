@@ -1,9 +1,11 @@
 import random
 import re
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haptic_trio.haproxy.lexer import MAX_WORDS, lex_lines, split_line
@@ -115,34 +117,152 @@ def test_no_text_makes_the_lexer_raise(text: str) -> None:
     assert all(1 <= line <= text.count("\n") + 1 for line in places)
 
 
-@pytest.mark.haproxy
-@pytest.mark.usefixtures("haproxy_2_8")
-def test_real_haproxy_reads_the_same_words(check_config: Check) -> None:
-    chosen = [line for line in _random_lines(4000) if not split_line(line).faults and not split_line(line).raw]
-    text = "global\n" + "".join(f" description {line}\n" for line in chosen)
-    accepted, output = check_config(text, "-dC")
+# Each example is many lines, for one run of HAProxy.
+BATCHES = max(2, (settings.default or settings()).max_examples // 5)
+# Whole lines, and pieces that are put together to lines which are mostly well formed.
+pieces = st.sampled_from(
+    [
+        "a",
+        "b-1",
+        " ",
+        "  ",
+        "\t",
+        "\\ ",
+        "\\#",
+        "\\\\",
+        "\\'",
+        '\\"',
+        "\\n",
+        "\\t",
+        "\\x41",
+        "\\xc3\\xa9",
+        "\\q",
+        "\\$",
+        "$A",
+        "'a b'",
+        "'\\x41 $A'",
+        "'#'",
+        "''",
+        '"a b"',
+        '"\\x41"',
+        '"\\""',
+        '"\\$A"',
+        '"#"',
+        '""',
+        '"\'"',
+        "é",
+        "{ }",
+        "%[src]",
+        " # rest",
+        "#",
+    ]
+)
+readable = st.lists(pieces, max_size=12).map("".join)
+
+
+def _words_that_haproxy_reads(check_config: Check, texts: Sequence[str]) -> list[str]:
+    """Return for each of *texts* what `-dC` shows of a line with it: the words, each with a blank after it."""
+    # A mark begins each line, since a word may hold a line feed.
+    marked = "".join(f" description @{number}@ {text}\n" for number, text in enumerate(texts))
+    accepted, output = check_config(f"global\n{marked} description @end@\n", "-dC")
     assert accepted, output[-2000:]
-    dumped = output[: output.index("Configuration file has no error")]
-    # The dump joins the words with spaces, and has an empty word more where a line ends with a blank.
-    expected = "".join(
-        "\n\t" + "".join(f"{word} " for word in split_line(f"description {line}").words) for line in chosen
-    )
-    assert re.sub(" +\n", "\n", dumped.removeprefix("global ")).rstrip() == re.sub(" +\n", "\n", expected).rstrip()
-    assert len(chosen) > 1000
+    # Newer versions read, and show, the section more than once.
+    shown = output.partition("\n\tdescription @end@")[0]
+    found = re.split(r"\n\tdescription @\d+@ ", shown)
+    return found[1:]
+
+
+def _shown(text: str) -> str:
+    # An empty word more is shown where a line ends with a blank.
+    return "".join(f"{word} " for word in split_line(f"description @ {text}").words[2:])
+
+
+def _is_clear(text: str) -> bool:
+    split = split_line(f"description @ {text}")
+    return not split.faults and not split.raw and "@" not in text
 
 
 @pytest.mark.haproxy
-def test_real_haproxy_refuses_the_same_lines(check_config: Check) -> None:
+@settings(max_examples=BATCHES, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(lines | readable, min_size=60, max_size=60))
+def test_real_haproxy_reads_the_same_words(check_config: Check, texts: list[str]) -> None:
+    clear = [text for text in texts if _is_clear(text)]
+    read = _words_that_haproxy_reads(check_config, clear)
+    assert [one.rstrip(" ") for one in read] == [_shown(text).rstrip(" ") for text in clear]
+
+
+@pytest.mark.haproxy
+def test_real_haproxy_reads_the_same_words_of_thousands_of_odd_lines(check_config: Check) -> None:
+    clear = [text for text in _random_lines(6000) if _is_clear(text)]
+    read = _words_that_haproxy_reads(check_config, clear)
+    assert [one.rstrip(" ") for one in read] == [_shown(text).rstrip(" ") for text in clear]
+    assert len(clear) > 1500
+
+
+VARIABLES = {"SET": "a b", "EMPTY": "", "A_1": "x'\"#$y", "_": "under"}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    ("word", "expanded"),
+    [
+        ('"$SET"', "a b "),
+        ('"${SET}"', "a b "),
+        ('"-${SET}-"', "-a b- "),
+        ('"${EMPTY}"', " "),
+        ('"${NONE}"', " "),
+        ('"${NONE-else}"', "else "),
+        ('"${SET-else}"', "a b "),
+        ('"$A_1"', "x'\"#$y "),
+        ('"${_}"', "under "),
+        ('"${SET[*]}"', "a b "),
+        ('"\\$SET"', "$SET "),
+        ("'$SET'", "$SET "),
+        ("$SET", "$SET "),
+        ('pre"$SET"post', "prea bpost "),
+    ],
+)
+def test_real_haproxy_expands_exactly_the_words_that_are_marked_as_raw(
+    haproxy_binary: Path, tmp_path: Path, word: str, expanded: str
+) -> None:
+    path = tmp_path / "haproxy.cfg"
+    path.write_text(f"global\n description x {word}\n")
+    command = [str(haproxy_binary), "-c", "-dC", "-f", str(path)]
+    run = subprocess.run(command, env=VARIABLES, capture_output=True, text=True, check=False)
+    shown = [line.strip() for line in (run.stdout + run.stderr).splitlines()]
+    assert f"description x {expanded}".strip() in shown
+    split = split_line(f"description x {word}")
+    assert split.faults == ()
+    assert (split.raw == (2,)) is ("$SET " not in expanded)
+    if split.raw:
+        assert split.words[2] == word
+
+
+@pytest.mark.haproxy
+@settings(max_examples=BATCHES, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(lines | readable, min_size=60, max_size=60))
+def test_real_haproxy_refuses_the_lines_that_we_refuse(check_config: Check, texts: list[str]) -> None:
+    # What HAProxy drops silently we refuse on purpose.
+    _assert_all_refused(check_config, [text for text in texts if not re.search("\\\\x00|[\r\0\ud800-\udfff]", text)])
+
+
+@pytest.mark.haproxy
+def test_real_haproxy_refuses_the_same_odd_lines(check_config: Check) -> None:
     faulty = [line for line in _random_lines(600) if split_line(line).faults and not re.search(r"\\x00|\r", line)][:120]
+    _assert_all_refused(check_config, faulty)
+    assert len(faulty) == 120
+
+
+def _assert_all_refused(check_config: Check, texts: Sequence[str]) -> None:
+    faulty = [text for text in texts if split_line(text).faults]
     refused: set[int] = set()
-    # HAProxy gives up after some dozens of errors.
-    for start in range(0, len(faulty), 30):
-        text = "global\n" + "".join(f" description {line}\n" for line in faulty[start : start + 30])
+    # HAProxy gives up after fifty errors.
+    for start in range(0, len(faulty), 40):
+        text = "global\n" + "".join(f" description {line}\n" for line in faulty[start : start + 40])
         accepted, output = check_config(text)
         assert not accepted
         refused |= {start + int(number) - 2 for number in re.findall(r"parsing \[haproxy\.cfg:(\d+)\]", output)}
     assert [line for index, line in enumerate(faulty) if index not in refused] == []
-    assert len(faulty) == 120
 
 
 def _random_lines(count: int) -> list[str]:

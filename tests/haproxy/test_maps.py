@@ -33,7 +33,7 @@ FRONTEND = "frontend f\n  mode http\n  http-request set-var(txn.x) {}\n"
 
 
 def _generation(text: str) -> Generation:
-    return make_generation(text, parse_config(text), ())
+    return make_generation(parse_config(text), ())
 
 
 def test_entries_keep_their_order_and_lose_blanks_around_key_and_value() -> None:
@@ -66,7 +66,7 @@ def test_the_fast_way_reads_as_the_careful_one_does(text: str) -> None:
         ("src,map_ip_int(maps/host.map,0)", MapUse.UNORDERED),
         ("path,map_reg(maps/host.map)", MapUse.ORDERED),
         ("path,map_regm(maps/host.map)", MapUse.ORDERED),
-        ("path,map_sub_str(maps/host.map,x)", MapUse.ORDERED),
+        ("path,map_sub(maps/host.map,x)", MapUse.ORDERED),
         ("path,map_end(maps/host.map,x)", MapUse.ORDERED),
         ("path,map(maps/host.map),map_dir(maps/host.map)", MapUse.ORDERED),
         ("'path,map(maps/host.map)'", MapUse.UNORDERED),
@@ -75,7 +75,7 @@ def test_the_fast_way_reads_as_the_careful_one_does(text: str) -> None:
         ("path,map(maps/other.map)", MapUse.NONE),
         ("path,map(maps/host.map.old)", MapUse.NONE),
         ("path,map(/etc/maps/host.map)", MapUse.NONE),
-        ("path,mystery(maps/host.map)", MapUse.OTHER),
+        ("path,concat(maps/host.map)", MapUse.OTHER),
         ("path # maps/host.map", MapUse.NONE),
         ("str(x) if { src -f maps/host.map }", MapUse.OTHER),
         ("str(x) if { src,map(maps/host.map) -m found }", MapUse.UNORDERED),

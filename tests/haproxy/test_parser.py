@@ -46,7 +46,8 @@ def _refusal(text: str, **options: object) -> ConfigSyntaxError:
 
 
 def _places(config: Config) -> list[tuple[int, tuple[str, ...]]]:
-    return [(line.line, line.words) for one in config.sections for line in (one.header, *one.directives)]
+    firsts = zip(config.sections, config.first_lines(), strict=True)
+    return [(first + line.line - 1, line.words) for one, first in firsts for line in (one.header, *one.directives)]
 
 
 def test_sections_have_kind_name_and_directives_with_their_lines() -> None:
@@ -59,10 +60,10 @@ def test_sections_have_kind_name_and_directives_with_their_lines() -> None:
     ]
     web = config.find("frontend", "web")
     assert web is not None
-    assert (web.header.line, web.header.words) == (7, ("frontend", "web", "from", "base"))
+    assert (web.header.line, web.header.words) == (1, ("frontend", "web", "from", "base"))
     assert [(one.line, one.words) for one in web.directives] == [
-        (8, ("bind", "127.0.0.1:8080")),
-        (9, ("use_backend", "%[path,map(maps/p.map)]")),
+        (2, ("bind", "127.0.0.1:8080")),
+        (3, ("use_backend", "%[path,map(maps/p.map)]")),
     ]
 
 
@@ -92,7 +93,7 @@ def test_a_missing_line_feed_is_a_problem_at_the_very_end() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "  \t\n\n"])
 def test_a_text_without_words_is_an_empty_configuration(text: str) -> None:
-    assert parse_config(text).sections == ()
+    assert len(parse_config(text).sections) == 0
 
 
 def test_comments_blanks_quoting_and_position_do_not_change_the_digest() -> None:
@@ -103,7 +104,7 @@ def test_comments_blanks_quoting_and_position_do_not_change_the_digest() -> None
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "", "ab", "1", "\n"]), max_size=4), max_size=4))
 def test_the_digest_tells_apart_where_words_and_lines_end(lines: list[list[str]]) -> None:
     def digest(content: list[list[str]]) -> str:
-        quoted = ("log-format " + " ".join(repr(word).replace("'\\n'", "\\n") for word in line) for line in content)
+        quoted = ("description x " + " ".join(repr(word).replace("'\\n'", "\\n") for word in line) for line in content)
         return parse_config("backend b\n" + "".join(f"{line}\n" for line in quoted)).digest
 
     joined = [[word for line in lines for word in line]]
@@ -125,7 +126,7 @@ def test_a_section_keyword_may_be_quoted_or_escaped() -> None:
 
 
 def test_what_looks_like_a_section_inside_a_word_is_none() -> None:
-    assert len(parse_config("backend a\n  log-format backend 'global'\n").sections) == 1
+    assert len(parse_config("backend a\n  description x backend 'global'\n").sections) == 1
     assert "unknown keyword 'backend_x'" in str(_refusal("backend a\nbackend_x\n"))
 
 

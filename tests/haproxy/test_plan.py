@@ -23,7 +23,7 @@ MAP = "maps/p.map"
 
 
 def _generation(text: str, *files: AuxFile) -> Generation:
-    return make_generation(text, parse_config(text), files)
+    return make_generation(parse_config(text), files)
 
 
 def _plan(before: str, after: str) -> Plan:

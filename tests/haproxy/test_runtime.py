@@ -57,7 +57,7 @@ def _generation(number: int) -> Generation:
     text = TEXT.format(**STATES[number])
     names = ("maps/a.map", "maps/b.map")
     files = [make_file(FileKind.MAP, name, content) for name, content in zip(names, MAPS[number], strict=True)]
-    return make_generation(text, parse_config(text), files)
+    return make_generation(parse_config(text), files)
 
 
 def _start(start_haproxy: Start, generation: Generation) -> Ask:
@@ -97,7 +97,7 @@ def test_health_checks_follow_a_server_to_its_new_address(start_haproxy: Start) 
         )
         ask = start_haproxy(before)
         _wait_for_state(ask, 0)
-        generations = [make_generation(text, parse_config(text), ()) for text in (before, after)]
+        generations = [make_generation(parse_config(text), ()) for text in (before, after)]
         _apply(ask, make_plan(*generations))
         _wait_for_state(ask, 2)
 

@@ -28,7 +28,7 @@ def plan(
     """Plan from some servers of a backend to others; each is what stands after `server`."""
     head = HEAD.format(defaults=defaults, section=section)
     texts = [head + "".join(f"  server {line}\n" for line in lines) for lines in (before, after)]
-    return make_plan(*(make_generation(text, parse_config(text), ()) for text in texts), capabilities=capabilities)
+    return make_plan(*(make_generation(parse_config(text), ()) for text in texts), capabilities=capabilities)
 
 
 def ready(name: str) -> Operation:
@@ -172,7 +172,7 @@ def test_the_order_of_backup_servers_counts_unless_all_are_used() -> None:
 def test_a_change_of_what_is_inherited_reloads() -> None:
     text = "backend app\n  default-server maxconn {}\n  server s1 10.0.0.1:80\n"
     texts = [text.format(1), text.format(2)]
-    assert make_plan(*(make_generation(one, parse_config(one), ()) for one in texts)).reloads
+    assert make_plan(*(make_generation(parse_config(one), ()) for one in texts)).reloads
 
 
 def test_a_process_that_can_do_less_reloads() -> None:

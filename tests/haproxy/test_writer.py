@@ -66,7 +66,7 @@ def test_a_quoted_word_reads_back_as_itself(word: str) -> None:
 @given(sections)
 def test_a_written_configuration_reads_back_as_itself(content: list[tuple[str, list[tuple[str, ...]]]]) -> None:
     text = "".join(
-        f"{kind} s{index}\n" + "".join("log-format " + " ".join(map(quote_word, line)) + "\n" for line in lines)
+        f"{kind} s{index}\n" + "".join("description x " + " ".join(map(quote_word, line)) + "\n" for line in lines)
         for index, (kind, lines) in enumerate(content)
     )
     config = parse_config(text)

@@ -277,6 +277,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.written: dict[ResourceRef, Resource] = {}
         self.visible: dict[ResourceRef, Resource] = {}
         self.freeze: Any = None
+        self.tracker = self.store.track()
+        self.answers: dict[tuple[str, ...], Sequence[Resource]] = {}
 
     def write(self, ref: ResourceRef, resource: Resource | None) -> bool:
         before = self.written.get(ref)
@@ -318,6 +320,19 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.freeze.__exit__(None, None, None)
             self.freeze = None
+
+    @invariant()
+    def tracker_names_all_that_changed(self) -> None:
+        before = {ref_of(r): r for r in self.answers.get((), ())}
+        touched = self.tracker.take()
+        after = {ref_of(r): r for r in self.store.list()}
+        assert {ref for ref in before.keys() | after.keys() if before.get(ref) is not after.get(ref)} <= touched.keys()
+        keys = set().union(*touched.values()) if touched else set()
+        for asked in ((), ("x",), ("y",), ("x", "a"), ("y", "b"), ("x", "a", "1"), ("x", "c", "1")):
+            answer = self.store.get(*asked)
+            if asked in self.answers and answer != self.answers[asked]:
+                assert asked in keys or (not asked and touched)
+            self.answers[asked] = answer
 
     @invariant()
     def reads_as_the_model(self) -> None:

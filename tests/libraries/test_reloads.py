@@ -26,7 +26,7 @@ def generation(*objects: Resource) -> Generation:
     assert rendered.refusals == ()
     kinds = {"map": FileKind.MAP, "pem": FileKind.CERT, "list": FileKind.CRT_LIST}
     files = [make_file(kinds[name.rsplit(".")[-1]], name, text) for name, text in rendered.files.items()]
-    return make_generation(rendered.text, parse_config(rendered.text, source="haproxy.cfg"), files)
+    return make_generation(parse_config(rendered.text, source="haproxy.cfg"), files)
 
 
 def planned(before: tuple[Resource, ...], after: tuple[Resource, ...]) -> Plan:

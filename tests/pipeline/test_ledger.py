@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
@@ -5,6 +6,7 @@ from trio.testing import MockClock
 from haptic_trio.channels import CycleEvent, Facts
 from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.messages import (
+    ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
     LeadershipChanged,
@@ -13,6 +15,7 @@ from haptic_trio.messages import (
     Reason,
     ReconcileCompleted,
     ReconcileTriggered,
+    Standing,
     ValidationFailed,
 )
 from haptic_trio.pipeline.ledger import CycleLedger, run_ledger
@@ -119,3 +122,40 @@ async def test_ledger_tells_how_long_a_cycle_took_and_ends_with_its_input(autoju
 
     told = facts.receiver.receive_nowait()
     assert told == ReconcileCompleted(correlation="a", outcome=Outcome.DEPLOYED, seconds=3)
+
+
+def prepared(name: str) -> ConfigPrepared:
+    return ConfigPrepared(correlation=name, reason=Reason.CHANGED, generation=generation(name), phases=Phases())
+
+
+def test_cycle_ends_with_the_deployment_of_its_data_before_it_is_known_to_be_valid() -> None:
+    ledger = CycleLedger(is_leader=True)
+
+    assert feed(ledger, triggered("a"), prepared("a"), completed("a"), validated("a")) == [("a", Outcome.DEPLOYED)]
+    assert ledger.open == ()
+
+
+def test_cycle_goes_on_while_endpoints_hold_back_some_of_it() -> None:
+    ledger = CycleLedger(is_leader=True)
+    held = msgspec.structs.replace(completed("a"), standing=Standing(held=("e",)))
+
+    ended = feed(ledger, triggered("a"), prepared("a"), held, validated("a"), completed("a"))
+
+    assert ended == [("a", Outcome.DEPLOYED)]
+
+
+def test_refusal_of_what_is_deployed_already_ends_nobody_else() -> None:
+    ledger = CycleLedger(is_leader=True)
+
+    ended = feed(ledger, triggered("a"), prepared("a"), completed("a"), triggered("b"), refused("a"))
+
+    assert ended == [("a", Outcome.DEPLOYED)]
+    assert ledger.open == ("b",)
+
+
+def test_follower_that_checks_now_and_then_ends_older_cycles_as_superseded() -> None:
+    ledger = CycleLedger(is_leader=False)
+
+    ended = feed(ledger, triggered("a"), prepared("a"), triggered("b"), prepared("b"), validated("b"))
+
+    assert ended == [("a", Outcome.SUPERSEDED), ("b", Outcome.VALIDATED)]

@@ -26,12 +26,49 @@ def refusal(name: str = "web", version: str = "1", *, has_stand_in: bool = False
 def after_one_cycle() -> Quarantine:
     """A quarantine that has seen one valid configuration with two good objects."""
     quarantine = Quarantine()
-    quarantine.accept({key("web"): output("w"), key("shop"): output("s")}, [])
+    quarantine.take(1, {key("web"): output("w"), key("shop"): output("s")}, is_new=True)
+    quarantine.accept(1, [])
     return quarantine
+
+
+def accept(quarantine: Quarantine, serial: int, *given: FragmentOutput | None, refused: bool = False) -> None:
+    """Let a render give the fragment `key()` something, or the same as before, and let it be accepted."""
+    quarantine.take(serial, {key(): one for one in given}, is_new=False)
+    quarantine.accept(serial, [refusal(has_stand_in=True)] if refused else [])
 
 
 def test_what_was_part_of_a_valid_configuration_is_recalled(after_one_cycle: Quarantine) -> None:
     assert after_one_cycle.recall().good[key("web")] == output("w")
+
+
+def test_only_what_was_accepted_is_recalled(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.take(2, {key("web"): output("w2"), key("new"): output("n")}, is_new=False)
+    after_one_cycle.take(3, {key("web"): output("w3"), key("shop"): None}, is_new=False)
+
+    after_one_cycle.accept(2, [])
+    assert after_one_cycle.recall().good == {
+        key("web"): output("w2"), key("shop"): output("s"), key("new"): output("n"),
+    }  # fmt: skip
+    after_one_cycle.accept(3, [])
+    assert after_one_cycle.recall().good == {key("web"): output("w3"), key("new"): output("n")}
+
+
+def test_render_that_began_anew_forgets_all_before_it(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.take(2, {key("web"): output("w2")}, is_new=False)
+    after_one_cycle.take(3, {key("new"): output("n")}, is_new=True)
+
+    after_one_cycle.accept(3, [])
+
+    assert after_one_cycle.recall().good == {key("new"): output("n")}
+
+
+def test_renders_that_nobody_accepts_are_remembered_as_one(after_one_cycle: Quarantine) -> None:
+    for serial in range(2, 1_000):
+        after_one_cycle.take(serial, {key("web"): output(str(serial)), key("shop"): None}, is_new=False)
+
+    after_one_cycle.accept(999, [])
+
+    assert after_one_cycle.recall().good == {key("web"): output("999")}
 
 
 def test_output_that_haproxy_refuses_is_blocked_by_its_digest() -> None:
@@ -52,9 +89,9 @@ def test_suspect_that_gave_nothing_leads_nowhere() -> None:
 def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle: Quarantine) -> None:
     after_one_cycle.block({key(): PROBLEM}, {key(): output("bad")})
 
-    after_one_cycle.accept({key(): output("w")}, [refusal(has_stand_in=True)])
+    accept(after_one_cycle, 2, refused=True)
     assert key() in after_one_cycle.recall().blocked
-    after_one_cycle.accept({key(): output("mended")}, [])
+    accept(after_one_cycle, 3, output("mended"))
 
     assert key() not in after_one_cycle.recall().blocked
 
@@ -62,10 +99,10 @@ def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle:
 def test_object_is_held_and_released_once() -> None:
     quarantine = Quarantine()
 
-    (held,), _ = quarantine.update_held([refusal()])
+    (held,), _ = quarantine.update_held((refusal(),))
     assert (held.ref, held.version, held.problem, held.has_stand_in) == (REF, "1", PROBLEM, False)
-    assert quarantine.update_held([refusal()]) == ([], [])
-    fresh, released = quarantine.update_held([])
+    assert quarantine.update_held((refusal(),)) == ([], [])
+    fresh, released = quarantine.update_held(())
 
     assert (fresh, [held.ref for held in released]) == ([], [REF])
 
@@ -74,7 +111,7 @@ def test_object_with_several_failing_fragments_is_held_once() -> None:
     quarantine = Quarantine()
     second = Refusal("certificate", Subject("Ingress", "default", "web", "1"), Problem(message="no key"), 0, True)
 
-    (held,), _ = quarantine.update_held([refusal(), second])
+    (held,), _ = quarantine.update_held((refusal(), second))
 
     assert (held.problem, held.has_stand_in) == (PROBLEM, True)
 
@@ -107,7 +144,7 @@ def test_within_an_iteration_the_objects_are_at_fault(after_one_cycle: Quarantin
 
 
 def test_object_that_was_held_before_does_not_accuse_the_new_templates(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.update_held([refusal("web", has_stand_in=True)])
+    after_one_cycle.update_held((refusal("web", has_stand_in=True),))
     after_one_cycle.begin_iteration()
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [refusal("web")]) == ()
@@ -121,7 +158,7 @@ def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_n
 
     assert not after_one_cycle.block({key(): PROBLEM}, {key(): stand_in})
     # Once the new configuration has made something valid, the object is on its own.
-    after_one_cycle.accept({key(): stand_in}, [])
+    accept(after_one_cycle, 2, stand_in)
     assert after_one_cycle.block({key(): PROBLEM}, {key(): stand_in})
 
 

@@ -7,6 +7,8 @@ import pytest
 import trio
 
 from haptic_trio.haproxy.model import FileKind
+from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.kubernetes import service
@@ -51,7 +53,7 @@ async def test_files_are_in_the_directories_of_their_kind() -> None:
         crtLists={"all.txt": {"template": "s/web.pem\n"}},
     )
 
-    assert {(file.path, file.kind, file.secret) for file in rendered.files} == {
+    assert {(file.path, file.kind, file.secret) for file in rendered.files.values()} == {
         ("m/host.map", FileKind.MAP, False),
         ("g/503.http", FileKind.FILE, False),
         ("s/web.pem", FileKind.CERT, True),
@@ -62,7 +64,7 @@ async def test_files_are_in_the_directories_of_their_kind() -> None:
 async def test_file_that_is_made_while_rendering_is_one_of_the_files() -> None:
     rendered = await render("{% set key %}secret{% endset %}# {{ files.cert('a.pem', key) }}\n")
 
-    [file] = rendered.files
+    [file] = rendered.files.values()
     assert (file.path, file.kind, file.content, file.secret) == ("ssl/a.pem", FileKind.CERT, b"secret", True)
     assert rendered.text == "# ssl/a.pem\n"
 
@@ -156,3 +158,139 @@ async def test_cancelled_render_is_abandoned_at_once_and_its_thread_ends() -> No
         rendered = await renderer.render(stores_of(config))
 
     assert rendered.text == "global\n"
+
+
+EACH = "{% each s in resources.services as 'x' %}# {{ ident(s.metadata.name) }} {{ s.spec.n }}\nBODY{% endeach %}"
+
+
+def changing(body: str = "", **fields: Any) -> tuple[Renderer, Stores]:
+    config = config_of(EACH.replace("BODY", body), **fields)
+    return Renderer(config), stores_of(config)
+
+
+async def test_only_what_changed_is_rendered_and_said_to_have_changed() -> None:
+    renderer, stores = changing()
+    for name in ("a", "b"):
+        stores["services"].upsert(service(name, n=1))
+    first = await renderer.render(stores)
+    stores["services"].upsert(service("b", n=2))
+    stores["services"].upsert(service("c", n=3))
+
+    second = await renderer.render(stores)
+
+    assert (first.fragments_rendered, first.fragments_reused, first.is_new) == (2, 0, True)
+    assert (second.fragments_rendered, second.fragments_reused, second.is_new) == (2, 1, False)
+    assert {key.name: output.text if output else None for key, output in second.changed.items()} == {
+        "b": "# b 2\n", "c": "# c 3\n",
+    }  # fmt: skip
+    assert (first.text, second.text) == ("# a 1\n# b 1\n", "# a 1\n# b 2\n# c 3\n")
+    assert (second.serial, second.config.size) == (first.serial + 1, len(second.text))
+
+
+async def test_render_that_fails_loses_no_change() -> None:
+    config = config_of("{% if resources.services.get('default', 'bad') %}{{ fail('no') }}{% endif %}" + EACH)
+    renderer, stores = Renderer(config), stores_of(config)
+    stores["services"].upsert(service("a", n=1))
+    await renderer.render(stores)
+    stores["services"].upsert(service("a", n=2))
+    stores["services"].upsert(service("bad", n=1))
+    with pytest.raises(RefusedError):
+        await renderer.render(stores)
+    stores["services"].delete(ResourceRef("Service", "default", "bad"))
+
+    rendered = await renderer.render(stores)
+
+    assert rendered.text == "# a 2\nBODY"
+    assert {key.name for key in rendered.changed} == {"a"}
+
+
+async def test_render_that_is_cancelled_in_the_middle_loses_no_change() -> None:
+    renderer, stores = changing(
+        "{% if s.spec.n == 'endless' %}" + ENDLESS + "{% endif %}", templating={"libraries": [], "renderTimeout": "10m"}
+    )
+    for name in "abc":
+        stores["services"].upsert(service(name, n=1))
+    await renderer.render(stores)
+    for name in "ac":
+        stores["services"].upsert(service(name, n=2))
+    stores["services"].upsert(service("b", n="endless"))
+    with trio.move_on_after(0.1) as scope:
+        await renderer.render(stores)
+    assert scope.cancelled_caught
+    stores["services"].upsert(service("b", n=3))
+
+    with trio.fail_after(5):
+        rendered = await renderer.render(stores)
+
+    assert rendered.text == "# a 2\n# b 3\n# c 2\n"
+    assert {key.name for key in rendered.changed} == {"a", "b", "c"}
+
+
+async def test_other_stores_are_rendered_anew() -> None:
+    renderer, stores = changing()
+    stores["services"].upsert(service("a", n=1))
+    await renderer.render(stores)
+    others = stores_of(config_of(EACH))
+    others["services"].upsert(service("b", n=1))
+
+    rendered = await renderer.render(others)
+
+    assert (rendered.text, rendered.is_new) == ("# b 1\n", True)
+
+
+async def test_paranoia_compares_every_so_often_and_takes_what_is_rendered_anew() -> None:
+    template = "{{ resources.services.list() | length }}\n" + EACH.replace("BODY", "")
+    config = config_of(template, validation={"paranoiaEvery": 2})
+    renderer, stores = Renderer(config), stores_of(config)
+    stores["services"].upsert(service("a", n=1))
+    first = await renderer.render(stores)
+    right = await renderer.render(stores)
+    # What nobody may do: the object is changed behind the store's back.
+    stores["services"].list()[0]["spec"]["n"] = 2
+    wrong = await renderer.render(stores)
+    mended = await renderer.render(stores)
+
+    assert [rendered.differing for rendered in (first, right, wrong, mended)] == [(), (), (), ("haproxy.cfg",)]
+    assert wrong.text == first.text
+    assert (mended.text, mended.is_new) == ("1\n# a 2\n", True)
+    assert (await renderer.render(stores)).text == mended.text
+
+
+async def test_provenance_leads_from_a_line_to_its_object_and_back() -> None:
+    config = config_of(
+        "global\n{% each s in resources.services as 'x' %}# {{ ident(s.metadata.name) }}\n"
+        "# {{ resources.services.get('default', 'b') | length }} {{ files.file(s.metadata.name, 'y') }}\n{% endeach %}",
+        maps={"m.map": {"template": "{% for s in resources.services.list() %}{% fragment 'm' for s %}a b\n"
+                        "{% endfragment %}{% endfor %}"}},
+    )  # fmt: skip
+    renderer, stores = Renderer(config), stores_of(config)
+    assert renderer.provenance() is None
+    for name in ("a", "b"):
+        stores["services"].upsert(service(name))
+    await renderer.render(stores)
+    provenance = renderer.provenance()
+    assert provenance is not None
+
+    maker = provenance.maker_of("haproxy.cfg", 4)
+    assert maker is not None
+    assert maker.origin is not None
+    assert (str(maker.origin.subject), maker.origin.template, maker.origin.line) == (
+        "Service default/b",
+        "haproxy.cfg",
+        2,
+    )
+    assert maker.dependencies == ("file general/b", "resources.services.get('default', 'b')")
+    outside = provenance.maker_of("haproxy.cfg", 1)
+    assert outside is not None
+    assert (outside.output, outside.origin) == ("haproxy.cfg", None)
+    of_file = provenance.maker_of("general/a", 1)
+    assert of_file is not None
+    assert of_file.origin is not None
+    assert (of_file.output, of_file.origin.subject.name) == ("haproxy.cfg", "a")
+    assert provenance.maker_of("haproxy.cfg", 6) is provenance.maker_of("maps/none.map", 1) is None
+
+    of_map, of_config = provenance.made_by("Service", "default", "b")
+    assert [(item.first, item.last) for item in of_map.lines["maps/m.map"]] == [(2, 2)]
+    assert [(item.first, item.last) for item in of_config.lines["haproxy.cfg"]] == [(4, 5)]
+    assert (of_map.files, of_config.files) == ((), ("general/b",))
+    assert provenance.made_by("Service", "default", "nobody") == []

@@ -52,7 +52,8 @@ def config_map(**fields: Any) -> Resource:
     """Return a ConfigMap with a small configuration that watches Services, and *fields* over it."""
     number = fields.pop("number", 10)
     config: dict[str, Any] = {
-        "reconciler": {"debounceInterval": "0s"},
+        "reconciler": {"debounceInterval": "0s", "runtimeInterval": "0s"},
+        "validation": {"interval": "0s"},
         "dataplane": {"minDeploymentInterval": "0s"},
         "templating": {"libraries": []},
         "watchedResources": {"services": {"apiVersion": "v1", "resources": "services"}},

@@ -47,7 +47,7 @@ def generation(
     lines = "\n".join(f"  server {server}" for server in servers)
     text = TEXT.format(root=ROOT, balance=balance, servers=lines) + extra
     known = (map_file("host.map", hosts),) if hosts is not None else ()
-    return make_generation(text, parse_config(text), (*known, *files))
+    return make_generation(parse_config(text), (*known, *files))
 
 
 def map_file(name: str, content: str) -> AuxFile:

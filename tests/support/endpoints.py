@@ -5,14 +5,22 @@ from dataclasses import dataclass, field
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.dataplane.endpoint import Endpoint, EndpointInfo, EndpointUnreachableError, SyncResult
-from haptic_trio.haproxy.model import Config, FileKind, Generation, make_file, make_generation
+from haptic_trio.dataplane.endpoint import (
+    DriftReport,
+    Endpoint,
+    EndpointInfo,
+    EndpointUnreachableError,
+    Survey,
+    SyncResult,
+)
+from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.parser import parse_config
 
 
 def generation(text: str) -> Generation:
     """Return a generation whose identity is *text*."""
-    return make_generation(f"# {text}\n", Config((), text), [make_file(FileKind.MAP, "maps/a.map", "a b\n")])
+    return make_generation(parse_config(f"# {text}\n"), [make_file(FileKind.MAP, "maps/a.map", "a b\n")])
 
 
 @dataclass(eq=False)
@@ -22,6 +30,9 @@ class MemoryEndpoint:
     name: str
     running: Generation | None = None
     taken: list[str] = field(default_factory=list)
+    drift: dict[str, int] = field(default_factory=dict)
+    """What each look finds."""
+    looked_at: list[float] = field(default_factory=list)
     seconds: float = 0.0
     fails: int = 0
     """How many of the next deployments fail."""
@@ -39,6 +50,9 @@ class MemoryEndpoint:
     async def fetch_running(self) -> Generation | None:
         return self.running
 
+    async def survey(self) -> Survey:
+        return Survey(running=await self.fetch_running())
+
     async def activate(self, generation: Generation) -> None:
         self.begun.put(self.begun.version + 1)
         await trio.sleep(self.seconds)
@@ -51,11 +65,18 @@ class MemoryEndpoint:
     async def patch(self, generation: Generation, plan: Plan) -> None:
         await self.activate(generation)
 
+    async def repair(self) -> DriftReport:
+        self.looked_at.append(trio.current_time())
+        return DriftReport(found=self.drift, operations=len(self.drift))
 
-async def sync_in_memory(endpoint: Endpoint, desired: Generation) -> SyncResult:
+
+async def sync_in_memory(
+    endpoint: Endpoint, desired: Generation, *, verify: bool = False, may_reload: bool = True
+) -> SyncResult:
     """Deploy as `sync_endpoint` does, without a plan."""
+    report = await endpoint.repair() if verify else DriftReport()
     running = await endpoint.fetch_running()
     changed = running is None or running.id != desired.id
     if changed:
         await endpoint.activate(desired)
-    return SyncResult(endpoint=endpoint.name, changed=changed, reloaded=changed)
+    return SyncResult(endpoint=endpoint.name, changed=changed, reloaded=changed, drift=report.found)

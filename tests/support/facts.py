@@ -29,7 +29,11 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
     m.ReconcileStarted(correlation="1-1", reason=m.Reason.CHANGED, changes=2),
     m.Quarantined(correlation="1-1", ref=REF, version="5", problem=PROBLEM, has_fallback=True, held=1),
     m.Released(correlation="1-1", ref=REF, held=0),
-    m.ConfigRendered(correlation="1-1", bytes=100, files=2, seconds=0.1),
+    m.ConfigRendered(correlation="1-1", bytes=100, files=2, seconds=0.1, fragments_rendered=3, fragments_reused=40),
+    m.RenderDiffered(correlation="1-1", outputs=("haproxy.cfg",)),
+    m.ConfigPrepared(
+        correlation="1-1", reason=m.Reason.CHANGED, generation=generation("a"), phases=m.Phases(render=0.1)
+    ),
     m.ConfigValidated(
         correlation="1-1", reason=m.Reason.CHANGED, generation=generation("a"), phases=m.Phases(render=0.1)
     ),
@@ -44,6 +48,7 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
         correlation="1-1",
         result=SyncResult(endpoint="local-1", changed=True, reloaded=False, operations=2, seconds=0.01),
     ),
+    m.DriftRepaired(correlation="1-1", endpoint="local-1", found={"server": 2, "map": 1}, operations=3, reloaded=False),
     m.InstanceFailed(correlation="1-1", endpoint="local-1", error="told to fail", seconds=0.1),
     m.DeploymentCompleted(correlation="1-1", generation="abc", results=(), failed=(), seconds=0.1),
     m.LeadershipChanged(is_leader=True, identity="me", transitions=1),
@@ -79,5 +84,5 @@ def message_types() -> list[type[msgspec.Struct]]:
         if isinstance(value, type)
         and issubclass(value, msgspec.Struct)
         and value.__module__ == m.__name__
-        and value is not m.Phases
+        and value not in {m.Phases, m.Standing}
     ]

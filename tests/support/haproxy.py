@@ -87,7 +87,7 @@ def free_port() -> int:
 
 def build_generation(text: str, files: Iterable[AuxFile] = ()) -> Generation:
     """Return the generation of *text* and *files*."""
-    return make_generation(text, parse_config(text, source="haproxy.cfg"), files)
+    return make_generation(parse_config(text, source="haproxy.cfg"), files)
 
 
 def answering(port: int, answer: str) -> Generation:

@@ -6,7 +6,9 @@
 downloads from the machine's own source of packages, with a root directory of
 its own: nothing is installed. A package is unpacked with the libraries it
 needs and started through its own loader, since the machine's C library may
-be older. Exits with 3 and the reason where a version cannot be had.
+be older. Exits with 3 and the reason where a version cannot be had; with 1
+where it must be had: with CI=true or HAPTIC_REQUIRE_HAPROXY_VERSIONS=1 in the
+environment.
 """
 
 import importlib
@@ -195,8 +197,13 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write(f"{provide(arguments[0])}\n")
     except VersionUnavailableError as exc:
         sys.stderr.write(f"{exc}\n")
-        return UNAVAILABLE
+        return 1 if is_required() else UNAVAILABLE
     return 0
+
+
+def is_required() -> bool:
+    """Say whether the absence of a version is a failure here."""
+    return os.environ.get("CI") == "true" or os.environ.get("HAPTIC_REQUIRE_HAPROXY_VERSIONS") == "1"
 
 
 if __name__ == "__main__":

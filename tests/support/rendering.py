@@ -78,8 +78,8 @@ def _render_once(config: Config, objects: Iterable[Resource]) -> Rendered:
     engine = _compiled(tuple(sources.items()), tuple(priorities.items()))
     variables = {**trust(config.templating.extra_context), "resources": ResourcesView(_stores(config, objects))}
     run = engine.start_run()
-    text = engine.render(MAIN_TEMPLATE, variables, run).text
     files = {output.path: engine.render(output.name, variables, run).text for output in templates.outputs}
+    text = engine.render(MAIN_TEMPLATE, variables, run).text
     files |= {file.path: file.text for file in run.files.values()}
     return Rendered(text, files, tuple(run.refusals))
 

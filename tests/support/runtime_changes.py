@@ -24,7 +24,7 @@ INTRODUCTION = """\
 
 Each line is a change that was made to a running instance, of each version; the reloads were counted at HAProxy
 itself. `make test-haproxy` makes them all again and compares. A deployment reloads once, however many of its changes
-need it, and then the reload takes in all of them.
+need it; those that do not are applied before it, and taken back if the reload is refused.
 
 | change | {versions} |
 |---|{rules}|
@@ -39,7 +39,10 @@ What the table cannot say:
 - Servers come and go without a reload where the algorithm is `roundrobin`, `leastconn` or `random`; with `hash-type
   consistent` at the end of the list only, since the place counts; with the other algorithms never.
 - A server that connections still use when it is removed stays in maintenance, for nothing new, until they have ended.
-  Until then its name is taken: to add a server of that name reloads.
+  Until then its name is taken: a server of that name with the same options, no backup, is the old one made ready at its
+  new address; with other options it reloads.
+- Beside a change that reloads, some that need none wait for the reload: a map entry for a backend that only the reload
+  brings, servers with options that none of their backend had, the removal of backends.
 - A backend is added at runtime if its section is `backend <name> from <defaults>` with nothing but `server` lines, and
   deleted if no rule names it outright.
 - Certificates change at runtime by the names that the configuration writes, so not with `crt-base`. The first entry of

@@ -115,7 +115,7 @@ def test_every_line_knows_its_object() -> None:
     backends = [resource(name, spec={"address": "10.0.0.1:80"}) for name in ("a", "b")]
     text = rendered(BACKENDS, backends=backends)
     assert owners(text) == ["", "a", "a", "b", "b", ""]
-    assert text.origin_of(2) == Origin("backend", Subject("Ingress", "default", "a", "1"), "main", 3)
+    assert text.origin_of(2) == Origin("backend", Subject("Ingress", "default", "a", "1"), "main", 3, within="main")
     assert text.origin_of(0) is text.origin_of(99) is None
 
 
@@ -175,7 +175,7 @@ def test_marks_vanish_and_leave_the_text_and_ordered_ranges(chunks: list[tuple[s
         inner = mark(inside, 2 * number + 1) if nested else inside
         marked += before + mark(before + inner + after, 2 * number)
         plain += before + before + inside + after
-    text = read_marks(marked, origins)
+    text = read_marks(marked, dict(enumerate(origins)))
     assert text.text == plain == strip_marks(marked)
     previous = 0
     for item in text.origins:

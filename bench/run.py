@@ -1,0 +1,91 @@
+"""`make bench`: as `haptic-trio bench`, with an API server over TLS as the cluster and a directory beside it.
+
+python -m bench.run [--version 3.4] [--clusters api,directory] [options of `haptic-trio bench`]
+
+The API server is that of the tests, in a process of its own.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from haptic_trio.bench.clusters import ApiServer, Column, DirectoryColumn
+from haptic_trio.bench.objects import Place
+from haptic_trio.cli.bench import bench_options, measure
+from haptic_trio.dataplane.binary import find_haproxy
+from haptic_trio.errors import HapticError, leaves_of
+from haptic_trio.k8s.api_auth import load_kubeconfig
+from haptic_trio.k8s.resource import Resource
+from tests.support.api_server import objects_body
+from tests.support.haproxy_versions import VersionUnavailableError, provide
+
+ROOT = Path(__file__).parents[1]
+BATCH = 1000
+
+
+class TestApiServer(ApiServer):
+    """The API server of the tests, which takes many objects at once."""
+
+    def load(self, apps: Sequence[Sequence[Resource]]) -> None:
+        """Create all objects."""
+        for first in range(0, len(apps), BATCH):
+            objects = [each for app in apps[first : first + BATCH] for each in app]
+            self.send("POST", "/_control/objects", objects_body(objects))
+
+
+class TestApiServerColumn:
+    """The API server of the tests in a process of its own, empty at first."""
+
+    name = "api"
+
+    @contextmanager
+    def open(self, place: Place, scratch: Path) -> Iterator[TestApiServer]:
+        """Run one for the duration of the block."""
+        kubeconfig = scratch / "kubeconfig"
+        command = [sys.executable, "-m", "tests.support.api_server", str(kubeconfig)]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                process.stdout.readline()
+                yield TestApiServer(place, kubeconfig, None, trio.run(load_kubeconfig, kubeconfig))
+            finally:
+                process.terminate()
+
+
+COLUMNS: dict[str, Column] = {"api": TestApiServerColumn(), "directory": DirectoryColumn()}
+
+
+@click.command(help=__doc__)
+@bench_options
+@click.option("--haproxy", metavar="PATH", help="HAProxy binary; by default the one on PATH, else that of the wheel.")
+@click.option("--version", metavar="VERSION", help="Fetch this HAProxy, such as 3.4, and take it.")
+@click.option("--clusters", default="api,directory", show_default=True, help="What stands for the cluster.")
+def main(*, haproxy: str | None, version: str | None, clusters: str, **how: Any) -> None:
+    unknown = set(clusters.split(",")) - set(COLUMNS)
+    if unknown:
+        raise click.BadParameter(f"there are {', '.join(COLUMNS)}", param_hint="--clusters")
+    try:
+        binary = find_haproxy(haproxy) if version is None else provide(version) / "haproxy"
+        measure([COLUMNS[name] for name in clusters.split(",")], binary, **how)
+    except* VersionUnavailableError as group:
+        _fail(group)
+    except* HapticError as group:
+        _fail(group)
+
+
+def _fail(group: BaseExceptionGroup) -> None:
+    for error in leaves_of(group):
+        click.secho(f"error: {error}", fg="red", err=True)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

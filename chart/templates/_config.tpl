@@ -1,0 +1,108 @@
+{{/* The configuration: the values' own, and what the chart knows. */}}
+{{- define "haptic-trio.config" -}}
+{{- $known := dict
+  "httpPort" (int .Values.haproxy.ports.http)
+  "httpsPort" (int .Values.haproxy.ports.https)
+  "ingressClass" .Values.ingressClass.name
+  "ingressController" .Values.ingressClass.controller
+  "metricsAddress" "*"
+  "metricsPort" (ternary (int .Values.haproxy.metrics.port) 0 .Values.haproxy.metrics.enabled)
+}}
+{{- $ports := values .Values.haproxy.ports }}
+{{- if .Values.haproxy.metrics.enabled }}
+{{- $ports = append $ports .Values.haproxy.metrics.port }}
+{{- end }}
+{{- range $port := $ports | uniq }}
+{{- if lt (len (without $ports $port) | add1) (len $ports) }}
+{{- fail (printf "haproxy.ports and haproxy.metrics: %v is given twice" $port) }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := .Values.config.templating.extraContext }}
+{{- if hasKey $known $name }}
+{{- fail (printf "config.templating.extraContext.%s is set by the chart: see haproxy.ports, haproxy.metrics and ingressClass" $name) }}
+{{- end }}
+{{- end }}
+{{- $set := dict
+  "podSelector" (dict "matchLabels" (include "haptic-trio.selector" (list . "haproxy") | fromYaml))
+  "dataplane" (dict "kind" "agent" "port" (int .Values.haproxy.ports.agent))
+  "controller" (dict "leaderElection" (dict "leaseName" (include "haptic-trio.leaseName" .)))
+  "templating" (dict "extraContext" $known)
+}}
+{{- toYaml (mergeOverwrite (deepCopy .Values.config) $set) }}
+{{- end }}
+
+{{- define "haptic-trio.leaseName" -}}
+{{ include "haptic-trio.fullname" . }}-leader
+{{- end }}
+
+{{/* Not empty where replicas elect a leader, as they do unless they are told not to. */}}
+{{- define "haptic-trio.electsLeader" -}}
+{{- if dig "controller" "leaderElection" "enabled" true .Values.config }}yes
+{{- else if gt (int .Values.controller.replicas) 1 }}
+{{- fail "controller.replicas must be 1 with config.controller.leaderElection.enabled false" }}
+{{- end }}
+{{- end }}
+
+{{/*
+  What is watched, by name, as JSON, each with its "group" and "key" (GROUP/RESOURCE). An entry of the values replaces that of
+  a library, as in the program.
+*/}}
+{{- define "haptic-trio.watched" -}}
+{{- $known := .Files.Get "files/watched-resources.yaml" | fromYaml }}
+{{- $all := dict }}
+{{- range $library := .Values.config.templating.libraries }}
+{{- if not (hasKey $known $library) }}
+{{- fail (printf "config.templating.libraries: there is no library %q, but %s" $library (keys $known | sortAlpha | join ", ")) }}
+{{- end }}
+{{- $all = merge dict (get $known $library) $all }}
+{{- end }}
+{{- $all = merge dict (deepCopy (.Values.config.watchedResources | default dict)) $all }}
+{{- range $all }}
+{{- $group := ternary (splitList "/" .apiVersion | first) "" (contains "/" .apiVersion) }}
+{{- $_ := set . "key" (printf "%s/%s" $group .resources) }}
+{{- end }}
+{{- toJson $all }}
+{{- end }}
+
+{{/* The namespaces that watched resources are limited to, as JSON. */}}
+{{- define "haptic-trio.namespaces" -}}
+{{- $found := list }}
+{{- range include "haptic-trio.watched" . | fromJson }}
+{{- $found = concat $found (.namespaces | default list) }}
+{{- end }}
+{{- $found | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{/*
+  The rules that watching needs, of (list ROOT NAMESPACE): in the whole cluster with an empty NAMESPACE, else in that one.
+  Statuses are written, and Events told, where the objects are.
+*/}}
+{{- define "haptic-trio.watchRules" -}}
+{{- $namespace := last . }}
+{{- $verbs := dict }}
+{{- range include "haptic-trio.watched" (first .) | fromJson }}
+{{- if ternary (has $namespace (.namespaces | default list)) (empty .namespaces) (ne $namespace "") }}
+{{- $read := ternary (list "get" "list" "watch") (list "list" "watch") (eq (.store | default "full") "on-demand") }}
+{{- $_ := set $verbs .key (concat (get $verbs .key | default list) $read | uniq | sortAlpha) }}
+{{- end }}
+{{- end }}
+{{- if hasKey $verbs "networking.k8s.io/ingresses" }}
+{{- $_ := set $verbs "networking.k8s.io/ingresses/status" (list "patch") }}
+{{- end }}
+{{- if without (keys $verbs) "networking.k8s.io/ingressclasses" "gateway.networking.k8s.io/gatewayclasses" "/namespaces" "/nodes" }}
+{{- $_ := set $verbs "events.k8s.io/events" (list "create" "get" "update") }}
+{{- end }}
+{{- range $key := keys $verbs | sortAlpha }}
+- apiGroups: [{{ splitList "/" $key | first | quote }}]
+  resources: [{{ splitList "/" $key | rest | join "/" }}]
+  verbs: [{{ get $verbs $key | join ", " }}]
+{{- end }}
+{{- end }}
+
+{{/* Not empty where a resource is watched in the whole cluster, of (list ROOT GROUP/RESOURCE). */}}
+{{- define "haptic-trio.watchesEverywhere" -}}
+{{- $key := last . }}
+{{- range include "haptic-trio.watched" (first .) | fromJson }}
+{{- if and (eq .key $key) (not .namespaces) }}yes{{ end }}
+{{- end }}
+{{- end }}

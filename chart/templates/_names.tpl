@@ -1,0 +1,39 @@
+{{/* The prefix of every name; short enough for the longest suffix. */}}
+{{- define "haptic-trio.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
+{{- default $full .Values.fullnameOverride | trunc 45 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The prefix of names that are not in a namespace. */}}
+{{- define "haptic-trio.clusterName" -}}
+{{ .Release.Namespace }}-{{ include "haptic-trio.fullname" . }}
+{{- end }}
+
+{{/* What the pods of a component are chosen by, of (list ROOT COMPONENT). */}}
+{{- define "haptic-trio.selector" -}}
+{{- $root := first . -}}
+app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ last . }}
+{{- end }}
+
+{{/* All labels, of (list ROOT COMPONENT). */}}
+{{- define "haptic-trio.labels" -}}
+{{- $root := first . -}}
+{{ include "haptic-trio.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* The Secret with the certificate of a component, of (list ROOT COMPONENT). */}}
+{{- define "haptic-trio.tlsSecret" -}}
+{{- $root := first . }}
+{{- if eq $root.Values.agentTls.mode "existing" }}
+{{- $key := printf "%sSecret" (last .) }}
+{{- required (printf "agentTls.existing.%s is needed with agentTls.mode existing" $key) (get $root.Values.agentTls.existing $key) }}
+{{- else }}
+{{- printf "%s-%s-tls" (include "haptic-trio.fullname" $root) (last .) }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,303 @@
+"""`agent`: runs beside an HAProxy and does there what a controller elsewhere asks for."""
+
+import signal
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from haptic_trio.cli.serve import check_listen, default_state_dir
+from haptic_trio.dataplane.agent import LocalAgent
+from haptic_trio.dataplane.agent_attached import AttachedAgent
+from haptic_trio.dataplane.agent_events import Observer
+from haptic_trio.dataplane.agent_messages import AgentLimits
+from haptic_trio.dataplane.agent_server import AgentOptions, ServedAgent, serve_agent
+from haptic_trio.dataplane.agent_tls import TlsFiles
+from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.dataplane.local import DEFAULT_GRACE
+from haptic_trio.dataplane.process import read_record
+from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.errors import HapticError, leaves_of
+from haptic_trio.health import serve_app
+from haptic_trio.logs import configure_logs, get_logger
+
+DRAIN_LIMIT = 10.0
+"""Seconds that a deployment in flight is given when the agent is told to end."""
+_MIB = 1 << 20
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class AgentListenError(HapticError):
+    """A port of the agent cannot be bound; trying again helps once the address is free."""
+
+
+class AgentCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """How `agent` runs."""
+
+    name: str
+    state_dir: Path
+    haproxy: Path
+    served: AgentOptions
+    health_listen: str | None = None
+    on_exit: OnExit = "leave"
+    attach: Path | None = None
+    """The master socket of an HAProxy that somebody else runs."""
+
+
+class RunningAgent(msgspec.Struct, frozen=True):
+    """What is running, for those who start it from within."""
+
+    served: ServedAgent
+    health: tuple[str, ...] = ()
+
+
+def _check_health_listen(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    return None if value is None else check_listen(context, parameter, value)
+
+
+@click.command()
+@click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=lambda: default_state_dir() / "agent",
+    show_default="`agent` in the user's state directory",
+    envvar="HAPTIC_AGENT_STATE_DIR",
+    help="Where generations, journal and uploads are kept; for this agent alone.",
+)
+@click.option("--name", default=socket.gethostname, show_default="host name", envvar="HAPTIC_AGENT_NAME")
+@click.option(
+    "--listen",
+    default="0.0.0.0:5555",
+    show_default=True,
+    metavar="ADDRESS:PORT",
+    callback=check_listen,
+    envvar="HAPTIC_AGENT_LISTEN",
+    help="Where controllers connect, over TLS only; port 0 takes any free one.",
+)
+@click.option(
+    "--tls-cert", type=_FILE, required=True, envvar="HAPTIC_AGENT_TLS_CERT", help="Our certificate and chain."
+)
+@click.option("--tls-key", type=_FILE, required=True, envvar="HAPTIC_AGENT_TLS_KEY", help="Its private key.")
+@click.option(
+    "--client-ca", type=_FILE, required=True, envvar="HAPTIC_AGENT_CLIENT_CA", help="Authorities of the controllers."
+)
+@click.option(
+    "--allow-client",
+    multiple=True,
+    metavar="NAME",
+    envvar="HAPTIC_AGENT_ALLOW_CLIENT",
+    help="Common or alternative name that a controller's certificate must have; may be repeated. Without it every"
+    " certificate of the authorities will do.",
+)
+@click.option(
+    "--haproxy",
+    metavar="PATH",
+    envvar="HAPTIC_HAPROXY",
+    help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra.",
+)
+@click.option(
+    "--attach",
+    type=click.Path(path_type=Path),
+    metavar="SOCKET",
+    envvar="HAPTIC_AGENT_ATTACH",
+    help="Do not run HAProxy: somebody else does, with its master socket (-S) here. See docs/agent.md.",
+)
+@click.option(
+    "--health-listen",
+    metavar="ADDRESS:PORT",
+    callback=_check_health_listen,
+    envvar="HAPTIC_AGENT_HEALTH_LISTEN",
+    help="Serve /healthz and /readyz here, in clear and to everybody. Without it there is no such port.",
+)
+@click.option(
+    "--on-exit",
+    type=click.Choice(["leave", "stop"]),
+    default="leave",
+    show_default=True,
+    envvar="HAPTIC_AGENT_ON_EXIT",
+    help="Leave HAProxy serving when the agent ends (the next start adopts it), or stop it.",
+)
+@click.option("--max-generation", type=click.IntRange(1), default=512, show_default=True, help="MiB of one generation.")
+@click.option("--max-store", type=click.IntRange(1), default=256, show_default=True, help="MiB of uploads kept.")
+@click.option("--max-upload", type=click.IntRange(1), default=8, show_default=True, help="MiB of one upload.")
+@click.option("--max-requests", type=click.IntRange(1), default=16, show_default=True, help="Requests at a time.")
+@click.option("--max-rate", type=click.FloatRange(1), default=200.0, show_default=True, help="Requests per second.")
+@click.option(
+    "--deadline", type=click.FloatRange(1), default=150.0, show_default=True, help="Seconds that a request may take."
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    show_default=True,
+    envvar="HAPTIC_LOG_FORMAT",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    envvar="HAPTIC_LOG_LEVEL",
+)
+def agent(
+    *,
+    state_dir: Path,
+    name: str,
+    listen: str,
+    tls_cert: Path,
+    tls_key: Path,
+    client_ca: Path,
+    allow_client: tuple[str, ...],
+    haproxy: str | None,
+    attach: Path | None,
+    health_listen: str | None,
+    on_exit: OnExit,
+    max_generation: int,
+    max_store: int,
+    max_upload: int,
+    max_requests: int,
+    max_rate: float,
+    deadline: float,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Run an HAProxy on this machine for a controller elsewhere.
+
+    The controller (`haptic-trio serve --agent NAME=https://HOST:PORT`)
+    connects with a certificate of its own and deploys as it would locally:
+    what the running HAProxy can take is applied without a reload, everything
+    else is checked with this machine's HAProxy before it is loaded. All files
+    are read again when they change: certificates can be renewed at any time.
+
+    \b
+      haptic-trio agent --tls-cert agent.pem --tls-key agent.key --client-ca ca.pem
+      haptic-trio agent ... --allow-client controller     only who has this name
+      haptic-trio agent ... --health-listen 0.0.0.0:8080   probes for Kubernetes
+
+    Ctrl-C ends the agent and leaves HAProxy serving. Exit codes: 0 it was
+    told to end, 2 it could not do its work.
+    """
+    configure_logs("json" if log_format == "json" else "console", log_level)
+    command = AgentCommand(
+        name=name,
+        state_dir=state_dir.absolute(),
+        haproxy=find_haproxy(haproxy),
+        served=AgentOptions(
+            listen=listen,
+            tls=TlsFiles(certificate=tls_cert, key=tls_key, authorities=client_ca),
+            allowed=frozenset(allow_client),
+            limits=AgentLimits(
+                generation_bytes=max_generation * _MIB,
+                store_bytes=max_store * _MIB,
+                upload_bytes=max_upload * _MIB,
+                concurrent=max_requests,
+                rate=max_rate,
+                deadline=deadline,
+            ),
+        ),
+        health_listen=health_listen,
+        on_exit=on_exit,
+        attach=attach.absolute() if attach is not None else None,
+    )
+    trio.run(run_agent_until_signalled, command)
+
+
+async def run_agent_until_signalled(command: AgentCommand) -> None:
+    """Run the agent until SIGINT or SIGTERM; a deployment in flight may end first."""
+    log = get_logger("agent")
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            cells: list[RunningAgent] = []
+
+            async def run() -> None:
+                async with trio.open_nursery() as running:
+                    cells.append(await running.start(run_agent, command))
+
+            # Not awaited: a start that hangs can be ended, too.
+            nursery.start_soon(run)
+            async for number in signals:
+                log.info("signal received, ending", signal=signal.Signals(number).name)
+                break
+            if cells:
+                with trio.move_on_after(DRAIN_LIMIT):
+                    # Held from here on: no other deployment begins.
+                    await cells[0].served.observer.turn.acquire()
+            nursery.cancel_scope.cancel(reason="signal")
+
+
+async def run_agent(
+    command: AgentCommand, *, task_status: trio.TaskStatus[RunningAgent] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run the agent until cancelled; started() when its ports are bound and HAProxy was started, if it can be.
+
+    Raises InstanceLockedError when another agent has the state directory,
+    TlsFilesError, and AgentListenError.
+    """
+    # Something else by that name would be found out at the first deployment only.
+    await trio.to_thread.run_sync(probe_version, command.haproxy)
+    attach = command.attach
+    endpoint = (
+        LocalAgent(command.name, command.state_dir, command.haproxy)
+        if attach is None
+        else AttachedAgent(command.name, command.state_dir, command.haproxy, attach)
+    )
+    master_socket: Callable[[], Path | None] = (
+        partial(_find_master_socket, command.state_dir) if attach is None else lambda: attach
+    )
+    log = get_logger("agent")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(endpoint.run, on_exit=command.on_exit, grace=DEFAULT_GRACE))
+        try:
+            served: ServedAgent = await nursery.start(
+                partial(
+                    serve_agent,
+                    endpoint,
+                    command.state_dir,
+                    command.served,
+                    master_socket=master_socket,
+                    local=attach is None,
+                )
+            )
+        except* OSError as group:
+            raise _listen_error(command.served.listen, group) from group
+        log.info("agent is served", addresses=served.addresses)
+        health: tuple[str, ...] = ()
+        if command.health_listen is not None:
+            try:
+                health = tuple(await nursery.start(serve_app, _make_health_app(served.observer), command.health_listen))
+            except* OSError as group:
+                raise _listen_error(command.health_listen, group) from group
+            log.info("health is served", addresses=health)
+        task_status.started(RunningAgent(served, health))
+
+
+def _listen_error(address: str, group: BaseExceptionGroup[OSError]) -> AgentListenError:
+    first = next(leaves_of(group))
+    return AgentListenError(f"cannot listen on {address}: {getattr(first, 'strerror', None) or first}")
+
+
+def _find_master_socket(state_dir: Path) -> Path | None:
+    record = read_record(state_dir / "process.json")
+    return Path(record.sockets) / "master.sock" if record is not None else None
+
+
+def _make_health_app(observer: Observer) -> Starlette:
+    def answer(*, ok: bool) -> Response:
+        content = msgspec.json.encode(observer.health())
+        return Response(content, status_code=200 if ok else 503, media_type="application/json")
+
+    async def healthz(_request: Request) -> Response:
+        return answer(ok=observer.health().live)
+
+    async def readyz(_request: Request) -> Response:
+        return answer(ok=observer.health().ready)
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz)])

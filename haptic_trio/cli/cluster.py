@@ -1,0 +1,29 @@
+"""The cluster that the command line names: a directory of manifests, or an API server."""
+
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from haptic_trio.cli.options import InputOptions
+from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.api_auth import load_kubeconfig, load_service_account
+from haptic_trio.k8s.client import Client, Report
+from haptic_trio.k8s.directory import DirectoryCluster
+
+
+class Cluster(Client, Protocol):
+    """A client with a task of its own."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the cluster readable until cancelled; started() when it can be used."""
+        ...
+
+
+def make_cluster(options: InputOptions, report: Report) -> Cluster:
+    """Return the cluster of *options*, to be run by the caller."""
+    if options.manifests is not None:
+        return DirectoryCluster(options.manifests, report=report)
+    if options.kubeconfig is not None:
+        return ApiCluster(partial(load_kubeconfig, options.kubeconfig, options.context), report=report)
+    return ApiCluster(load_service_account, report=report)

@@ -1,0 +1,169 @@
+"""`explain`: which template, fragment and object made a line, a backend or a route; what an object made."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+import trio
+
+from haptic_trio.channels import Facts
+from haptic_trio.cli.explain_text import one_line, print_answer
+from haptic_trio.cli.findings import Area, find, make_console, print_findings
+from haptic_trio.cli.oneshot import ParseOnly, Snapshot, read_snapshot
+from haptic_trio.cli.options import input_options, make_input
+from haptic_trio.config.templates import template_set
+from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.explain.answers import to_json
+from haptic_trio.explain.resolve import explain as answer_to
+from haptic_trio.explain.site import Site
+from haptic_trio.explain.targets import MalformedTargetError, TargetError
+from haptic_trio.haproxy.model import Config
+from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.quarantine import Quarantine
+from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.validate import Validator
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be asked, and why no valid configuration could be made, if so."""
+
+    site: Site
+    problems: tuple[Problem, ...] = ()
+
+
+@click.command()
+@click.argument("target", nargs=-1, required=True)
+@input_options
+@click.option("--check", is_flag=True, help="Have HAProxy check the result, too: what it refuses is told.")
+@click.option(
+    "--output",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A text for people, or one JSON document for machines.",
+)
+def explain(
+    *,
+    target: tuple[str, ...],
+    manifests: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    in_cluster: bool,
+    namespace: str | None,
+    config_map: str,
+    secret: str,
+    haproxy: str | None,
+    check: bool,
+    output_format: str,
+) -> None:
+    """Say which template, fragment and object made TARGET, and what it depends on; or what an object made.
+
+    \b
+    TARGET is one of
+      haproxy.cfg:120              a line, also as HAProxy writes it: [haproxy.cfg:120]
+      maps/path-exact.map:7        a line of a file, which may be named by its end
+      maps/path-exact.map          a file
+      backend default_shop_80      a section of haproxy.cfg
+      shop.example.com             a host: its routes, in order, and its certificates
+      shop.example.com/cart        a request: the entry that wins, and those that would
+      https://shop.example.com/a   the same
+      certificate shop.example.com the certificates for a server name
+      Ingress default/shop         an object: what it made, and who looks it up
+      service default/shop         kinds in any case, and plurals
+
+    A name alone is enough where it means one thing. The cluster is read and
+    rendered once; no HAProxy is touched. What derives from a Secret is shown
+    as its hash.
+
+    \b
+      haptic-trio explain --manifests DIR haproxy.cfg:42
+      haptic-trio explain --kubeconfig FILE shop.example.com/cart
+      haptic-trio explain --in-cluster Service default/shop --output json
+
+    Exit codes: 0 explained, 1 there is no such thing, or several, or nothing
+    could be rendered, 2 the command could not do its work.
+    """
+    options = make_input(
+        manifests,
+        namespace,
+        config_map,
+        secret,
+        haproxy,
+        kubeconfig=kubeconfig,
+        context=context,
+        in_cluster=in_cluster,
+    )
+    console = make_console(sys.stderr)
+    snapshot = trio.run(read_snapshot, options)
+    if snapshot.loaded is None:
+        print_findings(console, snapshot.findings)
+        sys.exit(1)
+    explained = trio.run(partial(_render, snapshot, haproxy=haproxy, check=check))
+    print_findings(console, find(Area.OUTPUT, explained.problems))
+    try:
+        answer = answer_to(explained.site, " ".join(target))
+    except TargetError as exc:
+        _print_refusal(exc)
+        sys.exit(2 if isinstance(exc, MalformedTargetError) else 1)
+    if output_format == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(to_json(answer)), indent=2))
+    else:
+        print_answer(make_console(sys.stdout), answer)
+
+
+def _print_refusal(error: TargetError) -> None:
+    click.secho(f"error: {one_line(error.message)}", fg="red", err=True)
+    for number, suggestion in enumerate(error.suggestions):
+        lead = "did you mean" if number == 0 else "          or"
+        click.echo(f"  {lead}  {one_line(suggestion)}", err=True)
+    if error.hint:
+        click.echo(f"  hint: {one_line(error.hint)}", err=True)
+
+
+async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Explained:
+    """Return what is made of *snapshot*, valid or not; raises `ProblemsError` if nothing can be rendered."""
+    assert snapshot.loaded is not None
+    config = snapshot.loaded.config
+    renderer = await trio.to_thread.run_sync(Renderer, config)
+    limit = config.validation.check_timeout
+    validator: Validator = ParseOnly(Path(), check_timeout=limit)
+    if check:
+        binary = find_haproxy(haproxy)
+        await trio.to_thread.run_sync(probe_version, binary)
+        validator = Validator(binary, check_timeout=limit)
+    quarantine = Quarantine()
+    parsed: Config | None = None
+    problems: tuple[Problem, ...] = ()
+    try:
+        valid = await Pipeline(snapshot.stores, renderer, validator, quarantine, Facts()).run("explain")
+        parsed = valid.generation.config
+    except RefusedError as exc:
+        problems = exc.problems
+    try:
+        # What is refused can be explained all the same: it is still there, and not rendered again.
+        rendered = await renderer.render(snapshot.stores, quarantine.recall())
+    except RefusedError as exc:
+        raise ProblemsError(exc.problems) from exc
+    if parsed is None:
+        try:
+            parsed = (await validator.parse(rendered)).config
+        except RefusedError:
+            parsed = None
+    provenance = renderer.provenance()
+    assert provenance is not None
+    site = Site(
+        provenance=provenance,
+        texts=rendered.texts,
+        files=rendered.files,
+        refusals=rendered.refusals,
+        stores=snapshot.stores,
+        plurals={name: watched.resources for name, watched in config.watched_resources.items()},
+        templates=template_set(config).texts,
+        config=parsed,
+    )
+    return Explained(site=site, problems=problems)

@@ -1,0 +1,248 @@
+"""Explanations as text for people."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
+
+from rich.console import Console
+from rich.text import Text
+
+from haptic_trio.cli.findings import visible
+from haptic_trio.explain.answers import (
+    Answer,
+    Certificate,
+    CertificateAnswer,
+    Entry,
+    FileAnswer,
+    HostAnswer,
+    Line,
+    LineAnswer,
+    Lookup,
+    MadeBy,
+    Named,
+    ObjectAnswer,
+    Part,
+    RouteAnswer,
+    SectionAnswer,
+    Trouble,
+)
+
+_LINES = 20
+_WIDTH = 14
+
+Row = tuple[str, str, str]
+"""Label, text, and style of the text; a row without a label goes on with the one before."""
+
+
+def print_answer(console: Console, answer: Answer) -> None:
+    """Print *answer*."""
+    for label, text, style in rows_of(answer):
+        line = Text(f"{label:<{_WIDTH}}" if label else " " * _WIDTH, style="dim" if label else "")
+        line.append(one_line(text), style=style)
+        line.rstrip()
+        console.print(line)
+
+
+def one_line(text: str) -> str:
+    """Return *text*, which others may have written, as what a terminal shows in one line."""
+    return visible(text).replace("\n", "\\n")
+
+
+@singledispatch
+def rows_of(answer: Answer) -> Iterator[Row]:
+    """Yield what is to be said of *answer*."""
+    raise NotImplementedError(type(answer).__name__)
+
+
+@rows_of.register
+def _(answer: LineAnswer) -> Iterator[Row]:
+    yield from _rows("line", [_place(answer.line), f"    {answer.line.text.strip()}"], "bold")
+    if answer.section:
+        yield "in", answer.section, ""
+    yield from _maker_rows(answer.made_by)
+    if answer.sources:
+        yield "reads like", ", or ".join(f"{source.template}:{source.line}" for source in answer.sources), ""
+    yield from _lookup_rows(answer.depends_on)
+    yield from _trouble_rows(answer.troubles)
+
+
+@rows_of.register
+def _(answer: SectionAnswer) -> Iterator[Row]:
+    yield "section", answer.section, "bold"
+    yield "lines", f"haproxy.cfg:{_span(answer.first, answer.last)}", ""
+    yield from _part_rows(answer.parts, len(answer.parts))
+    if answer.section.startswith(("backend ", "listen ")):
+        yield from _rows("routes", [_entry(entry) for entry in answer.routes[:_LINES]] or ["no entry leads here"])
+        yield from _more(answer.routes_count, min(len(answer.routes), _LINES))
+    yield from _lookup_rows(answer.depends_on)
+    yield from _trouble_rows(answer.troubles)
+
+
+@rows_of.register
+def _(answer: FileAnswer) -> Iterator[Row]:
+    yield "file", answer.path, "bold"
+    yield "is", f"{answer.kind}, {answer.lines} lines, {answer.size} bytes, digest {answer.digest}", ""
+    if answer.is_secret:
+        yield "", "secret: its content is not shown", "yellow"
+    if answer.output != answer.path:
+        yield "by", f"template {answer.output}", ""
+    yield from _part_rows(answer.parts, answer.parts_count)
+    yield from _lookup_rows(answer.depends_on)
+    yield from _trouble_rows(answer.troubles)
+
+
+@rows_of.register
+def _(answer: RouteAnswer) -> Iterator[Row]:
+    yield "request", f"{answer.host}{answer.path}", "bold"
+    yield "goes to", *_destination(answer)
+    if answer.winner is not None:
+        yield from _rows("because of", [_entry(answer.winner)])
+        yield from _maker_rows(answer.winner.made_by)
+    if answer.backend_made_by is not None:
+        yield "backend by", _maker(answer.backend_made_by), ""
+    steps = [f"{step.path}: {step.match} {step.key}{'  <- found' if step.found else ''}" for step in answer.steps]
+    yield from _rows("looked up", steps)
+    yield from _rows("next would be", [_entry(entry) for entry in answer.others])
+    yield from _more(answer.others_count, len(answer.others))
+    yield from _lookup_rows(answer.depends_on)
+    yield from _certificate_rows(answer.certificates)
+    yield from _rows("note", answer.notes)
+    yield from _trouble_rows(answer.troubles, excerpt=False)
+
+
+@rows_of.register
+def _(answer: HostAnswer) -> Iterator[Row]:
+    yield "host", answer.host, "bold"
+    yield from _rows("routes", [_entry(entry) for entry in answer.entries[:_LINES]] or ["none"])
+    yield from _more(answer.entries_count, min(len(answer.entries), _LINES))
+    yield from _certificate_rows(answer.certificates)
+    yield from _rows("note", answer.notes)
+    yield from _trouble_rows(answer.troubles, excerpt=False)
+
+
+@rows_of.register
+def _(answer: CertificateAnswer) -> Iterator[Row]:
+    yield "server name", answer.name, "bold"
+    yield from _certificate_rows(answer.certificates)
+    yield from _rows("note", answer.notes)
+    yield from _lookup_rows(answer.depends_on)
+    yield from _trouble_rows(answer.troubles, excerpt=False)
+
+
+@rows_of.register
+def _(answer: ObjectAnswer) -> Iterator[Row]:
+    yield "object", _object(answer.object), "bold"
+    if not answer.exists:
+        yield "", "is not there, but is looked for", "yellow"
+    yield "watched as", ", ".join(answer.watched_as) or "nothing", ""
+    if answer.exists and not answer.products:
+        yield "made", "nothing", "yellow"
+    for product in answer.products:
+        yield "made", f"by {_fragment(product.made_by)}", ""
+        yield from _rows("", [f"  {_place(line)}  {line.text.rstrip()}" for line in _written(product.lines)])
+        yield from _more(product.lines_count, len(product.lines[:_LINES]))
+        yield from _rows("", [f"  file {path}" for path in product.files])
+        yield from _lookup_rows(product.depends_on)
+    yield from _rows("nothing from", [_fragment(made_by) for made_by in answer.idle])
+    for use in answer.used_by:
+        maker = f"fragment {use.fragment} ({use.template}:{use.line})" if use.fragment else f"template {use.output}"
+        yield "looked up by", f"{maker} as {', '.join(use.questions)}", ""
+        if use.count:
+            yield "", f"  for {_some(use.objects, use.count)}", ""
+    yield from _trouble_rows(answer.troubles)
+
+
+def _written(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines[:_LINES] if line.text.strip()]
+
+
+def _rows(label: str, texts: Iterable[str], style: str = "") -> Iterator[Row]:
+    for number, text in enumerate(texts):
+        yield (label if number == 0 else ""), text, style if number == 0 else ""
+
+
+def _more(count: int, shown: int) -> Iterator[Row]:
+    if count > shown:
+        yield "", f"… and {count - shown} more", "dim"
+
+
+def _destination(answer: RouteAnswer) -> tuple[str, str]:
+    match answer.status:
+        case 0:
+            return f"backend {answer.backend}", "green"
+        case 503:
+            return f"503: backend {answer.backend} does not exist", "red"
+        case 404:
+            return "404: no entry matches", "red"
+        case _:
+            return f"{answer.status}: the host is refused", "red"
+
+
+def _maker_rows(made_by: MadeBy) -> Iterator[Row]:
+    if made_by.object is None:
+        yield "made by", f"template {made_by.output}, for no object", ""
+    else:
+        yield "made by", _fragment(made_by), "cyan"
+        yield "for", _object(made_by.object), "magenta"
+
+
+def _maker(made_by: MadeBy) -> str:
+    if made_by.object is None:
+        return f"template {made_by.output}"
+    return f"{made_by.object}, {_fragment(made_by)}"
+
+
+def _fragment(made_by: MadeBy) -> str:
+    return f"fragment {made_by.fragment}, {made_by.template}:{made_by.line}"
+
+
+def _object(named: Named) -> str:
+    return f"{named}, resourceVersion {named.resource_version}" if named.resource_version else str(named)
+
+
+def _place(line: Line) -> str:
+    return f"{line.path}:{line.line}"
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _entry(entry: Entry) -> str:
+    made_for = f"  [{entry.made_by.object}]" if entry.made_by.object is not None else ""
+    return f"{_place(entry.line)}  {entry.line.text}  ({entry.match}){made_for}"
+
+
+def _part_rows(parts: Sequence[Part], count: int) -> Iterator[Row]:
+    texts = [f"{_span(part.first, part.last)}  {_maker(part.made_by)}" for part in parts[:_LINES]]
+    yield from _rows("made by", texts)
+    yield from _more(count, len(texts))
+
+
+def _certificate_rows(certificates: Sequence[Certificate]) -> Iterator[Row]:
+    for number, certificate in enumerate(certificates):
+        names = ", ".join(certificate.names)
+        text = f"{_place(certificate.line)}  {certificate.path} for {names}, digest {certificate.digest}"
+        yield ("" if number else "certificate"), text, ""
+        yield "", f"  {_maker(certificate.made_by)}", ""
+
+
+def _lookup_rows(lookups: Sequence[Lookup]) -> Iterator[Row]:
+    # That a file's name was free is of no use to a person.
+    told = [lookup for lookup in lookups if not lookup.question.startswith("file ")]
+    texts = [f"{one.question}: {_some(one.found, one.count) if one.count else 'nothing'}" for one in told]
+    yield from _rows("depends on", texts)
+
+
+def _some(objects: Sequence[Named], count: int) -> str:
+    text = ", ".join(str(one) for one in objects)
+    return f"{text}, … ({count})" if count > len(objects) else text
+
+
+def _trouble_rows(troubles: Sequence[Trouble], *, excerpt: bool = True) -> Iterator[Row]:
+    for trouble in troubles:
+        yield "problem", f"{trouble.object}, fragment {trouble.fragment}: {trouble.message}", "bold red"
+        stand_in = "its last good output stands in for it" if trouble.has_stand_in else "nothing stands in for it"
+        yield "", f"{trouble.place}; {stand_in}", ""
+        yield from _rows("", trouble.excerpt.splitlines() if excerpt else ())
+        if trouble.hint:
+            yield "", f"hint: {trouble.hint}", "green"

@@ -1,0 +1,72 @@
+"""Options of `serve` that say which addresses Ingresses get."""
+
+import re
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SERVICE = re.compile(r"(?P<namespace>[a-z0-9]([a-z0-9-]*[a-z0-9])?)/(?P<name>[a-z0-9]([a-z0-9-]*[a-z0-9])?)")
+_HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+
+class Publishing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where HAProxy is reached from outside; with neither no status of an Ingress is written."""
+
+    service: tuple[str, str] | None = None
+    """Namespace and name."""
+    addresses: tuple[str, ...] = ()
+
+
+def publish_options(command: F) -> F:
+    """Add `--publish-service` and `--publish-address`."""
+    for decorate in (
+        click.option(
+            "--publish-address",
+            "publish_addresses",
+            multiple=True,
+            metavar="ADDRESS",
+            envvar="HAPTIC_PUBLISH_ADDRESSES",
+            callback=_read_addresses,
+            help="Write this IP address or host name into the status of Ingresses; may be repeated.",
+        ),
+        click.option(
+            "--publish-service",
+            metavar="NAMESPACE/NAME",
+            envvar="HAPTIC_PUBLISH_SERVICE",
+            callback=_read_service,
+            help="Write the addresses of this Service's load balancer into the status of Ingresses.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def make_publishing(service: tuple[str, str] | None, addresses: tuple[str, ...]) -> Publishing:
+    """Return the options as one value; raises `click.UsageError` for both."""
+    if service is not None and addresses:
+        raise click.UsageError("--publish-service and --publish-address exclude each other")
+    return Publishing(service=service, addresses=addresses)
+
+
+def _read_service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    match = _SERVICE.fullmatch(value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no Service such as ingress/haproxy")
+    return match["namespace"], match["name"]
+
+
+def _read_addresses(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    for value in values:
+        try:
+            ip_address(value)
+        except ValueError:
+            if _HOST.fullmatch(value) is None:
+                raise click.BadParameter(f"{value!r} is neither an IP address nor a host name") from None
+    return tuple(dict.fromkeys(values))

@@ -1,0 +1,65 @@
+"""Where `test` finds its tests: in a ConfigMap, in files beside it, and in shipped libraries."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from haptic_trio.cli.oneshot import read_config
+from haptic_trio.cli.options import InputOptions
+from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.libraries import library_names
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.suites import Suite, read_library_suites, read_suite
+from haptic_trio.embedded.gate import suite_of
+from haptic_trio.errors import HapticError, Problem
+
+SUFFIXES = (".yaml", ".yml")
+
+
+class NoTestsError(HapticError):
+    """There is nothing to be tested; trying again helps after tests have been written, or named."""
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """The tests, and the files that some of them are in."""
+
+    suites: tuple[Suite, ...]
+    files: dict[str, Path]
+    """By name of the suite."""
+
+
+async def read_input(options: InputOptions | None, tests: Sequence[Path], libraries: Sequence[str]) -> Input:
+    """Return all tests; raises `ConfigInvalidError` with what is wrong with them, OSError, and IncompleteError."""
+    suites: list[Suite] = []
+    files: dict[str, Path] = {}
+    problems: list[Problem] = []
+    if options is not None:
+        loaded = await read_config(options)
+        suites.append(suite_of(loaded))
+        for path in _find_files(tests):
+            files[str(path)] = path
+            try:
+                suites.append(await trio.to_thread.run_sync(_read_file, path, loaded))
+            except ConfigInvalidError as exc:
+                problems += exc.problems
+    for name in library_names() if "all" in libraries else libraries:
+        try:
+            suites += await trio.to_thread.run_sync(read_library_suites, name)
+        except ConfigInvalidError as exc:
+            problems += exc.problems
+    if problems:
+        raise ConfigInvalidError(problems)
+    return Input(suites=tuple(suites), files=files)
+
+
+def _read_file(path: Path, loaded: LoadedConfig) -> Suite:
+    return read_suite(path.read_text("utf-8"), source=str(path), config=loaded.config, layers=loaded.layers)
+
+
+def _find_files(paths: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        found += sorted(one for one in path.rglob("*") if one.suffix in SUFFIXES) if path.is_dir() else [path]
+    return found

@@ -1,0 +1,44 @@
+"""`test --update`: what `equals` found becomes what it expects, in the files that people wrote."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from haptic_trio.cli.files import replace_file
+from haptic_trio.cli.suite_input import SUFFIXES, Input
+from haptic_trio.embedded.cases import updates_of
+from haptic_trio.embedded.results import CaseResult
+from haptic_trio.embedded.update import UpdateError, update_config_map, update_tests
+from haptic_trio.stages.process import ConfigSource
+
+
+def update_files(
+    results: Sequence[CaseResult], given: Input, manifests: Path | None, source: ConfigSource | None
+) -> int:
+    """Rewrite the expected texts that differ; return how many. Raises UpdateError, and OSError."""
+    changes: dict[str, dict[tuple[str, int], str]] = {}
+    for result, one in updates_of(results):
+        assert one.actual is not None
+        changes.setdefault(result.suite, {})[result.name, one.index] = one.actual
+    for suite, found in changes.items():
+        path = given.files.get(suite)
+        if path is not None:
+            _replace(path, update_tests(path.read_text("utf-8"), found, source=str(path)))
+        elif manifests is not None and source is not None and suite.startswith("ConfigMap "):
+            _update_manifests(manifests, found, source)
+        else:
+            raise UpdateError(f"{suite}: the tests of a library are part of the program; edit them in its sources")
+    return sum(len(found) for found in changes.values())
+
+
+def _update_manifests(manifests: Path, found: dict[tuple[str, int], str], source: ConfigSource) -> None:
+    for path in sorted(one for one in manifests.rglob("*") if one.suffix in SUFFIXES):
+        text = path.read_text("utf-8")
+        updated = update_config_map(text, found, namespace=source.namespace, name=source.config_map, source=str(path))
+        if updated is not None:
+            _replace(path, updated)
+            return
+    raise UpdateError(f"no file below {manifests} holds the ConfigMap {source.namespace}/{source.config_map}")
+
+
+def _replace(path: Path, text: str) -> None:
+    replace_file(path, text, mode=path.stat().st_mode & 0o777)

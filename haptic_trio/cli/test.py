@@ -1,0 +1,242 @@
+"""`test`: run the tests that travel with a configuration, with files beside it, or with the shipped libraries."""
+
+import fnmatch
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+import trio
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from haptic_trio.cli.files import replace_file
+from haptic_trio.cli.findings import Area, find, make_console, print_findings
+from haptic_trio.cli.junit import to_junit
+from haptic_trio.cli.options import InputOptions, make_input
+from haptic_trio.cli.suite_input import Input, NoTestsError, read_input
+from haptic_trio.cli.suite_report import Report, print_report, report_to_json
+from haptic_trio.cli.suite_update import update_files
+from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, probe_version
+from haptic_trio.embedded.cases import Case, find_cases
+from haptic_trio.embedded.coverage import measure
+from haptic_trio.embedded.results import CaseResult
+from haptic_trio.embedded.runner import Runner, RunOptions
+from haptic_trio.embedded.tracing import TemplateTracer, slowest_of
+from haptic_trio.errors import HapticError, ProblemsError, leaves_of
+
+EXIT_FAILED_TESTS = 1
+EXIT_UNUSABLE = 2
+
+
+class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How `test` runs."""
+
+    input: InputOptions | None
+    tests: tuple[Path, ...]
+    libraries: tuple[str, ...]
+    binary: Path | None
+    jobs: int
+    filters: tuple[str, ...]
+    update: bool
+    coverage: bool
+    slowest: int
+    progress: bool
+    """Show how far it has come, on standard error."""
+
+
+@click.command()
+@click.option(
+    "--manifests",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="HAPTIC_MANIFESTS",
+    help="Directory of Kubernetes manifests; the tests are in its ConfigMap.",
+)
+@click.option("--namespace", envvar="HAPTIC_NAMESPACE", help="Namespace of the ConfigMap.  [default: default]")
+@click.option("--config-map", default="haptic-trio", show_default=True, envvar="HAPTIC_CONFIG_MAP")
+@click.option(
+    "--tests",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    metavar="PATH",
+    help="More tests for that configuration: a YAML file, or a directory of them; may be given several times.",
+)
+@click.option(
+    "--library",
+    "libraries",
+    multiple=True,
+    metavar="NAME",
+    help="Run the tests of a shipped library, or of `all`; may be given several times.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only tests whose name contains this, or matches it if it has *, ? or [; any of several.",
+)
+@click.option(
+    "--haproxy",
+    metavar="PATH",
+    envvar="HAPTIC_HAPROXY",
+    help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra. Without any, what needs it"
+    " is skipped.",
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=max(2, os.cpu_count() or 1), show_default="processors")
+@click.option("--update", is_flag=True, help="Write what `equals` found into the files as what it expects.")
+@click.option("--coverage", is_flag=True, help="Show which lines and branches of templates no test renders.")
+@click.option("--slowest", type=click.IntRange(1), metavar="N", help="Show the N templates that took longest.")
+@click.option("--verbose", "-v", is_flag=True, help="Show every assertion, not only those that fail.")
+@click.option(
+    "--output",
+    "output_format",
+    type=click.Choice(["text", "json", "junit"]),
+    default="text",
+    show_default=True,
+    help="What goes to standard output: a tree for people, or one document for machines.",
+)
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit's XML to FILE, too."
+)
+def test(
+    *,
+    manifests: Path | None,
+    namespace: str | None,
+    config_map: str,
+    tests: tuple[Path, ...],
+    libraries: tuple[str, ...],
+    filters: tuple[str, ...],
+    haproxy: str | None,
+    jobs: int,
+    update: bool,
+    coverage: bool,
+    slowest: int | None,
+    verbose: bool,
+    output_format: str,
+    junit: Path | None,
+) -> None:
+    """Run embedded tests: render fixtures, check what comes out, and ask a real HAProxy how it behaves.
+
+    \b
+      haptic-trio test --manifests DIR                    the tests in DIR's ConfigMap
+      haptic-trio test --manifests DIR --tests DIR/tests  and those in files beside it
+      haptic-trio test --library all                      the tests of the shipped libraries
+      haptic-trio test --manifests DIR --update           take what is rendered as expected
+
+    Exit codes: 0 all tests passed, 1 a test failed, 2 the tests or the
+    configuration cannot be used.
+    """
+    if manifests is None and not libraries:
+        raise click.UsageError("name what to test: --manifests DIR or --library NAME")
+    if manifests is None and tests:
+        raise click.UsageError("--tests are for the configuration in --manifests")
+    if update and (coverage or slowest):
+        raise click.UsageError("--update goes with neither --coverage nor --slowest")
+    try:
+        options = SuiteOptions(
+            input=make_input(manifests, namespace, config_map, "haptic-trio", haproxy) if manifests else None,
+            tests=tests,
+            libraries=libraries,
+            binary=_find_binary(haproxy),
+            jobs=jobs,
+            filters=filters,
+            update=update,
+            coverage=coverage,
+            slowest=slowest or 0,
+            progress=sys.stderr.isatty(),
+        )
+        report = trio.run(_run, options)
+    except* (HapticError, OSError) as group:
+        sys.exit(_explain(group))
+    _write(report, output_format, verbose=verbose, junit=junit)
+    sys.exit(0 if report.passed else EXIT_FAILED_TESTS)
+
+
+def _find_binary(explicit: str | None) -> Path | None:
+    """Return the HAProxy to ask; None where none was named and none is found."""
+    try:
+        binary = find_haproxy(explicit)
+    except HaproxyNotFoundError:
+        if explicit is not None:
+            raise
+        return None
+    # Another program might exit with 0 whatever it is asked.
+    probe_version(binary)
+    return binary
+
+
+async def _run(options: SuiteOptions) -> Report:
+    given = await read_input(options.input, options.tests, options.libraries)
+    cases = find_cases(given.suites, lambda name: _is_wanted(name, options.filters))
+    if not cases:
+        raise NoTestsError(f"no test matches {', '.join(options.filters)}" if options.filters else "there are no tests")
+    # Rendering shares the interpreter with what waits for HAProxy.
+    sys.setswitchinterval(0.0005)
+    tracer = TemplateTracer(lines=options.coverage) if options.coverage or options.slowest else None
+    began = trio.current_time()
+    results = await _run_cases(cases, options, tracer)
+    updated = await _update(results, given, options) if options.update else 0
+    if updated:
+        # As they stand in the files now.
+        given = await read_input(options.input, options.tests, options.libraries)
+        cases = find_cases(given.suites, lambda name: _is_wanted(name, options.filters))
+        results = await _run_cases(cases, options, None)
+    return Report(
+        cases=tuple(results),
+        seconds=trio.current_time() - began,
+        coverage=tuple(measure(tracer)) if tracer is not None and options.coverage else None,
+        slowest=tuple(slowest_of(tracer, options.slowest)) if tracer is not None and options.slowest else None,
+        updated=updated,
+    )
+
+
+async def _run_cases(cases: list[Case], options: SuiteOptions, tracer: TemplateTracer | None) -> list[CaseResult]:
+    runner = Runner(
+        RunOptions(binary=options.binary, jobs=options.jobs), tracing=tracer.tracing if tracer is not None else None
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=make_console(sys.stderr), transient=True, disable=not options.progress)
+    with progress:
+        task = progress.add_task("tests", total=len(cases))
+        failed = 0
+
+        def tell(result: CaseResult) -> None:
+            nonlocal failed
+            failed += result.failed
+            progress.update(task, advance=1, description=f"tests, {failed} failed" if failed else "tests")
+
+        return await runner.run(cases, tell)
+
+
+async def _update(results: list[CaseResult], given: Input, options: SuiteOptions) -> int:
+    manifests = options.input.manifests if options.input is not None else None
+    source = options.input.source if options.input is not None else None
+    return await trio.to_thread.run_sync(update_files, results, given, manifests, source)
+
+
+def _is_wanted(name: str, filters: tuple[str, ...]) -> bool:
+    own = name.rpartition("/")[2]
+    return not filters or any(
+        fnmatch.fnmatchcase(own, pattern) if set(pattern) & set("*?[") else pattern in name for pattern in filters
+    )
+
+
+def _write(report: Report, output_format: str, *, verbose: bool, junit: Path | None) -> None:
+    if junit is not None:
+        replace_file(junit, to_junit(report.cases))
+    if output_format == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(report_to_json(report)), indent=2))
+    elif output_format == "junit":
+        click.echo(to_junit(report.cases), nl=False)
+    else:
+        print_report(sys.stdout, report, verbose=verbose)
+
+
+def _explain(group: BaseExceptionGroup[BaseException]) -> int:
+    console = make_console(sys.stderr)
+    for error in leaves_of(group):
+        if isinstance(error, ProblemsError):
+            print_findings(console, find(Area.CONFIGURATION, error.problems))
+        else:
+            click.secho(f"error: {error}", fg="red", err=True)
+    return EXIT_UNUSABLE

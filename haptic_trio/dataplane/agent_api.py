@@ -1,0 +1,261 @@
+"""The agent's verbs: stage, upload, activate, patch, and questions about what runs.
+
+A request is refused before anything is touched, or carried out by the
+endpoint, which leaves nothing half done; whatever went wrong is said in one
+form, `ErrorAnswer`.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import trio
+
+from haptic_trio import __version__
+from haptic_trio.dataplane.agent_blobs import BlobStore, StoreFullError
+from haptic_trio.dataplane.agent_events import Observer
+from haptic_trio.dataplane.agent_generations import (
+    KnownGenerations,
+    MissingBlobsError,
+    UnknownBaseError,
+    WrongContentError,
+    make_manifest,
+)
+from haptic_trio.dataplane.agent_limits import RequestRefusedError
+from haptic_trio.dataplane.agent_messages import (
+    FRAME_HEAD,
+    ActivateRequest,
+    AgentLimits,
+    AgentStatus,
+    DoneAnswer,
+    ErrorCode,
+    EventKind,
+    FetchRequest,
+    FrameError,
+    Manifest,
+    PatchRequest,
+    RunningAnswer,
+    StageAnswer,
+    StageRequest,
+    StoredAnswer,
+    Worker,
+    decode_frames,
+    encode_frames,
+)
+from haptic_trio.dataplane.agent_pieces import OutsideBaseError, RecipeError
+from haptic_trio.dataplane.disk import UnsafePathError, check_paths
+from haptic_trio.dataplane.endpoint import (
+    DeploymentRefusedError,
+    DriftReport,
+    Endpoint,
+    EndpointError,
+    EndpointStorageError,
+    EndpointTimeoutError,
+    PatchRefusedError,
+)
+from haptic_trio.dataplane.files import RESERVED
+from haptic_trio.errors import ProblemsError
+from haptic_trio.haproxy.delta import Delta
+from haptic_trio.haproxy.model import Generation
+
+T = TypeVar("T")
+
+ListWorkers = Callable[[], Awaitable[tuple[Worker, ...]]]
+
+_REFUSALS: Final[tuple[tuple[type[Exception], HTTPStatus, ErrorCode, str], ...]] = (
+    (UnsafePathError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.UNSAFE_PATH, ""),
+    (ProblemsError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REFUSED, ""),
+    (DeploymentRefusedError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REFUSED, ""),
+    (PatchRefusedError, HTTPStatus.CONFLICT, ErrorCode.PATCH_REFUSED, "activate instead"),
+    (EndpointStorageError, HTTPStatus.INSUFFICIENT_STORAGE, ErrorCode.STORAGE, "see to the disk of the agent"),
+    (EndpointTimeoutError, HTTPStatus.GATEWAY_TIMEOUT, ErrorCode.HAPROXY_TIMEOUT, "try again later"),
+    (EndpointError, HTTPStatus.BAD_GATEWAY, ErrorCode.HAPROXY_UNREACHABLE, "try again later"),
+    (UnknownBaseError, HTTPStatus.CONFLICT, ErrorCode.BASE_UNKNOWN, "send the whole manifest"),
+    (OutsideBaseError, HTTPStatus.CONFLICT, ErrorCode.BASE_UNKNOWN, "send the whole manifest"),
+    (WrongContentError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.WRONG_DIGEST, "send the whole manifest"),
+    (RecipeError, HTTPStatus.BAD_REQUEST, ErrorCode.BAD_REQUEST, "send the whole manifest"),
+    (StoreFullError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, "upload less at a time"),
+    (OSError, HTTPStatus.INSUFFICIENT_STORAGE, ErrorCode.STORAGE, "see to the disk of the agent"),
+)
+
+
+def refuse(error: Exception) -> RequestRefusedError:
+    """Return what to answer to an *error* that is expected."""
+    if isinstance(error, RequestRefusedError):
+        return error
+    if isinstance(error, FrameError):
+        too_large = error.code is ErrorCode.TOO_LARGE
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if too_large else HTTPStatus.BAD_REQUEST
+        return RequestRefusedError(status, error.code, str(error), hint="send the upload again, whole")
+    text = str(error)
+    if isinstance(error, EndpointError):
+        text = text.removeprefix(f"{error.endpoint}: ")
+    for kind, status, code, hint in _REFUSALS:
+        if isinstance(error, kind):
+            return RequestRefusedError(status, code, text, hint=hint)
+    raise error
+
+
+class Agent:
+    """The verbs, on *endpoint*; *store* is open, and *observer* runs."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        store: BlobStore,
+        observer: Observer,
+        *,
+        limits: AgentLimits,
+        list_workers: ListWorkers,
+    ) -> None:
+        self.limits = limits
+        self.observer = observer
+        self._endpoint = endpoint
+        self._store = store
+        self._list_workers = list_workers
+        self._known = KnownGenerations(piece_limit=limits.pieces, byte_limit=limits.generation_bytes)
+        # What is known, and what is stored, is looked at by one request at a time.
+        self._books = trio.Lock()
+        self._began = trio.current_time()
+
+    async def tell_status(self) -> AgentStatus:
+        """Say what the agent is, and what it has."""
+        return AgentStatus(
+            agent=__version__,
+            boot=self.observer.boot,
+            uptime=trio.current_time() - self._began,
+            endpoint=await self._endpoint.describe(),
+            workers=await self._list_workers(),
+            sequence=self.observer.sequence,
+            limits=self.limits,
+        )
+
+    async def tell_running(self) -> RunningAnswer:
+        """Say which generation runs."""
+        survey = await self._endpoint.survey()
+        if survey.running is None:
+            return RunningAnswer(generation="")
+        async with self._books:
+            self._known.learn(survey.running)
+        return RunningAnswer(generation=survey.running.id, capabilities=survey.capabilities)
+
+    async def tell_manifest(self, generation: str) -> Manifest:
+        """Return the whole manifest of a known generation."""
+        async with self._books:
+            known = self._require(generation)
+            return await trio.to_thread.run_sync(lambda: make_manifest(self._known.cut(known)))
+
+    def _require(self, generation: str) -> Generation:
+        known = self._known.find(generation)
+        if known is None:
+            raise RequestRefusedError(
+                HTTPStatus.CONFLICT,
+                ErrorCode.GENERATION_UNKNOWN,
+                f"generation {generation} is not known here",
+                hint="send its manifest first",
+            )
+        return known
+
+    async def fetch(self, request: FetchRequest) -> bytes:
+        """Return blobs of known generations in frames: as many as fit, one at least."""
+        async with self._books:
+            pieces = await trio.to_thread.run_sync(self._known.pieces)
+        found: dict[str, bytes] = {}
+        size = 0
+        for digest in request.blobs:
+            content = pieces.get(digest) or self._store.find(digest)
+            if content is None:
+                raise RequestRefusedError(HTTPStatus.NOT_FOUND, ErrorCode.NOT_FOUND, f"there is no blob {digest}")
+            size += FRAME_HEAD + len(content)
+            if found and size > self.limits.upload_bytes:
+                break
+            found[digest] = content
+        return encode_frames(found)
+
+    async def upload(self, data: bytes) -> StoredAnswer:
+        """Take blobs, in frames: all of them, or none."""
+        blobs = await trio.to_thread.run_sync(partial(decode_frames, data, largest=self.limits.blob_bytes))
+        async with self._books:
+            await trio.to_thread.run_sync(self._store.add, blobs)
+        return StoredAnswer(stored=len(blobs))
+
+    async def stage(self, request: StageRequest) -> StageAnswer:
+        """Put a generation together, or say which blobs are missing for that; paths are judged first."""
+        manifest = request.manifest
+        check_paths((file.path for file in manifest.files), RESERVED)
+        async with self._books:
+            await self._know(manifest.base)
+            try:
+                await trio.to_thread.run_sync(self._known.assemble, manifest, self._store.find)
+            except MissingBlobsError as exc:
+                return StageAnswer(generation=manifest.id, missing=exc.missing)
+        return StageAnswer(generation=manifest.id)
+
+    async def _apply(self, delta: Delta | None) -> None:
+        if delta is None:
+            return
+        check_paths((file.path for file in delta.files), RESERVED)
+        async with self._books:
+            await self._know(delta.base)
+            await trio.to_thread.run_sync(self._known.apply, delta)
+
+    async def _know(self, base: str | None) -> None:
+        if base is not None and self._known.find(base) is None:
+            # After a start of the agent nothing is known but what is on the disk.
+            running = await self._endpoint.fetch_running()
+            if running is not None:
+                self._known.learn(running)
+
+    async def activate(self, request: ActivateRequest) -> DoneAnswer:
+        """Check, switch, and load a generation."""
+        began = trio.current_time()
+        await self._apply(request.delta)
+        async with self.observer.turn:
+            desired = self._require(request.generation)
+            await self._deploy(partial(self._endpoint.activate, desired))
+        return await self._done(desired.id, began)
+
+    async def patch(self, request: PatchRequest) -> DoneAnswer:
+        """Carry out a plan, if what runs is what the plan was made from."""
+        began = trio.current_time()
+        await self._apply(request.delta)
+        async with self.observer.turn:
+            desired = self._require(request.generation)
+            running = await self._endpoint.fetch_running()
+            if running is None or running.id != request.running:
+                raise RequestRefusedError(
+                    HTTPStatus.CONFLICT,
+                    ErrorCode.RUNNING_DIFFERS,
+                    f"the plan is for generation {request.running}, and"
+                    f" {running.id if running is not None else 'nobody knows what'} runs",
+                    hint="ask what runs, and plan again",
+                )
+            await self._deploy(partial(self._endpoint.patch, desired, request.plan))
+        return await self._done(desired.id, began)
+
+    async def repair(self) -> DriftReport:
+        """Have the endpoint compare the process with what was deployed last, and put right what differs."""
+        async with self.observer.turn:
+            report = await self._endpoint.repair()
+        if report.found:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(report.found.items()))
+            self.observer.tell(EventKind.DRIFT, deployed=True, detail=kinds)
+        return report
+
+    async def _deploy(self, work: Callable[[], Awaitable[object]]) -> None:
+        failure: EndpointError | None = None
+        try:
+            await work()
+        except EndpointError as exc:
+            failure = exc
+        await self.observer.look(deployed=True)
+        if failure is not None:
+            raise failure
+
+    async def _done(self, generation: str, began: float) -> DoneAnswer:
+        if len(self._store):
+            async with self._books:
+                held = await trio.to_thread.run_sync(self._known.pieces)
+                await trio.to_thread.run_sync(self._store.release, held.keys())
+        return DoneAnswer(generation=generation, seconds=trio.current_time() - began)

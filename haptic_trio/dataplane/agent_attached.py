@@ -1,0 +1,124 @@
+"""An HAProxy that somebody else runs, such as another container of the same pod, as an endpoint.
+
+It is expected to be started, whenever both files are there, as
+
+    haproxy -W -S MASTER_SOCKET -f STATE/process.cfg -f STATE/current/haproxy.cfg
+
+with the same paths, by the same user. Whoever runs it starts it again when it
+ends. Nothing here starts, signals or ends it: it is told to load its
+configuration again on its master socket, and the first generation is loaded
+by its being started.
+"""
+
+from pathlib import Path
+
+import trio
+
+from haptic_trio.dataplane.agent import LocalAgent
+from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError
+from haptic_trio.dataplane.files import GenerationFiles
+from haptic_trio.dataplane.master import MasterClient, MasterState
+from haptic_trio.dataplane.sockets import choose_socket_directory
+from haptic_trio.dataplane.supervisor import START_LIMIT, LoadRefusedError, OnExit, Supervisor
+
+WATCH_INTERVAL = 0.5
+"""Seconds between two looks whether HAProxy runs."""
+POLL_INTERVAL = 0.05
+"""Seconds between two looks at an HAProxy that is about to be started."""
+
+
+class AttachedMaster(Supervisor):
+    """Stands where a supervisor does, without a process of its own; *master_socket* belongs to HAProxy's master."""
+
+    def __init__(
+        self,
+        directory: Path,
+        files: GenerationFiles,
+        binary: Path,
+        *,
+        name: str,
+        lock: trio.Lock,
+        master_socket: Path,
+    ) -> None:
+        super().__init__(directory, files, binary, name=name, lock=lock)
+        self._master = MasterClient(master_socket, endpoint=name)
+        self._pid = self._seen = 0
+
+    @property
+    def pid(self) -> int:
+        """The master process, as it calls itself; 0 when it did not answer the last time."""
+        return self._pid
+
+    @property
+    def master(self) -> MasterClient:
+        """Client of the master socket."""
+        return self._master
+
+    async def run(
+        self,
+        *,
+        on_exit: OnExit,  # noqa: ARG002 - the process is not ours to end
+        grace: float,  # noqa: ARG002
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Look whether HAProxy runs, until cancelled."""
+        self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
+        await trio.to_thread.run_sync(self._write_config)
+        await self._look()
+        task_status.started()
+        while True:
+            await trio.sleep(WATCH_INTERVAL)
+            await self._look()
+
+    async def _look(self) -> MasterState | None:
+        try:
+            state = await self._master.fetch_state()
+        except EndpointError:
+            state = None
+        pid = state.pid if state is not None else 0
+        if pid and pid != self._seen:
+            # Whoever started it gave it the files, which lack what another one was told.
+            if self._seen:
+                await trio.to_thread.run_sync(self._files.mark_loaded)
+            self._seen = pid
+        self._pid = pid
+        return state
+
+    async def load(self) -> None:
+        """Have HAProxy load what `current` holds; where none runs, wait until it has been started with that.
+
+        Raises as `Supervisor.load` does.
+        """
+        if await self._look() is None:
+            await self._wait_started()
+            return
+        report = await self._master.reload(limit=START_LIMIT)
+        if not report.loaded:
+            raise LoadRefusedError(report.output)
+
+    async def _wait_started(self) -> None:
+        with trio.move_on_after(START_LIMIT):
+            while True:
+                state = await self._look()
+                if state is not None and state.worker and await self._worker_answers(state.worker):
+                    return
+                await trio.sleep(POLL_INTERVAL)
+        raise EndpointTimeoutError(self._name, f"nobody has started haproxy within {START_LIMIT:g} s")
+
+    async def _worker_answers(self, worker: int) -> bool:
+        try:
+            return await self.runtime.ask_pid() == worker
+        except EndpointError:
+            return False
+
+
+class AttachedAgent(LocalAgent):
+    """The HAProxy with the master socket *master_socket*, which loads from *directory*; an Endpoint."""
+
+    _writes_at_once = True
+
+    def __init__(self, name: str, directory: Path, binary: Path, master_socket: Path) -> None:
+        super().__init__(name, directory, binary)
+        self._supervisor = AttachedMaster(
+            directory, self._files, binary, name=name, lock=self._lock, master_socket=master_socket
+        )

@@ -1,0 +1,118 @@
+"""Uploaded blobs that no generation has yet: bounded, durable, found by digest.
+
+An upload becomes one file, a *pack*, written completely and fsynced before
+it gets its name; names are numbers, so nothing that a client says becomes a
+path. A pack goes away when every blob in it is part of a known generation,
+when room is needed (the oldest first), or when nobody has asked for it
+within a day. So a controller that was interrupted goes on where it stopped,
+also after a restart of the agent, and whatever is missing is asked for again.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from haptic_trio.dataplane.agent_messages import FrameError, decode_frames, encode_frames
+from haptic_trio.dataplane.disk import fsync_directory, replace_file
+from haptic_trio.errors import HapticError
+
+KEPT_FOR: Final = 24 * 3600.0
+"""Seconds that a pack nobody needs is kept."""
+
+
+class StoreFullError(HapticError):
+    """An upload has more bytes than the store may hold; trying the same again is futile."""
+
+
+class _Pack(msgspec.Struct):
+    digests: frozenset[str]
+    size: int
+    stored: float
+
+
+class BlobStore:
+    """Packs below *root*, at most *limit* bytes of content; every method may block on the disk but `find`."""
+
+    def __init__(self, root: Path, *, limit: int, clock: Callable[[], float] = time.time) -> None:
+        self._root = root
+        self._limit = limit
+        self._clock = clock
+        self._packs: OrderedDict[int, _Pack] = OrderedDict()
+        self._blobs: dict[str, bytes] = {}
+        self._owner: dict[str, int] = {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of content."""
+        return sum(pack.size for pack in self._packs.values())
+
+    def __len__(self) -> int:
+        return len(self._blobs)
+
+    def open(self) -> None:
+        """Read what is there; what a crash, or hands, have damaged is removed."""
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in sorted(self._root.iterdir()):
+            try:
+                blobs = decode_frames(path.read_bytes(), largest=self._limit)
+                number = int(path.stem)
+                stored = path.stat().st_mtime
+            except (FrameError, ValueError):
+                path.unlink()
+                continue
+            self._take(number, blobs, stored)
+        self._make_room(0)
+
+    def find(self, digest: str) -> bytes | None:
+        """Return a blob; None when it is not here."""
+        return self._blobs.get(digest)
+
+    def add(self, blobs: Mapping[str, bytes]) -> None:
+        """Store *blobs* durably, in place of old ones if need be; raises StoreFullError."""
+        fresh = {digest: content for digest, content in blobs.items() if digest not in self._blobs}
+        size = sum(map(len, fresh.values()))
+        if size > self._limit:
+            raise StoreFullError(f"{size} bytes of blobs; the store holds {self._limit}")
+        if not fresh:
+            return
+        self._make_room(size)
+        number = next(reversed(self._packs), 0) + 1
+        replace_file(self._path_of(number), encode_frames(fresh))
+        self._take(number, fresh, self._clock())
+
+    def release(self, held: AbstractSet[str]) -> None:
+        """Remove packs whose blobs are all among *held*: they can be had from elsewhere."""
+        self._drop([number for number, pack in self._packs.items() if pack.digests.issubset(held)])
+
+    def _take(self, number: int, blobs: Mapping[str, bytes], stored: float) -> None:
+        self._packs[number] = _Pack(frozenset(blobs), sum(map(len, blobs.values())), stored)
+        self._blobs.update(blobs)
+        self._owner.update(dict.fromkeys(blobs, number))
+
+    def _make_room(self, size: int) -> None:
+        old = self._clock() - KEPT_FOR
+        total = self.size + size
+        doomed = []
+        for number, pack in self._packs.items():
+            if total <= self._limit and pack.stored >= old:
+                continue
+            doomed.append(number)
+            total -= pack.size
+        self._drop(doomed)
+
+    def _drop(self, numbers: Collection[int]) -> None:
+        for number in numbers:
+            self._path_of(number).unlink(missing_ok=True)
+            for digest in self._packs.pop(number).digests:
+                if self._owner.get(digest) == number:
+                    del self._owner[digest], self._blobs[digest]
+        if numbers:
+            fsync_directory(self._root)
+
+    def _path_of(self, number: int) -> Path:
+        return self._root / f"{number:08d}.pack"

@@ -1,0 +1,251 @@
+"""HTTPS to one agent: client certificate, time and size limits, and errors mapped once, at this edge."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+import trio
+
+from haptic_trio.dataplane.agent_messages import (
+    FRAMES_TYPE,
+    JSON_TYPE,
+    ErrorAnswer,
+    ErrorCode,
+    FrameError,
+    decode_frames,
+)
+from haptic_trio.dataplane.endpoint import (
+    DeploymentRefusedError,
+    EndpointError,
+    EndpointStorageError,
+    EndpointTimeoutError,
+    EndpointUnreachableError,
+    PatchRefusedError,
+)
+
+CONNECT_LIMIT: Final = 5.0
+"""Seconds that a connection, TLS included, may take to be made."""
+QUESTION_LIMIT: Final = 30.0
+"""Seconds that a request without an effect on HAProxy may take."""
+VERB_LIMIT: Final = 180.0
+"""Seconds that a deployment may take; the agent gives up before that."""
+ANSWER_BYTES: Final = 64 << 20
+"""Bytes of one answer that are read."""
+IDLE_LIMIT: Final = 20.0
+"""Seconds that an idle connection is kept: shorter than the agent keeps it, so that none is used that just closes."""
+MESSAGE_LENGTH: Final = 4000
+"""Characters of an error message that are kept."""
+TRUST_RETRIES: Final = 3
+
+T = TypeVar("T")
+
+
+class AgentAccessError(EndpointError):
+    """The agent does not take our certificate, or we not its; trying again helps once they have been mended."""
+
+
+class AgentAnswerError(EndpointError):
+    """What answers does not speak the agent's language, or does not understand ours; the same again is futile."""
+
+
+class AgentConflictError(EndpointError):
+    """The agent lacks something that can be sent: `code` says what. Nothing was done; trying again then helps."""
+
+    def __init__(self, endpoint: str, answer: ErrorAnswer) -> None:
+        self.code = answer.code
+        super().__init__(endpoint, answer.message)
+
+
+_ERRORS: Final[dict[ErrorCode, type[EndpointError]]] = {
+    ErrorCode.CONFIGURATION_REFUSED: DeploymentRefusedError,
+    ErrorCode.UNSAFE_PATH: DeploymentRefusedError,
+    ErrorCode.PATCH_REFUSED: PatchRefusedError,
+    ErrorCode.RUNNING_DIFFERS: PatchRefusedError,
+    ErrorCode.CLIENT_NOT_ALLOWED: AgentAccessError,
+    ErrorCode.STORAGE: EndpointStorageError,
+    ErrorCode.HAPROXY_TIMEOUT: EndpointTimeoutError,
+    ErrorCode.DEADLINE: EndpointTimeoutError,
+    ErrorCode.HAPROXY_UNREACHABLE: EndpointUnreachableError,
+    ErrorCode.BUSY: EndpointUnreachableError,
+    ErrorCode.TOO_MANY_REQUESTS: EndpointUnreachableError,
+    ErrorCode.TRUST_CHANGED: EndpointUnreachableError,
+    ErrorCode.INTERNAL: EndpointUnreachableError,
+}
+_CONFLICTS: Final = frozenset({ErrorCode.BASE_UNKNOWN, ErrorCode.GENERATION_UNKNOWN, ErrorCode.WRONG_DIGEST})
+
+
+class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an agent is."""
+
+    name: str
+    """Of the endpoint."""
+    url: str
+    """`https://host:port`."""
+    server_name: str = ""
+    """The name that its certificate must have; empty: the host of the address."""
+
+    @property
+    def host(self) -> str:
+        """The host of the address."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port of the address."""
+        return urlsplit(self.url).port or 443
+
+
+class AgentClient:
+    """Sends requests to the agent at *address*; *http* belongs to the caller, see `open_http`.
+
+    Every method raises EndpointError: of the kind that the agent's answer
+    stands for, EndpointUnreachableError and EndpointTimeoutError for the way
+    there, AgentAccessError for certificates, AgentAnswerError for rubbish.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, address: AgentAddress) -> None:
+        self.address = address
+        self.bytes_sent = 0
+        """Of all requests, heads included, without what TLS adds."""
+        self._http = http
+
+    async def ask(self, kind: type[T], path: str) -> T:
+        """GET *path* and return its answer as *kind*."""
+        return await self._decode(kind, path, await self._send("GET", path, b"", QUESTION_LIMIT))
+
+    async def tell(self, kind: type[T], path: str, request: msgspec.Struct, *, limit: float = QUESTION_LIMIT) -> T:
+        """POST *request* to *path* and return its answer as *kind*; *limit* is in seconds."""
+        return await self._decode(kind, path, await self._post(path, request, limit))
+
+    async def upload(self, kind: type[T], path: str, frames: bytes) -> T:
+        """POST blobs to *path* and return the answer as *kind*."""
+        answer = await self._send("POST", path, frames, QUESTION_LIMIT, content_type=FRAMES_TYPE)
+        return await self._decode(kind, path, answer)
+
+    async def download(self, path: str, request: msgspec.Struct) -> dict[str, bytes]:
+        """POST *request* to *path* and return the blobs that are the answer, by digest."""
+        answer = await self._post(path, request, QUESTION_LIMIT)
+        try:
+            return await trio.to_thread.run_sync(partial(decode_frames, answer, largest=ANSWER_BYTES))
+        except FrameError as exc:
+            raise AgentAnswerError(self.address.name, f"{path}: {exc}") from exc
+
+    async def _post(self, path: str, request: msgspec.Struct, limit: float) -> bytes:
+        try:
+            content = await trio.to_thread.run_sync(msgspec.json.encode, request)
+        except UnicodeEncodeError as exc:
+            raise AgentAnswerError(self.address.name, f"{path}: what is not UTF-8 cannot be sent: {exc}") from exc
+        return await self._send("POST", path, content, limit)
+
+    async def _decode(self, kind: type[T], path: str, answer: bytes) -> T:
+        try:
+            return await trio.to_thread.run_sync(partial(msgspec.json.decode, answer, type=kind))
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise AgentAnswerError(self.address.name, f"{path}: {exc}") from exc
+
+    async def _send(
+        self, method: str, path: str, content: bytes, limit: float, *, content_type: str = JSON_TYPE
+    ) -> bytes:
+        name = self.address.name
+        called = f"{method} {path}"
+        headers = {"Content-Type": content_type} if content else {}
+        extensions = {"sni_hostname": self.address.server_name} if self.address.server_name else {}
+        status, body = 0, b""
+        # A connection that is older than the agent's authorities is refused unused; each refusal closes one.
+        for _attempt in range(TRUST_RETRIES):
+            request = self._http.build_request(
+                method, f"{self.address.url}{path}", headers=headers, content=content, extensions=extensions
+            )
+            self.bytes_sent += _size_of(request, content)
+            try:
+                with trio.fail_after(limit):
+                    status, body = await self._exchange(request, called)
+            except trio.TooSlowError as exc:
+                raise EndpointTimeoutError(name, f"{called}: no answer within {limit:g} s") from exc
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as exc:
+                kind = AgentAccessError if _is_about_trust(exc) else EndpointUnreachableError
+                raise kind(name, f"{called}: {_reason(exc)}") from exc
+            if status != httpx.codes.MISDIRECTED_REQUEST:
+                break
+        if not 200 <= status < 300:
+            raise self._refusal(called, status, body)
+        return body
+
+    async def _exchange(self, request: httpx.Request, called: str) -> tuple[int, bytes]:
+        response = await self._http.send(request, stream=True)
+        try:
+            body = bytearray()
+            # To leave the loop early would leave the generators below it to the garbage collector: they are cancelled.
+            with trio.CancelScope() as reading:
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > ANSWER_BYTES:
+                        reading.cancel(reason="the answer is too large")
+            if len(body) > ANSWER_BYTES:
+                raise AgentAnswerError(self.address.name, f"{called}: more than {ANSWER_BYTES} bytes of answer")
+        finally:
+            await response.aclose()
+        return response.status_code, bytes(body)
+
+    def _refusal(self, called: str, status: int, body: bytes) -> EndpointError:
+        name = self.address.name
+        try:
+            answer = msgspec.json.decode(body, type=ErrorAnswer)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            words = body[:MESSAGE_LENGTH].decode(errors="replace")
+            return AgentAnswerError(name, f"{called}: {status} {words}".rstrip())
+        if answer.code in _CONFLICTS:
+            return AgentConflictError(name, answer)
+        words = answer.message[:MESSAGE_LENGTH]
+        kind = _ERRORS.get(answer.code)
+        if kind is not None:
+            return kind(name, words)
+        hint = f" ({answer.hint})" if answer.hint else ""
+        return AgentAnswerError(name, f"{called}: {answer.code}: {words}{hint}")
+
+
+@asynccontextmanager
+async def open_http(context: ssl.SSLContext) -> AsyncIterator[httpx.AsyncClient]:
+    """Connections to any number of agents, open while the block runs."""
+    async with httpx.AsyncClient(
+        verify=context,
+        # Each request has a limit of its own that covers the whole answer.
+        timeout=httpx.Timeout(None, connect=CONNECT_LIMIT),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_LIMIT),
+        trust_env=False,
+        headers={"Accept-Encoding": "identity"},
+    ) as http:
+        yield http
+
+
+def _size_of(request: httpx.Request, content: bytes) -> int:
+    head = sum(len(name) + len(value) + 4 for name, value in request.headers.raw)
+    return len(request.method) + len(request.url.raw_path) + 12 + head + 2 + len(content)
+
+
+def _causes_of(error: BaseException) -> list[BaseException]:
+    links: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in links:
+        links.append(link)
+        link = link.__cause__ or link.__context__
+    return links
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong: an error of TLS has no words of its own, only a cause that has."""
+    return next((text for text in map(str, _causes_of(error)) if text), type(error).__name__)
+
+
+def _is_about_trust(error: BaseException) -> bool:
+    """Whether we do not take the agent's certificate, or have been told that ours is not taken."""
+    return any(
+        isinstance(cause, ssl.SSLCertVerificationError)
+        or (isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""))
+        for cause in _causes_of(error)
+    )

@@ -1,0 +1,171 @@
+"""Who may ask an agent, how often, how many at once, and for how long."""
+
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+import trio
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from haptic_trio.dataplane.agent_messages import JSON_TYPE, AgentLimits, ErrorAnswer, ErrorCode
+from haptic_trio.dataplane.agent_tls import Client, current_client
+from haptic_trio.errors import HapticError
+
+BURST: Final = 3.0
+"""Seconds' worth of requests that may come at once."""
+
+AUTHORISE: Final = "haptic_trio.authorise"
+"""The key of a websocket's scope with what raises RequestRefusedError once the client may not listen any more."""
+
+
+class RequestRefusedError(HapticError):
+    """A request is answered with an error; its code says whether trying again helps."""
+
+    def __init__(self, status: HTTPStatus, code: ErrorCode, message: str, *, hint: str = "") -> None:
+        self.status = status
+        self.answer = ErrorAnswer(code=code, message=message, hint=hint)
+        super().__init__(message)
+
+
+class TokenBucket:
+    """*rate* tokens a second, at most *size* at once; *clock* is in seconds."""
+
+    def __init__(self, rate: float, size: float, *, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._size = size
+        self._clock = clock
+        self._tokens = size
+        self._filled = clock()
+
+    def take(self) -> bool:
+        """Take a token; False when there is none."""
+        now = self._clock()
+        self._tokens = min(self._size, self._tokens + (now - self._filled) * self._rate)
+        self._filled = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+
+def judge_client(client: Client | None, *, allowed: frozenset[str], trust: int, now: float) -> None:
+    """Raise RequestRefusedError unless *client* may ask; an empty *allowed* allows all whom the authorities vouch for.
+
+    *trust* is how often the authorities have changed, *now* is in seconds
+    since 1970: a connection may outlive what it was opened with.
+    """
+    if client is None:
+        raise RequestRefusedError(
+            HTTPStatus.FORBIDDEN, ErrorCode.CLIENT_NOT_ALLOWED, "the connection has no client certificate"
+        )
+    if client.expires <= now or client.trust != trust:
+        why = "the client certificate has expired" if client.expires <= now else "the authorities have changed"
+        raise RequestRefusedError(
+            HTTPStatus.MISDIRECTED_REQUEST, ErrorCode.TRUST_CHANGED, why, hint="open a new connection"
+        )
+    if allowed and not allowed & client.names:
+        names = ", ".join(sorted(client.names)) or "no name"
+        raise RequestRefusedError(
+            HTTPStatus.FORBIDDEN,
+            ErrorCode.CLIENT_NOT_ALLOWED,
+            f"a client with the certificate of {names} is not allowed here",
+            hint="name it with --allow-client",
+        )
+
+
+class Guard:
+    """Lets requests through to *app* that may be asked now, and ends those that take too long."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limits: AgentLimits,
+        allowed: frozenset[str],
+        trust: Callable[[], int],
+        clock: Callable[[], float] = trio.current_time,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self._allowed = allowed
+        self._trust = trust
+        self._wall_clock = wall_clock
+        self._bucket = TokenBucket(limits.rate, limits.rate * BURST, clock=clock)
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, as ASGI says."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._admit(scope)
+        except RequestRefusedError as exc:
+            await send_refusal(scope, send, exc)
+            return
+        if scope["type"] == "websocket":
+            # It may stay open for long: what serves it asks again.
+            scope[AUTHORISE] = self._judge
+            await self._app(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            self._running -= 1
+
+    def _judge(self) -> None:
+        judge_client(current_client(), allowed=self._allowed, trust=self._trust(), now=self._wall_clock())
+
+    def _admit(self, scope: Scope) -> None:
+        self._judge()
+        if not self._bucket.take():
+            raise RequestRefusedError(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"more than {self._limits.rate:g} requests a second",
+                hint="try again later",
+            )
+        if scope["type"] == "http" and self._running >= self._limits.concurrent:
+            raise RequestRefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                ErrorCode.BUSY,
+                f"{self._running} requests are being served",
+                hint="try again later",
+            )
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answering = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal answering
+            answering = True
+            await send(message)
+
+        with trio.move_on_after(self._limits.deadline) as limit:
+            await self._app(scope, receive, send_noted)
+        if limit.cancelled_caught and not answering:
+            await send_refusal(
+                scope,
+                send,
+                RequestRefusedError(
+                    HTTPStatus.GATEWAY_TIMEOUT,
+                    ErrorCode.DEADLINE,
+                    f"not done within {self._limits.deadline:g} s, and given up",
+                    hint="ask what runs before trying again",
+                ),
+            )
+
+
+async def send_refusal(scope: Scope, send: Send, refusal: RequestRefusedError) -> None:
+    """Answer a request, or the wish for a websocket, with an error."""
+    body = msgspec.json.encode(refusal.answer)
+    headers = [(b"content-type", JSON_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+    if refusal.answer.code in {ErrorCode.TRUST_CHANGED, ErrorCode.CLIENT_NOT_ALLOWED}:
+        headers.append((b"connection", b"close"))
+    kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+    await send({"type": f"{kind}.start", "status": int(refusal.status), "headers": headers})
+    await send({"type": f"{kind}.body", "body": body})

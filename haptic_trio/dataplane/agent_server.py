@@ -1,0 +1,154 @@
+"""Serve an agent: HTTPS with client certificates, on Trio."""
+
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from ssl import SSLContext
+from typing import Final
+
+import hypercorn.trio
+import msgspec
+import trio
+from hypercorn.config import Config as ServerConfig
+from starlette.types import ASGIApp
+
+from haptic_trio.dataplane.agent_api import Agent
+from haptic_trio.dataplane.agent_blobs import BlobStore
+from haptic_trio.dataplane.agent_events import Observer
+from haptic_trio.dataplane.agent_limits import Guard
+from haptic_trio.dataplane.agent_messages import AgentLimits, Worker
+from haptic_trio.dataplane.agent_routes import HEARTBEAT, make_agent_app
+from haptic_trio.dataplane.agent_tls import ALPN, RenewedContext, TlsFiles
+from haptic_trio.dataplane.cli_socket import exchange
+from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
+from haptic_trio.haproxy.replies import parse_proc
+
+HANDSHAKE_LIMIT: Final = 10.0
+"""Seconds that a TLS handshake may take."""
+IDLE_LIMIT: Final = 60.0
+"""Seconds that an idle connection is kept; clients give theirs up earlier."""
+GRACE: Final = 1.0
+"""Seconds that requests in flight are given at the end."""
+UNREAD_LIMIT: Final = 20_000
+"""Milliseconds after which a connection is given up whose client reads nothing: writing to it cannot be cancelled."""
+BLOBS: Final = "blobs"
+WORKERS_LIMIT: Final = 5.0
+
+
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent is served."""
+
+    listen: str
+    tls: TlsFiles
+    allowed: frozenset[str] = frozenset()
+    """Names of clients; empty: all that the authorities vouch for."""
+    limits: AgentLimits = AgentLimits()
+    heartbeat: float = HEARTBEAT
+    """Seconds."""
+
+
+class ServedAgent(msgspec.Struct, frozen=True):
+    """What is running."""
+
+    addresses: tuple[str, ...]
+    """Such as `https://127.0.0.1:5555`."""
+    observer: Observer
+
+
+async def serve_agent(
+    endpoint: Endpoint,
+    directory: Path,
+    options: AgentOptions,
+    *,
+    master_socket: Callable[[], Path | None],
+    local: bool = True,
+    task_status: trio.TaskStatus[ServedAgent] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve *endpoint*, which runs, until cancelled; blobs are kept below *directory*.
+
+    started() when the address is bound and HAProxy was looked at once.
+    *master_socket* says where HAProxy's master listens, if it does; *local*
+    whether it is a process of this machine. Raises TlsFilesError, and OSError
+    when the address is taken.
+    """
+    context = RenewedContext(options.tls, server=True)
+    store = BlobStore(directory / BLOBS, limit=options.limits.store_bytes)
+    await trio.to_thread.run_sync(store.open)
+    observer = Observer(endpoint, boot=secrets.token_hex(8), local=local)
+    agent = Agent(
+        endpoint,
+        store,
+        observer,
+        limits=options.limits,
+        list_workers=partial(list_workers, master_socket, endpoint.name),
+    )
+    app = Guard(
+        make_agent_app(agent, heartbeat=options.heartbeat),
+        limits=options.limits,
+        allowed=options.allowed,
+        trust=lambda: _renewed_trust(context),
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(observer.run)
+        addresses: Sequence[str] = await nursery.start(partial(_serve, app, options.listen, context))
+        task_status.started(ServedAgent(tuple(addresses), observer))
+
+
+def _renewed_trust(context: RenewedContext) -> int:
+    # No new connection may have come since the files changed.
+    context.renew()
+    return context.trust
+
+
+class _TlsConfig(ServerConfig):
+    """A server's configuration with a context of ours."""
+
+    context: SSLContext
+
+    @property
+    def ssl_enabled(self) -> bool:
+        """There is nothing without it."""
+        return True
+
+    def create_ssl_context(self) -> SSLContext:
+        """Return ours."""
+        return self.context
+
+    def _create_sockets(self, binds: list[str], type_: int = socket.SOCK_STREAM) -> list[socket.socket]:
+        sockets = super()._create_sockets(binds, type_)
+        for one in sockets:
+            # Inherited by each connection.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_LIMIT)
+        return sockets
+
+
+async def _serve(app: ASGIApp, bind: str, context: SSLContext, *, task_status: trio.TaskStatus[list[str]]) -> None:
+    config = _TlsConfig()
+    config.context = context
+    config.bind = [bind]
+    config.alpn_protocols = list(ALPN)
+    config.accesslog = None
+    config.loglevel = "ERROR"
+    config.include_server_header = False
+    config.graceful_timeout = GRACE
+    config.keep_alive_timeout = IDLE_LIMIT
+    config.ssl_handshake_timeout = HANDSHAKE_LIMIT
+    await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]
+
+
+async def list_workers(master_socket: Callable[[], Path | None], name: str) -> tuple[Worker, ...]:
+    """Return the workers of HAProxy, those that still drain included; none when it does not answer."""
+    path = await trio.to_thread.run_sync(master_socket)
+    if path is None:
+        return ()
+    try:
+        answer = await exchange(path, "show proc\n", endpoint=name, limit=WORKERS_LIMIT)
+    except EndpointError:
+        return ()
+    return tuple(
+        Worker(pid=process.pid, uptime=process.uptime, draining=process.is_old)
+        for process in parse_proc(answer)
+        if process.kind == "worker"
+    )

@@ -1,0 +1,115 @@
+"""A journal of what a process was told since its files were written.
+
+A record is written, and on the disk, before the process is told anything, and
+is *settled* afterwards: kept, or dropped because the process has refused it.
+The note of that is not waited for: without it, after a power cut, nobody knows
+whether the process was told, which is never wrong to say. A record that a
+crash has cut off counts as not written.
+"""
+
+import os
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from haptic_trio.dataplane.disk import fsync_directory
+
+_SIZE: Final = 4
+_CHECK: Final = 16
+_ENTRY: Final = b"E"
+_KEPT: Final = b"K"
+_DROPPED: Final = b"D"
+
+
+class Records(NamedTuple):
+    """What a journal holds."""
+
+    kept: tuple[bytes, ...]
+    """Entries that the process was told, in order."""
+    open: bytes | None
+    """The last entry, if it is not settled."""
+
+
+class PatchJournal:
+    """The journal at *path*, which need not exist; every method blocks on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def read(self) -> Records:
+        """Return what is there; whatever follows a damaged record is not."""
+        kept: list[bytes] = []
+        last: bytes | None = None
+        for mark, entry in self._records():
+            if mark == _ENTRY:
+                last = entry
+            elif last is not None:
+                if mark == _KEPT:
+                    kept.append(last)
+                last = None
+        return Records(tuple(kept), last)
+
+    def append(self, entry: bytes) -> None:
+        """Write *entry* and wait until it is on the disk."""
+        os.write(self._open(), _encode(_ENTRY, entry))
+        os.fdatasync(self._descriptor)
+
+    def settle(self, *, kept: bool) -> None:
+        """Note what became of the last entry."""
+        os.write(self._open(), _encode(_KEPT if kept else _DROPPED, b""))
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again when it is written to."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+        fsync_directory(self._path.parent)
+
+    def _open(self) -> int:
+        if self._descriptor < 0:
+            is_new = not self._path.exists()
+            valid = sum(_SIZE + _CHECK + 1 + len(entry) for _, entry in self._records())
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self._path, flags, 0o600)
+            # What a crash has cut off would hide what comes after it.
+            os.ftruncate(self._descriptor, valid)
+            if is_new:
+                fsync_directory(self._path.parent)
+        return self._descriptor
+
+    def _records(self) -> list[tuple[bytes, bytes]]:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return []
+        records = []
+        at = 0
+        while at + _SIZE + _CHECK < len(data):
+            end = at + _SIZE + _CHECK + int.from_bytes(data[at : at + _SIZE], "big")
+            body = data[at + _SIZE + _CHECK : end]
+            if end > len(data) or not body or _check(body) != data[at + _SIZE : at + _SIZE + _CHECK]:
+                break
+            records.append((body[:1], body[1:]))
+            at = end
+        return records
+
+
+def encode_kept(entries: Sequence[bytes]) -> bytes:
+    """Return the content of a journal of *entries*, all kept."""
+    return b"".join(_encode(_ENTRY, entry) + _encode(_KEPT, b"") for entry in entries)
+
+
+def _encode(mark: bytes, entry: bytes) -> bytes:
+    body = mark + entry
+    return len(body).to_bytes(_SIZE, "big") + _check(body) + body
+
+
+def _check(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_CHECK).digest()

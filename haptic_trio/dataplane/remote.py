@@ -1,0 +1,228 @@
+"""An HAProxy beside an agent, as an endpoint.
+
+What travels is mostly one request: the verb, and the delta from what the
+agent runs. What is too large for that is staged first: a manifest, on top of
+what the agent runs, and the pieces that it says it lacks. Where it does not
+know what either is based on (it was restarted, or another controller was
+here), it gets the whole manifest, and still only the pieces that it lacks.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+import trio
+
+from haptic_trio.dataplane.agent_client import VERB_LIMIT, AgentAnswerError, AgentClient, AgentConflictError
+from haptic_trio.dataplane.agent_generations import (
+    CutGeneration,
+    KnownGenerations,
+    MissingBlobsError,
+    UnknownBaseError,
+    WrongContentError,
+    make_manifest,
+    pieces_of,
+)
+from haptic_trio.dataplane.agent_messages import (
+    FRAME_HEAD,
+    ActivateRequest,
+    AgentLimits,
+    AgentStatus,
+    DoneAnswer,
+    FetchRequest,
+    Manifest,
+    PatchRequest,
+    RepairRequest,
+    RunningAnswer,
+    StageAnswer,
+    StageRequest,
+    StoredAnswer,
+    encode_frames,
+)
+from haptic_trio.dataplane.agent_pieces import RecipeError
+from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, PatchRefusedError, Survey
+from haptic_trio.errors import ProblemsError
+from haptic_trio.haproxy.delta import Delta, encode_delta, make_delta
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.operations import Plan
+
+LARGEST_DELTA: Final = 256 << 10
+"""Bytes of a delta that goes along with the verb; what is larger is staged first, in pieces."""
+ROUNDS: Final = 4
+"""How often the agent may say that something is still missing."""
+FETCHED: Final = 4096
+"""Blobs that are asked for at once."""
+
+SendVerb = Callable[[Delta | None], Awaitable[DoneAnswer]]
+
+
+class Cuts:
+    """Generations and their pieces, cut once for all agents that get them."""
+
+    def __init__(self) -> None:
+        limits = AgentLimits()
+        self._known = KnownGenerations(piece_limit=limits.pieces, byte_limit=limits.generation_bytes)
+        self._lock = trio.Lock()
+
+    async def cut(self, generation: Generation) -> CutGeneration:
+        """Return *generation* with its pieces."""
+        async with self._lock:
+            return await trio.to_thread.run_sync(self._known.cut, generation)
+
+    async def assemble(self, manifest: Manifest, pieces: dict[str, bytes]) -> Generation:
+        """Put together what *manifest* says; raises as `KnownGenerations.assemble` does."""
+        async with self._lock:
+            return await trio.to_thread.run_sync(self._known.assemble, manifest, pieces.get)
+
+
+class AgentLink:
+    """What is known about one agent, for as long as the controller runs."""
+
+    def __init__(self, client: AgentClient, cuts: Cuts) -> None:
+        self.client = client
+        self.cuts = cuts
+        self.running: Generation | None = None
+        """What the agent ran when it was last heard of; None when nobody knew."""
+        self.limits: AgentLimits | None = None
+
+
+class RemoteAgent:
+    """The endpoint behind *link*. Several may share it, one after the other."""
+
+    def __init__(self, link: AgentLink) -> None:
+        self._link = link
+        self._client = link.client
+
+    @property
+    def name(self) -> str:
+        """The name that the controller gives the agent."""
+        return self._client.address.name
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of all requests to this agent so far."""
+        return self._client.bytes_sent
+
+    async def fetch_status(self) -> AgentStatus:
+        """Ask the agent for all it says about itself."""
+        status = await self._client.ask(AgentStatus, "/v1/status")
+        self._link.limits = status.limits
+        return status
+
+    async def describe(self) -> EndpointInfo:
+        """Ask the agent for the present state."""
+        return msgspec.structs.replace((await self.fetch_status()).endpoint, name=self.name)
+
+    async def fetch_running(self) -> Generation | None:
+        """Return what runs; only what is not known here already is transferred."""
+        return (await self.survey()).running
+
+    async def survey(self) -> Survey:
+        """Return what `fetch_running` does, and what the process can be told."""
+        answer = await self._client.ask(RunningAnswer, "/v1/running")
+        if not answer.generation:
+            self._link.running = None
+            return Survey(running=None)
+        known = self._link.running
+        if known is None or known.id != answer.generation:
+            known = self._link.running = await self._fetch(answer.generation)
+        return Survey(running=known, capabilities=answer.capabilities)
+
+    async def _fetch(self, generation: str) -> Generation:
+        manifest = await self._client.ask(Manifest, f"/v1/generations/{generation}")
+        pieces: dict[str, bytes] = {}
+        try:
+            while True:
+                try:
+                    return await self._link.cuts.assemble(manifest, pieces)
+                except MissingBlobsError as exc:
+                    wanted = exc.missing[:FETCHED]
+                found = await self._client.download("/v1/blobs/fetch", FetchRequest(blobs=wanted))
+                if not found.keys() & set(wanted):
+                    raise AgentAnswerError(self.name, "blobs of its own generation are not to be had")
+                pieces.update(found)
+        except (UnknownBaseError, WrongContentError, RecipeError, ProblemsError) as exc:
+            raise AgentAnswerError(self.name, f"generation {generation}: {exc}") from exc
+
+    async def activate(self, generation: Generation) -> None:
+        """Have the agent check, switch, and load; on refusal everything is as before."""
+
+        async def send(delta: Delta | None) -> DoneAnswer:
+            request = ActivateRequest(generation=generation.id, delta=delta)
+            return await self._client.tell(DoneAnswer, "/v1/activate", request, limit=VERB_LIMIT)
+
+        await self._carry_out(generation, send)
+
+    async def patch(self, generation: Generation, plan: Plan) -> None:
+        """Have the agent carry out *plan*, which was made from what `fetch_running` returned last."""
+        running = self._link.running
+        if running is None:
+            raise PatchRefusedError(self.name, "what runs is not known")
+
+        async def send(delta: Delta | None) -> DoneAnswer:
+            request = PatchRequest(generation=generation.id, running=running.id, plan=plan, delta=delta)
+            return await self._client.tell(DoneAnswer, "/v1/patch", request, limit=VERB_LIMIT)
+
+        await self._carry_out(generation, send)
+
+    async def repair(self) -> DriftReport:
+        """Have the agent compare the process with what was deployed last, and put right what differs."""
+        return await self._client.tell(DriftReport, "/v1/repair", RepairRequest(), limit=VERB_LIMIT)
+
+    async def _carry_out(self, generation: Generation, send: SendVerb) -> None:
+        delta = await trio.to_thread.run_sync(self._make_small_delta, generation)
+        try:
+            if delta is None:
+                await self._stage(generation)
+            await send(delta)
+        except AgentConflictError:
+            # The agent was restarted, or has forgotten.
+            await self._stage(generation)
+            await send(None)
+        self._link.running = generation
+
+    def _make_small_delta(self, generation: Generation) -> Delta | None:
+        base = self._link.running
+        if base is None or base.id == generation.id:
+            return None
+        delta = make_delta(base, generation)
+        return delta if len(encode_delta(delta)) <= LARGEST_DELTA else None
+
+    async def _stage(self, generation: Generation) -> None:
+        desired = await self._link.cuts.cut(generation)
+        running = self._link.running
+        base = await self._link.cuts.cut(running) if running is not None else None
+        for _round in range(ROUNDS):
+            manifest = await trio.to_thread.run_sync(partial(make_manifest, desired, base))
+            try:
+                answer = await self._client.tell(StageAnswer, "/v1/generations", StageRequest(manifest=manifest))
+            except AgentConflictError as exc:
+                # A base that was cut elsewhere in another way gives a wrong digest.
+                if base is None:
+                    raise AgentAnswerError(self.name, f"it does not take a whole manifest: {exc}") from exc
+                base = None
+                continue
+            if not answer.missing:
+                return
+            await self._upload(desired, answer.missing)
+        raise AgentAnswerError(self.name, f"after {ROUNDS} rounds blobs are still missing")
+
+    async def _upload(self, desired: CutGeneration, missing: tuple[str, ...]) -> None:
+        pieces = await trio.to_thread.run_sync(pieces_of, desired)
+        limits = self._link.limits or (await self.fetch_status()).limits
+        batch: dict[str, bytes] = {}
+        size = 0
+        for digest in missing:
+            piece = pieces.get(digest)
+            if piece is None:
+                raise AgentAnswerError(self.name, f"it misses a blob that is not in the manifest: {digest}")
+            if batch and size + FRAME_HEAD + len(piece) > limits.upload_bytes:
+                await self._send_blobs(batch)
+                batch, size = {}, 0
+            batch[digest] = piece
+            size += FRAME_HEAD + len(piece)
+        await self._send_blobs(batch)
+
+    async def _send_blobs(self, blobs: dict[str, bytes]) -> None:
+        await self._client.upload(StoredAnswer, "/v1/blobs", encode_frames(blobs))

@@ -1,0 +1,114 @@
+"""The worker of an instance at run time: it is changed here, looked at, and put right; and what is left over in it.
+
+A server that is removed and that connections still use stays in the process
+in maintenance for as long as they last (`haproxy/conversation`). It is in no
+file and in no plan. Each later change, and each look, tries first to delete
+it; one that is wanted again meanwhile is revived (`haproxy/leftovers`).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRefusedError
+from haptic_trio.dataplane.runtime import RuntimeClient
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.differences import Finding, count_kinds, reload_reasons, repair_operations
+from haptic_trio.haproxy.leftovers import Leftover, note_leftovers, revive
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.operations import Operation
+from haptic_trio.haproxy.read_back import Differences, ReadBack
+from haptic_trio.haproxy.replies import UnreadableReplyError
+from haptic_trio.logs import get_logger
+
+FindFormer = Callable[[], Awaitable[Generation | None]]
+"""Returns the generation that ran before a change."""
+
+
+class WorkerState:
+    """What is known of the worker of the instance *name* beyond its files. Calls are serialised by the caller."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._leftovers: tuple[int, tuple[Leftover, ...]] = 0, ()
+        self._looked_at = 0
+        # What only a reload puts right: reported at the last look, and there again in a worker that was loaded since.
+        self._reported: frozenset[str] = frozenset()
+        self._futile: frozenset[str] = frozenset()
+        self._log = get_logger("worker").bind(instance=name)
+
+    async def apply(
+        self,
+        runtime: RuntimeClient,
+        operations: Sequence[Operation],
+        *,
+        worker: int,
+        capabilities: Capabilities,
+        find_former: FindFormer,
+    ) -> None:
+        """Apply *operations* to the process with pid *worker*; raises EndpointError as `RuntimeClient.apply` does."""
+        left = await self._retry(runtime, worker)
+        operations, left = revive(operations, left)
+        # What is revived is deleted no more, however this ends.
+        self._leftovers = worker, left
+        if removals := await runtime.apply(operations, worker=worker):
+            noted = note_leftovers(removals, await find_former(), capabilities)
+            self._leftovers = worker, (*left, *noted)
+
+    async def repair(
+        self, runtime: RuntimeClient, generation: Generation, *, worker: int, capabilities: Capabilities
+    ) -> DriftReport:
+        """Put right at runtime what differs from *generation* in the process with pid *worker*.
+
+        What a reload has not put right is how this generation is read: it
+        is logged once and no longer reported. Raises EndpointError.
+        """
+        differences = await self._look(runtime, generation, worker, capabilities)
+        known = {one.removal for one in self._left_in(worker)}
+        adopted = [Leftover(removal) for removal in differences.left_over if removal not in known]
+        self._leftovers = worker, (*self._left_in(worker), *adopted)
+        await self._retry(runtime, worker)
+        findings = self._weed_out(differences.findings, worker)
+        found, reasons, operations = count_kinds(findings), reload_reasons(findings), repair_operations(findings)
+        if reasons or not operations:
+            return DriftReport(found=found, reasons=reasons)
+        try:
+            removals = await runtime.apply(operations, worker=worker)
+        except PatchRefusedError as exc:
+            return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
+        noted = note_leftovers(removals, None, capabilities)
+        self._leftovers = worker, (*self._left_in(worker), *noted)
+        return DriftReport(found=found, operations=len(operations))
+
+    async def _look(
+        self, runtime: RuntimeClient, generation: Generation, worker: int, capabilities: Capabilities
+    ) -> Differences:
+        # With thousands of servers each of these takes longer than the event loop may wait.
+        reader = await trio.to_thread.run_sync(ReadBack, generation, capabilities)
+        answers = await runtime.read(reader.questions, worker=worker)
+        try:
+            return await trio.to_thread.run_sync(reader.compare, answers)
+        except UnreadableReplyError as exc:
+            raise EndpointError(self._name, str(exc)) from exc
+
+    def _left_in(self, worker: int) -> tuple[Leftover, ...]:
+        of, left = self._leftovers
+        # With its worker what was left over has gone.
+        return left if of == worker else ()
+
+    async def _retry(self, runtime: RuntimeClient, worker: int) -> tuple[Leftover, ...]:
+        left = self._left_in(worker)
+        if left:
+            still = set(await runtime.retry([one.removal for one in left], worker=worker))
+            left = tuple(one for one in left if one.removal in still)
+        self._leftovers = worker, left
+        return left
+
+    def _weed_out(self, findings: Sequence[Finding], worker: int) -> list[Finding]:
+        lasting = frozenset(finding.what for finding in findings if finding.steps is None)
+        again = lasting & self._reported if worker != self._looked_at else frozenset()
+        if again:
+            self._log.warning("a reload has not put this right, so it is left as it is", what=sorted(again))
+        self._futile = (self._futile & lasting) | again
+        self._reported, self._looked_at = lasting - self._futile, worker
+        return [finding for finding in findings if finding.what not in self._futile]

@@ -1,0 +1,194 @@
+"""Tells the users of objects what becomes of them, by Kubernetes Events; for as long as this replica leads."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn, Protocol
+
+import trio
+
+from haptic_trio.channels import ConfigSeen, Latest
+from haptic_trio.deployment.status import find_object
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.api_errors import AbsentKindError, AlreadyExistsError, InvalidError
+from haptic_trio.k8s.client import NotFoundError
+from haptic_trio.k8s.events import (
+    EVENTS,
+    Allowance,
+    EventType,
+    Notice,
+    NoticeBoard,
+    NoticeKey,
+    event_of,
+    regarding_of,
+    said_again,
+)
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.messages import ConfigValidated, ValidationFailed
+from haptic_trio.workqueue.controller import Controller
+from haptic_trio.workqueue.metrics import WorkQueueMetrics
+from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter
+
+BURST: Final = 50
+INTERVAL: Final = 0.5
+"""Events of this replica: so many at once, and one more after each interval in seconds."""
+
+
+class EventServer(Protocol):
+    """What is needed of an API server; see `ApiCluster`."""
+
+    async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource: ...
+
+    async def create(self, resource: Resource) -> Resource: ...
+
+    async def replace(self, resource: Resource) -> Resource: ...
+
+
+class HeldObject(Protocol):
+    """An object that is not served as it is."""
+
+    @property
+    def ref(self) -> ResourceRef: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def problem(self) -> Problem: ...
+
+    @property
+    def has_stand_in(self) -> bool: ...
+
+
+def compare_held(
+    told: Mapping[ResourceRef, HeldObject], held: Mapping[ResourceRef, HeldObject]
+) -> tuple[list[HeldObject], list[ResourceRef]]:
+    """Return which of *held* are to be told of after *told*, and which are held no more."""
+    fresh = [item for ref, item in held.items() if ref not in told or _differ(told[ref], item)]
+    return fresh, [ref for ref in told if ref not in held]
+
+
+def _differ(one: HeldObject, other: HeldObject) -> bool:
+    return (one.version, one.problem, one.has_stand_in) != (other.version, other.problem, other.has_stand_in)
+
+
+def quarantined(resource: Resource, held: HeldObject) -> Notice:
+    """Return what the owner of a held object is told."""
+    served = "what it was before is served instead" if held.has_stand_in else "nothing of it is served"
+    return Notice(
+        regarding=regarding_of(resource),
+        type=EventType.WARNING,
+        reason="Quarantined",
+        action="Render",
+        note=f"{held.problem}; {served}",
+    )
+
+
+def released(resource: Resource) -> Notice:
+    """Return what the owner of an object is told that is held no more."""
+    return Notice(
+        regarding=regarding_of(resource),
+        type=EventType.NORMAL,
+        reason="Released",
+        action="Render",
+        note="it is served as it is again",
+    )
+
+
+def refused(config_map: Resource, problems: Sequence[Problem]) -> Notice:
+    """Return what the owner of the configuration is told when nothing can be deployed."""
+    first = str(problems[0]) if problems else "no reason given"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return Notice(
+        regarding=regarding_of(config_map),
+        type=EventType.WARNING,
+        reason="ConfigurationRefused",
+        action="Deploy",
+        note=f"{first}{more}; what was deployed before stays",
+    )
+
+
+class EventWriter:
+    """Writes Events about what *held* returns, and about a configuration that cannot be deployed."""
+
+    def __init__(
+        self,
+        server: EventServer,
+        stores: Mapping[str, ReadableStore],
+        *,
+        held: Callable[[], Iterable[HeldObject]],
+        configuration: Latest[ConfigSeen],
+        instance: str,
+        metrics: WorkQueueMetrics | None = None,
+        allowance: Allowance | None = None,
+    ) -> None:
+        self._server = server
+        self._stores = stores
+        self._held = held
+        self._configuration = configuration
+        self._instance = instance
+        self._told: dict[ResourceRef, HeldObject] = {}
+        self._board = NoticeBoard()
+        self._allowance = allowance or Allowance(BURST, INTERVAL)
+        self._controller: Controller[NoticeKey] = (
+            Controller(self._reconcile, name="events", metrics=metrics).with_backoff(0.5, 60.0).with_shutdown(0)
+        )
+
+    async def run(self, validated: Latest[ConfigValidated], refusals: Latest[ValidationFailed]) -> NoReturn:
+        """Write until cancelled; what is held already is told at once."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._controller.run)
+            nursery.start_soon(self._follow, validated, validated.version)
+            nursery.start_soon(self._follow, refusals, refusals.version)
+            self._look()
+        raise AssertionError("its tasks end by cancellation alone")
+
+    async def _follow(self, cell: Latest[Any], seen: int) -> NoReturn:
+        while True:
+            seen, outcome = await cell.wait_newer(seen)
+            self._look()
+            seen_config = self._configuration.value
+            if isinstance(outcome, ValidationFailed) and seen_config is not None and seen_config.config_map:
+                self._put(refused(seen_config.config_map, outcome.problems))
+
+    def _look(self) -> None:
+        held = {item.ref: item for item in self._held()}
+        fresh, gone = compare_held(self._told, held)
+        self._told = held
+        for item in fresh:
+            if (resource := find_object(self._stores, item.ref)) is not None:
+                self._put(quarantined(resource, item))
+        for ref in gone:
+            if (resource := find_object(self._stores, ref)) is not None:
+                self._put(released(resource))
+
+    def _put(self, notice: Notice) -> None:
+        key = self._board.put(notice, trio.current_time())
+        if key is not None:
+            self._controller.enqueue(key)
+
+    async def _reconcile(self, key: NoticeKey) -> RequeueAfter | None:
+        found = self._board.look(key)
+        if found is None:
+            return None
+        if wait := self._allowance.take(trio.current_time()):
+            return RequeueAfter(wait)
+        notice, times = found
+        try:
+            await self._say(key, notice, times)
+        except (NotFoundError, AbsentKindError):
+            # Its namespace is going, or the Event has just expired: the next one will be new.
+            pass
+        except InvalidError as error:
+            self._board.said(key, times)
+            raise PermanentError(error) from error
+        return RequeueAfter(0) if self._board.said(key, times) else None
+
+    async def _say(self, key: NoticeKey, notice: Notice, times: int) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        event = event_of(notice, instance=self._instance, now=now)
+        try:
+            await self._server.create(said_again(event, times - 1, now=now) if times > 1 else event)
+        except AlreadyExistsError:
+            present = await self._server.get(EVENTS, key.namespace, key.name)
+            await self._server.replace(said_again(present, times, now=now))

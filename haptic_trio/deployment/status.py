@@ -1,0 +1,205 @@
+"""Writes the status of objects, for as long as this replica leads: an item of work for each object that differs.
+
+What is wanted is said by sources (`haptic_trio.k8s.status`), what is there by
+the stores. Nothing is remembered but what was written and has not come back
+by a watch yet, so a new leader begins where the former one stopped.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, Protocol
+
+import msgspec
+import trio
+
+from haptic_trio.channels import Latest
+from haptic_trio.k8s.api_errors import AbsentKindError, InvalidError
+from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of, version_of
+from haptic_trio.k8s.status import FIELD_MANAGER, Status, StatusKey, StatusSource, application_of, is_fulfilled
+from haptic_trio.k8s.status_ingress import Addresses, addresses_of
+from haptic_trio.k8s.store import ReadableStore, Tracker
+from haptic_trio.workqueue.controller import Controller
+from haptic_trio.workqueue.metrics import WorkQueueMetrics
+from haptic_trio.workqueue.outcome import PermanentError
+
+SERVICES: Final = ResourceType("v1", "services")
+WORKERS: Final = 4
+"""Objects that are written at the same time."""
+RETRY_BASE: Final = 0.25
+RETRY_MAX: Final = 60.0
+_CHUNK: Final = 250
+"""Objects that are compared before others may run."""
+
+
+class StatusServer(Protocol):
+    """What is needed of an API server; see `ApiCluster.apply`."""
+
+    async def apply(
+        self, resource: Resource, *, field_manager: str, force: bool = False, subresource: str = ""
+    ) -> Resource:
+        """Make the fields of *resource* ours and as they are here."""
+        ...
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A status that is not as it should be."""
+
+    resource: Resource
+    wanted: Status | None
+    """None: what is ours in it is to go."""
+    exact: bool
+
+
+class StatusLedger:
+    """The decision: which objects have a status that differs from what is wanted?"""
+
+    def __init__(self, stores: Mapping[str, ReadableStore], sources: Sequence[StatusSource]) -> None:
+        """Sources whose stores are not there are left out."""
+        self._stores = stores
+        self._sources = {source.name: source for source in sources if source.store in stores}
+        followed = {
+            name for source in self._sources.values() for name in (source.store, *source.inputs) if name in stores
+        }
+        self._trackers: dict[str, Tracker] = {name: stores[name].track() for name in sorted(followed)}
+        # By object: the version that was written over, and what was written. Until a watch brings another version.
+        self._written: dict[StatusKey, tuple[str, Status | None]] = {}
+
+    def everything(self, sources: Iterable[str] | None = None) -> list[StatusKey]:
+        """Return all objects of *sources*, or of all."""
+        return [
+            StatusKey(source.name, ref_of(resource))
+            for source in self._sources.values()
+            if sources is None or source.name in sources
+            for resource in self._stores[source.store].list()
+        ]
+
+    def take_changes(self) -> list[StatusKey]:
+        """Return the objects whose status may differ since the last call."""
+        changed = {name: tracker.take() for name, tracker in self._trackers.items()}
+        keys: list[StatusKey] = []
+        for source in self._sources.values():
+            if any(changed.get(name) for name in source.inputs):
+                keys += self.everything([source.name])
+            keys += [StatusKey(source.name, ref) for ref in changed[source.store]]
+        return list(dict.fromkeys(keys))
+
+    def compare(self, key: StatusKey) -> Difference | None:
+        """Return what is to be written for *key*; None for nothing."""
+        source = self._sources[key.source]
+        if not source.is_ready:
+            return None
+        resource = self._stores[source.store].by_ref(key.ref)
+        if resource is None:
+            self._written.pop(key, None)
+            return None
+        wanted, present = source.wanted(resource), resource.get("status")
+        if self._written.get(key) == (version_of(resource), wanted):
+            return None
+        if wanted is not None:
+            is_due = not is_fulfilled(present, wanted)
+        else:
+            # What we wrote under other circumstances may look like nothing that we would write now.
+            former = self._written.get(key, ("", None))[1]
+            is_due = former is not None or source.is_left_over(resource)
+        if not is_due:
+            self._written.pop(key, None)
+            return None
+        return Difference(resource, wanted, exact=source.is_shared or wanted is None)
+
+    def note_written(self, key: StatusKey, difference: Difference) -> None:
+        """Take note that *difference* was written."""
+        self._written[key] = version_of(difference.resource), difference.wanted
+
+
+class StatusWriter:
+    """Keeps the status of all objects of *sources* as it is wanted."""
+
+    def __init__(
+        self,
+        server: StatusServer,
+        stores: Mapping[str, ReadableStore],
+        sources: Sequence[StatusSource],
+        *,
+        metrics: WorkQueueMetrics | None = None,
+    ) -> None:
+        self._server = server
+        self._ledger = StatusLedger(stores, sources)
+        self._controller: Controller[StatusKey] = (
+            Controller(self._reconcile, name="status", metrics=metrics)
+            .with_workers(WORKERS)
+            .with_backoff(RETRY_BASE, RETRY_MAX)
+            # Another replica may lead already.
+            .with_shutdown(0)
+        )
+        self._looks: Latest[tuple[str, ...] | None] = Latest()
+
+    def look_again(self, *sources: str) -> None:
+        """Compare every object of *sources* again: what they want has changed for other reasons than a store."""
+        self._looks.put(sources)
+
+    async def run(self, news: tuple[Latest[Any], ...]) -> NoReturn:
+        """Write until cancelled. After each change of *news* the stores are asked for what has changed."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._controller.run)
+            self._ledger.take_changes()
+            nursery.start_soon(self._look)
+            for cell in news:
+                nursery.start_soon(self._follow, cell, cell.version)
+            await self._enqueue(self._ledger.everything())
+        raise AssertionError("its tasks end by cancellation alone")
+
+    async def _follow(self, cell: Latest[Any], seen: int) -> NoReturn:
+        while True:
+            seen, _news = await cell.wait_newer(seen)
+            await self._enqueue(self._ledger.take_changes())
+
+    async def _look(self) -> NoReturn:
+        seen = self._looks.version
+        while True:
+            seen, sources = await self._looks.wait_newer(seen)
+            await self._enqueue(self._ledger.everything(sources))
+
+    async def _enqueue(self, keys: Sequence[StatusKey]) -> None:
+        for start in range(0, len(keys), _CHUNK):
+            self._controller.enqueue(*[key for key in keys[start : start + _CHUNK] if self._ledger.compare(key)])
+            await trio.lowlevel.checkpoint()
+
+    async def _reconcile(self, key: StatusKey) -> None:
+        difference = self._ledger.compare(key)
+        if difference is None:
+            return
+        application = application_of(difference.resource, difference.wanted, exact=difference.exact)
+        try:
+            await self._server.apply(application, field_manager=FIELD_MANAGER, force=True, subresource="status")
+        except (NotFoundError, AbsentKindError):
+            # Its deletion is on the way to the store.
+            return
+        except InvalidError as error:
+            raise PermanentError(error) from error
+        self._ledger.note_written(key, difference)
+
+
+async def follow_service(client: Client, namespace: str, name: str, addresses: Latest[Addresses]) -> NoReturn:
+    """Keep *addresses* those of the Service *namespace*/*name*; a Service that is not there has none."""
+    selection = Selection(type=SERVICES, namespaces=(namespace,), field_selector=f"metadata.name={name}")
+    async with client.watch(selection) as events:
+        async for event in events:
+            service: Resource | None = None
+            match event:
+                case Listed(objects):
+                    service = objects[0] if objects else None
+                case Upserted(resource):
+                    service = resource
+                case Deleted():
+                    pass
+            found = addresses_of(service)
+            if found != addresses.value:
+                addresses.put(found)
+    # The watch ends with the client.
+    await trio.sleep_forever()
+    raise AssertionError("nobody wakes it")
+
+
+def find_object(stores: Mapping[str, ReadableStore], ref: ResourceRef) -> Resource | None:
+    """Return the object *ref*, from whichever store has it."""
+    return next((found for store in stores.values() if (found := store.by_ref(ref)) is not None), None)

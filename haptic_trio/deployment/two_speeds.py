@@ -1,0 +1,172 @@
+"""Two speeds: what the running process can take passes at once, and what reloads keeps its distance.
+
+The coordinator says twice what should run: *prepared*, after phase 1, and
+*validated*, once HAProxy has accepted all of it. What is prepared is deployed
+at once and without permission to reload, so endpoints take what is data and
+hold back the rest. What is validated may reload, as often as the interval
+allows. When it does, the data that was prepared since comes along, so a
+reload never turns an endpoint back to older servers.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import TypeAlias
+
+from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.messages import (
+    ConfigPrepared,
+    ConfigValidated,
+    DeploymentCompleted,
+    DeploymentScheduled,
+    EndpointsDiscovered,
+    Reason,
+    Standing,
+    ValidationFailed,
+)
+
+Input: TypeAlias = ConfigPrepared | ConfigValidated | ValidationFailed | EndpointsDiscovered | DeploymentCompleted
+
+PATIENCE = 1.0
+"""Seconds in which a deployment that may reload is expected to complete; those who hold back are asked again then."""
+
+AddData = Callable[[Generation, Generation], Generation]
+"""Return the first generation with what the second one changes of it that needs no reload."""
+
+
+class TwoSpeeds:
+    """The decision which deployment is due, when, and whether it may reload.
+
+    Times are seconds of any monotonic clock. Between the starts of two
+    deployments that reload there are *reload_interval* seconds at least; one
+    that was allowed to, and has not said yet whether it did, counts as one
+    that did.
+    """
+
+    def __init__(self, reload_interval: float, add_data: AddData, last_valid: ConfigValidated | None = None) -> None:
+        """*last_valid*, of before, is what to deploy once a configuration is refused before any was valid."""
+        self._interval = reload_interval
+        self._add_data = add_data
+        self._last_valid = last_valid
+        self._prepared: ConfigPrepared | None = None
+        self._valid: ConfigValidated | None = None
+        self._why: str | None = None
+        # What was prepared and is not valid yet was left out of a deployment that might reload.
+        self._left_out = False
+        self._endpoints: Mapping[str, Endpoint] = {}
+        # Endpoints that came since the last deployment: they serve nobody until they have a configuration.
+        self._new: set[str] = set()
+        self._standing = Standing()
+        # Starts of deployments that may reload and of which the standing does not tell yet.
+        self._allowed: set[float] = set()
+
+    def take(self, message: Input, now: float) -> None:  # noqa: ARG002  as other schedules
+        """Take in a fact."""
+        match message:
+            case ConfigPrepared() if self._valid is not None and not _is_newer(message, self._valid):
+                # The two come by different ways, and the check has overtaken it.
+                pass
+            case ConfigPrepared():
+                self._prepared = message
+                self._why = "prepared"
+            case ConfigValidated():
+                self._valid = message
+                if self._prepared is not None and not _is_newer(self._prepared, message):
+                    self._prepared = None
+                if self._prepared is None or self._left_out:
+                    self._why = "validated"
+                # Else endpoints have, or get, what is newer; whether they hold back something of it they will say.
+            case ValidationFailed():
+                self._take_refusal(message)
+            case EndpointsDiscovered():
+                before = self._endpoints
+                self._endpoints = {endpoint.name: endpoint for endpoint in message.endpoints}
+                # An endpoint that came back under its name is another object, and knows nothing of before.
+                self._new |= {name for name, endpoint in self._endpoints.items() if before.get(name) is not endpoint}
+                self._new &= self._endpoints.keys()
+            case DeploymentCompleted():
+                self._standing = message.standing
+                self._allowed = {start for start in self._allowed if start > message.standing.begun}
+
+    def _take_refusal(self, refusal: ValidationFailed) -> None:
+        # A new configuration of ours that is no good leaves in force what was valid before it.
+        self._valid = self._valid or self._last_valid
+        if self._prepared is not None and refusal.phase == "check":
+            # Its data may be what was refused. What is valid takes its place until the next is prepared.
+            self._prepared = None
+            self._why = "rollback"
+        elif refusal.reason is Reason.DRIFT:
+            # The templates fail now, but what runs may still have been tampered with.
+            self._why = self._why or "drift"
+        if self._valid is None and self._prepared is None:
+            self._why = None
+
+    def due(self) -> float | None:
+        """Return when the next deployment is due; None while nothing waits. A time in the past means now."""
+        if self._new and self._valid is not None:
+            return -inf
+        if not self._endpoints.keys() - self._new:
+            return None
+        if self._why is not None:
+            return -inf
+        if self._valid is None or self._endpoints.keys().isdisjoint(self._standing.held):
+            return None
+        # What may reload already and is not completed will change who holds back what.
+        outstanding = max((*self._standing.open, *self._allowed), default=-inf)
+        return max(self._reload_due(), outstanding + PATIENCE)
+
+    def _reload_due(self) -> float:
+        return max(self._standing.reloaded, *self._standing.open, *self._allowed, -inf) + self._interval
+
+    def start(self, now: float) -> DeploymentScheduled:
+        """Start the deployment that is due, and return it."""
+        if self._new and self._valid is not None:
+            names, self._new = self._new, set()
+            # Outside the interval. What was prepared since follows, with the others.
+            if self._prepared is not None:
+                self._why = self._why or "prepared"
+            elif names == self._endpoints.keys():
+                self._why = None
+            return self._deploy(names, "endpoints", now, may_reload=True, message=self._valid)
+        why, self._why = self._why or "held back", None
+        # Most of what is prepared needs no reload; who holds back something of it is deployed to once more.
+        may_reload = why != "prepared" and self._valid is not None and self._reload_due() <= now
+        self._left_out &= why == "prepared"
+        names = self._endpoints.keys() - self._new
+        if self._prepared is None:
+            assert self._valid is not None
+            return self._deploy(names, why, now, may_reload=may_reload, message=self._valid)
+        if not may_reload:
+            return self._deploy(names, why, now, may_reload=False, message=self._prepared)
+        assert self._valid is not None
+        allowed = self._add_data(self._valid.generation, self._prepared.generation)
+        whole = allowed.id == self._prepared.generation.id
+        self._left_out = not whole
+        message = self._prepared if whole else self._valid
+        return self._deploy(names, why, now, may_reload=True, message=message, generation=allowed)
+
+    def _deploy(
+        self,
+        names: Iterable[str],
+        why: str,
+        now: float,
+        *,
+        may_reload: bool,
+        message: ConfigPrepared | ConfigValidated,
+        generation: Generation | None = None,
+    ) -> DeploymentScheduled:
+        if may_reload and why != "endpoints":
+            self._allowed.add(now)
+        return DeploymentScheduled(
+            correlation=message.correlation,
+            generation=generation or message.generation,
+            endpoints=tuple(self._endpoints[name] for name in sorted(names)),
+            why=why,
+            may_reload=may_reload,
+            scheduled=now,
+            started=message.started,
+        )
+
+
+def _is_newer(prepared: ConfigPrepared, valid: ConfigValidated) -> bool:
+    return prepared.correlation != valid.correlation and prepared.started >= valid.started

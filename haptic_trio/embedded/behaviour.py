@@ -1,0 +1,101 @@
+"""Whether what came back, and what arrived at servers, is what a test expects."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from haptic_trio.config.assertions import Behaviour, Expect, Received
+from haptic_trio.embedded.client import Reply
+from haptic_trio.embedded.echo import Arrival
+from haptic_trio.embedded.instance import Instance, InstanceError
+from haptic_trio.embedded.static import Fault
+
+_LONGEST = 200
+
+
+async def observe(assertion: Behaviour, instance: Instance) -> Fault | None:
+    """Return why *assertion* does not hold for *instance*, or None."""
+    seen: set[str] = set()
+    for number in range(1, assertion.request.times + 1):
+        try:
+            reply, arrivals = await instance.ask(assertion.request, assertion.answer)
+        except InstanceError as exc:
+            return Fault(str(exc))
+        seen |= {arrival.server.endpoint for arrival in arrivals[-1:]}
+        found = list(judge(assertion.expect, reply, arrivals))
+        if found:
+            which = f"request {number}: " if assertion.request.times > 1 else ""
+            return Fault(f"{which}{'; '.join(found)}")
+    expected = set(assertion.expect.endpoints)
+    if expected and seen != expected:
+        return Fault(f"the servers that answered are {', '.join(sorted(seen)) or 'none'}")
+    return None
+
+
+def judge(expect: Expect, reply: Reply, arrivals: Sequence[Arrival]) -> Iterator[str]:
+    """Yield in which ways *reply* and *arrivals* are not what is expected."""
+    if reply.status != expect.status:
+        yield f"the status is {reply.status or 'none: the connection was closed'}{_said(reply)}"
+    yield from _judge_headers(expect.headers, expect.absent_headers, reply.headers)
+    if expect.body and expect.body not in reply.body:
+        yield f"the body is {_short(reply.body)!r}"
+    if expect.certificate and expect.certificate not in reply.certificate:
+        names = ", ".join(sorted(reply.certificate))
+        yield f"the certificate is for {names or 'no name'}" if reply.certificate else "there is no certificate"
+    # Of several, after retries, the last one has answered.
+    last = arrivals[-1] if arrivals else None
+    if expect.by_haproxy and last is not None:
+        yield f"it reaches {last.server.endpoint} of backend {last.server.backend}"
+    yield from _judge_server(expect, last)
+    yield from _judge_arrival(expect.received, last)
+
+
+def _said(reply: Reply) -> str:
+    where = reply.headers.get("location", [""])[0]
+    if where:
+        return f", to {where}"
+    body = _short(reply.body.strip())
+    return f" ({body})" if body and reply.status >= 400 else ""
+
+
+def _judge_server(expect: Expect, last: Arrival | None) -> Iterator[str]:
+    wanted = (("backend", expect.backend), ("server", expect.server), ("endpoint", expect.endpoint))
+    if not any(value for _, value in wanted):
+        return
+    if last is None:
+        yield "no server is reached"
+        return
+    found = {"backend": last.server.backend, "server": last.server.name, "endpoint": last.server.endpoint}
+    for field, value in wanted:
+        if value and found[field] != value:
+            yield f"the {field} is {found[field]}"
+
+
+def _judge_arrival(received: Received, last: Arrival | None) -> Iterator[str]:
+    if received == Received():
+        return
+    if last is None:
+        yield "nothing arrives at a server"
+        return
+    for field, value in (("method", received.method), ("path", received.path)):
+        found: str = getattr(last, field)
+        if value and found != value:
+            yield f"what arrives has the {field} {_short(found)!r}"
+    for fault in _judge_headers(received.headers, received.absent_headers, last.headers):
+        yield f"at the server, {fault}"
+
+
+def _judge_headers(
+    expected: Mapping[str, str], absent: Sequence[str], headers: Mapping[str, list[str]]
+) -> Iterator[str]:
+    for name, value in expected.items():
+        found = headers.get(name.lower())
+        if found is None:
+            yield f"there is no header {name}"
+        elif value not in found:
+            yield f"the header {name} is {_short(', '.join(found))!r}"
+    for name in absent:
+        if name.lower() in headers:
+            yield f"there is a header {name}: {_short(', '.join(headers[name.lower()]))!r}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,132 @@
+"""Which tests there are, and what of each can be said without HAProxy."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from haptic_trio.config.assertions import Assertion, Behaviour, Equals, HaproxyValid, type_of
+from haptic_trio.config.document import item_path, key_path
+from haptic_trio.config.model import ValidationTest
+from haptic_trio.config.suites import Suite
+from haptic_trio.embedded.results import CaseResult, Checked, Verdict
+from haptic_trio.embedded.scenes import SceneMaker, Staged
+from haptic_trio.embedded.static import Fault, check, describe_problems
+from haptic_trio.embedded.titles import title_of
+from haptic_trio.errors import Problem, ProblemsError
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A test to be run."""
+
+    suite: Suite
+    name: str
+
+    @property
+    def test(self) -> ValidationTest:
+        """What it asserts over which fixtures."""
+        return self.suite.tests[self.name]
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """A case after the part that needs no HAProxy."""
+
+    case: Case
+    staged: Staged | None
+    """None when its templates do not compile."""
+    checked: tuple[Checked, ...]
+    open: tuple[tuple[int, Assertion], ...]
+    """Assertions, by index, that HAProxy has a word in: these hold as far as we can tell ourselves."""
+    seconds: float
+
+
+def find_cases(suites: Iterable[Suite], wanted: Callable[[str], bool] = lambda _name: True) -> list[Case]:
+    """Return the tests of *suites* that assert something and whose name, with the suite's before it, is *wanted*."""
+    return [
+        Case(suite=suite, name=name)
+        for suite in suites
+        for name, test in suite.tests.items()
+        if test.assertions and wanted(f"{suite.name}/{name}")
+    ]
+
+
+def examine(case: Case, maker: SceneMaker) -> Examined:
+    """Render the case and check what can be checked here; blocking."""
+    began = time.perf_counter()
+    checked: list[Checked] = []
+    waiting: list[tuple[int, Assertion]] = []
+    staged: Staged | None = None
+    failure: Fault | None = None
+    try:
+        staged = maker.stage(case.test)
+    except ProblemsError as exc:
+        failure = Fault(describe_problems(exc.problems))
+    for index, assertion in enumerate(case.test.assertions):
+        start = time.perf_counter()
+        fault = failure
+        if staged is not None and not isinstance(assertion, Behaviour):
+            fault = check(assertion, staged)
+        if fault is None and isinstance(assertion, Behaviour | HaproxyValid):
+            waiting.append((index, assertion))
+        else:
+            checked.append(judged(case, index, fault, time.perf_counter() - start))
+    return Examined(
+        case=case,
+        staged=staged,
+        checked=tuple(checked),
+        open=tuple(waiting),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def judged(case: Case, index: int, fault: Fault | None, seconds: float) -> Checked:
+    """Return the outcome of the assertion *index* of *case*: *fault*, or that it holds."""
+    verdict = Verdict.PASSED if fault is None else Verdict.FAILED
+    fault = fault or Fault("")
+    return _outcome(case, index, verdict, fault, seconds)
+
+
+def skipped(case: Case, index: int, why: str) -> Checked:
+    """Return that the assertion *index* of *case* was not looked at."""
+    return _outcome(case, index, Verdict.SKIPPED, Fault(why), 0.0)
+
+
+def finish(examined: Examined, more: Iterable[Checked], seconds: float) -> CaseResult:
+    """Return what came of the whole case, *seconds* of which went to HAProxy."""
+    case = examined.case
+    place = case.suite.locate(Problem(message="", path=key_path("validationTests", case.name)))
+    return CaseResult(
+        suite=case.suite.name,
+        name=case.name,
+        description=case.test.description,
+        source=place.source,
+        line=place.line,
+        checked=tuple(sorted([*examined.checked, *more], key=lambda one: one.index)),
+        seconds=examined.seconds + seconds,
+    )
+
+
+def updates_of(results: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, Checked]]:
+    """Yield the assertions whose `expected` could be what was found."""
+    for result in results:
+        for one in result.checked:
+            if one.type == type_of(Equals(expected="")) and one.actual is not None:
+                yield result, one
+
+
+def _outcome(case: Case, index: int, verdict: Verdict, fault: Fault, seconds: float) -> Checked:
+    assertion = case.test.assertions[index]
+    path = item_path(f"{key_path('validationTests', case.name)}.assertions", index)
+    place = case.suite.locate(Problem(message="", path=path))
+    return Checked(
+        index=index,
+        type=type_of(assertion),
+        title=title_of(assertion),
+        verdict=verdict,
+        message=fault.message,
+        diff=fault.diff,
+        actual=fault.actual,
+        seconds=seconds,
+        source=place.source,
+        line=place.line,
+    )

@@ -1,0 +1,116 @@
+"""Which lines and branches of templates no test has rendered.
+
+Lines and branches are those of the compiled template that come from a line
+of its source: text between two tags counts with the line it begins on. A
+branch is an `if`, an `elif`, or the condition of a loop, which must have been
+true and false, or a loop, which must have been entered.
+"""
+
+import ast
+from collections.abc import Iterator
+
+import msgspec
+from jinja2 import Template
+
+from haptic_trio.embedded.tracing import TemplateTracer
+
+
+class Branch(msgspec.Struct, frozen=True, order=True):
+    """A way that no test goes."""
+
+    line: int
+    way: str
+    """`true`, `false` or `entered`."""
+
+
+class TemplateCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """One template; line numbers are of its source."""
+
+    name: str
+    lines: int
+    """How many lines can be rendered."""
+    missing_lines: tuple[int, ...]
+    branches: int
+    """How many ways there are."""
+    missing_branches: tuple[Branch, ...]
+
+    @property
+    def covered(self) -> float:
+        """The share of lines and branches that tests render, 0 to 1."""
+        total = self.lines + self.branches
+        return 1 - (len(self.missing_lines) + len(self.missing_branches)) / total if total else 1.0
+
+
+def measure(tracer: TemplateTracer) -> list[TemplateCoverage]:
+    """Return the coverage of all templates that belong to those that have run, in order of their names."""
+    environments = {id(one.environment): one.environment for one in tracer.templates.values()}
+    known: dict[str, Template] = {}
+    for environment in environments.values():
+        known = {**getattr(environment, "compiled", {}), **known}
+    known.update(tracer.templates)
+    return [_measure(name, known[name], tracer) for name in sorted(known)]
+
+
+def total(found: list[TemplateCoverage]) -> float:
+    """Return the share of all lines and branches that tests render, 0 to 1."""
+    everything = sum(one.lines + one.branches for one in found)
+    missing = sum(len(one.missing_lines) + len(one.missing_branches) for one in found)
+    return 1 - missing / everything if everything else 1.0
+
+
+def _measure(name: str, template: Template, tracer: TemplateTracer) -> TemplateCoverage:
+    executed, arcs = tracer.executed.get(name, set()), tracer.arcs.get(name, set())
+    origins = {compiled: line for line, compiled in template.debug_info}
+    all_lines = set(origins.values())
+    rendered = {line for compiled, line in origins.items() if compiled in executed}
+    ways: set[Branch] = set()
+    gone: set[Branch] = set()
+    for node in _branches(template, name):
+        line = template.get_corresponding_lineno(node.lineno)
+        inside, past = ("entered", "left") if isinstance(node, ast.For) else ("true", "false")
+        # That a loop is left tells nothing: all of them are, in the end.
+        ways |= {Branch(line, way) for way in (inside, past) if way != "left"}
+        ends = [end for start, end in arcs if start == node.lineno]
+        gone |= {Branch(line, inside if end == node.body[0].lineno else past) for end in ends}
+    # What is never reached is said once, by its line.
+    missing = {branch for branch in ways - gone if branch.line in rendered}
+    return TemplateCoverage(
+        name=name,
+        lines=len(all_lines),
+        missing_lines=tuple(sorted(all_lines - rendered)),
+        branches=len(ways),
+        missing_branches=tuple(sorted(missing)),
+    )
+
+
+def _branches(template: Template, name: str) -> Iterator[ast.If | ast.For]:
+    """Yield the branches of the compiled template."""
+    source = getattr(template.environment, "sources", {}).get(name)
+    if source is None:
+        return
+    for node in ast.walk(ast.parse(template.environment.compile(source, name, None, raw=True))):
+        if isinstance(node, ast.If | ast.For) and not _is_ours(node):
+            yield node
+
+
+def _is_ours(node: ast.If | ast.For) -> bool:
+    """Whether no author has written it: the code generators need some of their own."""
+    if isinstance(node, ast.For):
+        return any(isinstance(part, ast.Name) and part.id in {"event", "fiter"} for part in (node.target, node.iter))
+    match node.test:
+        case ast.Constant() | ast.Name():
+            return True
+        case ast.Compare(comparators=[ast.Name(id="missing")]):
+            return True
+    return any(isinstance(part, ast.Name) and part.id in {"h_clock", "parent_template"} for part in ast.walk(node.test))
+
+
+def line_ranges(lines: tuple[int, ...]) -> str:
+    """Return *lines* in few words, such as `3-5, 9`."""
+    ranges: list[list[int]] = []
+    for line in lines:
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
+        else:
+            ranges.append([line, line])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

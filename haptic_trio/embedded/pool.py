@@ -1,0 +1,65 @@
+"""Running HAProxies that tests share: those with the same configuration ask the same one."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from haptic_trio.embedded.instance import Instance, InstanceError, running
+from haptic_trio.errors import leaves_of
+from haptic_trio.haproxy.model import Generation
+
+
+class _Entry:
+    def __init__(self) -> None:
+        self.settled = trio.Event()
+        self.leave = trio.Event()
+        self.instance: Instance | None = None
+        self.why = ""
+        self.users = 0
+
+
+class InstancePool:
+    """Keeps a few instances running for as long as the caller's nursery does."""
+
+    def __init__(self, binary: Path, *, most_idle: int, scratch: Path | None = None) -> None:
+        """At most *most_idle* instances that nobody uses go on running."""
+        self._binary = binary
+        self._most_idle = most_idle
+        self._scratch = scratch
+        # In order of use: the first one has been used longest ago.
+        self._entries: dict[str, _Entry] = {}
+
+    @asynccontextmanager
+    async def borrow(self, generation: Generation, *, nursery: trio.Nursery) -> AsyncIterator[Instance]:
+        """Yield an instance that runs *generation*, started in *nursery* if there is none; raises InstanceError."""
+        entry = self._entries.pop(generation.id, None)
+        if entry is None:
+            entry = _Entry()
+            nursery.start_soon(self._run, generation, entry)
+        self._entries[generation.id] = entry
+        entry.users += 1
+        try:
+            await entry.settled.wait()
+            if entry.instance is None:
+                raise InstanceError(f"HAProxy could not be started: {entry.why}")
+            yield entry.instance
+        finally:
+            entry.users -= 1
+            self._trim()
+
+    async def _run(self, generation: Generation, entry: _Entry) -> None:
+        try:
+            async with running(self._binary, generation, scratch=self._scratch) as instance:
+                entry.instance = instance
+                entry.settled.set()
+                await entry.leave.wait()
+        except* OSError as group:
+            entry.why = "; ".join(str(error) for error in leaves_of(group))
+            entry.settled.set()
+
+    def _trim(self) -> None:
+        idle = [key for key, entry in self._entries.items() if not entry.users]
+        for key in idle[: max(0, len(idle) - self._most_idle)]:
+            self._entries.pop(key).leave.set()

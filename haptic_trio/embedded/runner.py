@@ -1,0 +1,158 @@
+"""Runs tests side by side: one thread renders, and meanwhile HAProxy processes check and serve."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from haptic_trio.config.assertions import Behaviour, HaproxyValid
+from haptic_trio.dataplane.check import CheckFailedError, CheckTimeoutError, ConfigRefusedError, check_config
+from haptic_trio.embedded.behaviour import observe
+from haptic_trio.embedded.cases import Case, Examined, examine, finish, judged, skipped
+from haptic_trio.embedded.instance import InstanceError
+from haptic_trio.embedded.pool import InstancePool
+from haptic_trio.embedded.results import CaseResult, Checked
+from haptic_trio.embedded.scenes import SceneMaker, Staged, Tracing
+from haptic_trio.embedded.static import Fault, describe_problems
+from haptic_trio.haproxy.keywords import Keywords
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.pipeline.validate import locate, target_keywords
+
+NO_HAPROXY: Final = "there is no HAProxy to ask"
+MOST_IDLE: Final = 3
+"""Instances that are kept for a test with the same configuration to come."""
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How tests are run."""
+
+    binary: Path | None
+    """The HAProxy; without one, what needs it is skipped."""
+    jobs: int = 4
+    """How many tests are under way at once."""
+    scratch: Path | None = None
+    """Where files of tests are put for the moment; by default the system's temporary directory."""
+
+
+class Runner:
+    """Runs cases; what several of them need is done once."""
+
+    def __init__(self, options: RunOptions, *, tracing: Tracing | None = None) -> None:
+        self._options = options
+        self._tracing = tracing
+        self._makers: dict[str, SceneMaker] = {}
+        self._keywords: Keywords | None = None
+        self._rendering = trio.CapacityLimiter(1)
+        self._checks: dict[str, _Once] = {}
+        self._pool: InstancePool | None = None
+
+    async def run(self, cases: Sequence[Case], tell: Callable[[CaseResult], None]) -> list[CaseResult]:
+        """Run *cases* and return their results in the same order; each is told as it comes."""
+        binary = self._options.binary
+        if binary is not None:
+            self._keywords = await trio.to_thread.run_sync(target_keywords, binary)
+            self._pool = InstancePool(binary, most_idle=MOST_IDLE, scratch=self._options.scratch)
+        results: dict[int, CaseResult] = {}
+        waiting = list(reversed(list(enumerate(cases))))
+
+        async with trio.open_nursery() as serving:
+
+            async def work() -> None:
+                while waiting:
+                    number, case = waiting.pop()
+                    results[number] = await self._run_case(case, serving)
+                    tell(results[number])
+
+            async with trio.open_nursery() as working:
+                for _ in range(max(1, self._options.jobs)):
+                    working.start_soon(work)
+            serving.cancel_scope.cancel(reason="all tests are done")
+        return [results[number] for number in range(len(cases))]
+
+    async def _run_case(self, case: Case, nursery: trio.Nursery) -> CaseResult:
+        examined = await trio.to_thread.run_sync(self._examine, case, limiter=self._rendering)
+        began = trio.current_time()
+        more = await self._ask_haproxy(examined, nursery) if examined.open else []
+        return finish(examined, more, trio.current_time() - began)
+
+    def _examine(self, case: Case) -> Examined:
+        name = case.suite.name
+        if name not in self._makers:
+            more = {"tracing": self._tracing} if self._tracing is not None else {}
+            self._makers[name] = SceneMaker(case.suite.config, keywords=self._keywords, **more)
+        return examine(case, self._makers[name])
+
+    async def _ask_haproxy(self, examined: Examined, nursery: trio.Nursery) -> list[Checked]:
+        case, binary = examined.case, self._options.binary
+        assert examined.staged is not None
+        generation = examined.staged.scene.generation
+        if binary is None:
+            return [skipped(case, index, NO_HAPROXY) for index, _ in examined.open]
+        if generation is None:
+            fault = Fault(f"there is no valid configuration: {describe_problems(examined.staged.scene.problems)}")
+            return [judged(case, index, fault, 0.0) for index, _ in examined.open]
+        found = []
+        for index, assertion in examined.open:
+            if isinstance(assertion, HaproxyValid):
+                began = trio.current_time()
+                refusal = await self._check(binary, generation, examined.staged, case)
+                found.append(judged(case, index, refusal, trio.current_time() - began))
+        behaviours = [(index, one) for index, one in examined.open if isinstance(one, Behaviour)]
+        if behaviours:
+            found += await self._observe_all(generation, case, behaviours, nursery)
+        return found
+
+    async def _check(self, binary: Path, generation: Generation, staged: Staged, case: Case) -> Fault | None:
+        limit = case.suite.config.validation.check_timeout
+
+        async def ask() -> Fault | None:
+            return await check_with(binary, generation, staged, limit=limit, scratch=self._options.scratch)
+
+        return await self._checks.setdefault(generation.id, _Once()).get(ask)
+
+    async def _observe_all(
+        self, generation: Generation, case: Case, behaviours: Sequence[tuple[int, Behaviour]], nursery: trio.Nursery
+    ) -> list[Checked]:
+        assert self._pool is not None
+        try:
+            async with self._pool.borrow(generation, nursery=nursery) as instance:
+                found = []
+                for index, assertion in behaviours:
+                    began = trio.current_time()
+                    fault = await observe(assertion, instance)
+                    found.append(judged(case, index, fault, trio.current_time() - began))
+                return found
+        except InstanceError as exc:
+            fault = Fault(str(exc))
+            return [judged(case, index, fault, 0.0) for index, _ in behaviours]
+
+
+async def check_with(
+    binary: Path, generation: Generation, staged: Staged, *, limit: float, scratch: Path | None
+) -> Fault | None:
+    """Return what `haproxy -c` has against *generation*, or None."""
+    try:
+        await check_config(binary, generation, limit=limit, root=scratch)
+    except ConfigRefusedError as exc:
+        rendered = staged.scene.rendered
+        problems = [locate(one, rendered)[0] if rendered is not None else one for one in exc.problems]
+        return Fault(f"haproxy -c: {describe_problems(problems)}")
+    except (CheckTimeoutError, CheckFailedError) as exc:
+        return Fault(str(exc))
+    return None
+
+
+class _Once:
+    """The same question of several tests, asked once."""
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+        self._answers: list[Fault | None] = []
+
+    async def get(self, ask: Callable[[], Awaitable[Fault | None]]) -> Fault | None:
+        async with self._lock:
+            if not self._answers:
+                self._answers.append(await ask())
+            return self._answers[0]

@@ -1,0 +1,144 @@
+"""What the templates make of a test's cluster, with as little rendering as possible.
+
+All tests with the same variables share a renderer and its stores. From one
+test to the next only what differs between their objects is rendered.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import msgspec
+
+from haptic_trio.config.libraries import merge_context
+from haptic_trio.config.model import Config, ValidationTest
+from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.embedded.fixtures import FixtureCache, Objects, Scenery, fill_stores, make_stores, objects_by_store
+from haptic_trio.errors import Problem
+from haptic_trio.haproxy.keywords import Keywords, shipped_keywords
+from haptic_trio.haproxy.model import Generation, make_generation
+from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.pipeline.validate import locate
+
+Tracing = Callable[[], AbstractContextManager[object]]
+"""Entered round each render, in its thread."""
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster, rendered."""
+
+    rendered: Rendered | None
+    """None when a template failed outside any object."""
+    generation: Generation | None
+    """None when there is nothing that our own parser accepts."""
+    problems: tuple[Problem, ...] = ()
+    """Why there is none."""
+
+
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """A test with everything that its assertions look at."""
+
+    test: ValidationTest
+    scene: Scene
+    before: Scene | None
+    """What was there before; None where the test has no such thing."""
+    seen: Mapping[str, Any]
+    """What templates see, as plain data."""
+    again: Callable[[int], Scene]
+    """Render everything anew, with the objects in an order that depends on the number."""
+
+
+class _Workshop:
+    """The renderer of one set of variables."""
+
+    def __init__(self, config: Config, keywords: Keywords, tracing: Tracing) -> None:
+        self.config = config
+        self._keywords = keywords
+        self._tracing = tracing
+        self._renderer = Renderer(config)
+        self._stores = make_stores(config)
+        self._sections = SectionCache()
+        self._other: Renderer | None = None
+
+    def make(self, objects: Objects) -> Scene:
+        fill_stores(self._stores, objects)
+        return self._render(self._renderer, self._stores)
+
+    def make_anew(self, objects: Objects, number: int) -> Scene:
+        # A renderer keeps what it knows of one set of stores only.
+        self._other = self._other or Renderer(self.config)
+        stores = make_stores(self.config)
+        fill_stores(stores, objects, shuffled=random.Random(number))  # noqa: S311  the same order each time
+        return self._render(self._other, stores)
+
+    def parse(self, text: str, like: Generation) -> Scene:
+        """Return *text* with the files of *like*, as if it had been rendered."""
+        try:
+            config = parse_config(text, source="currentConfig", keywords=self._keywords)
+        except ConfigSyntaxError as exc:
+            return Scene(rendered=None, generation=None, problems=exc.problems)
+        return Scene(rendered=None, generation=make_generation(config, like.files))
+
+    def _render(self, renderer: Renderer, stores: Stores) -> Scene:
+        try:
+            with self._tracing():
+                rendered = renderer.render_here(stores)
+        except RefusedError as exc:
+            return Scene(rendered=None, generation=None, problems=exc.problems)
+        try:
+            config = parse_config(
+                rendered.config.pieces, source=MAIN_TEMPLATE, cache=self._sections, keywords=self._keywords
+            )
+        except ConfigSyntaxError as exc:
+            problems = tuple(locate(problem, rendered)[0] for problem in exc.problems)
+            return Scene(rendered=rendered, generation=None, problems=problems)
+        return Scene(rendered=rendered, generation=make_generation(config, rendered.files))
+
+
+class SceneMaker:
+    """Stages the tests of one configuration. Blocking, and for one thread at a time."""
+
+    def __init__(self, config: Config, *, keywords: Keywords | None = None, tracing: Tracing = nullcontext) -> None:
+        """*keywords* is what the HAProxy knows that the tests are for; by default what the newest one does."""
+        self._config = config
+        self._keywords = keywords or shipped_keywords()
+        self._tracing = tracing
+        self._fixtures = FixtureCache(config)
+        self._workshops: dict[bytes, _Workshop] = {}
+
+    def stage(self, test: ValidationTest) -> Staged:
+        """Render the world of *test*, and the one before it; raises `ProblemsError` if templates do not compile."""
+        scenery = self._fixtures.expand(test)
+        workshop = self._workshop(scenery.context)
+        objects = objects_by_store(workshop.config, scenery.objects)
+        before = self._make_before(workshop, scenery)
+        scene = workshop.make(objects)
+        if before is None and scenery.current_config and scene.generation is not None:
+            before = workshop.parse(scenery.current_config, scene.generation)
+        return Staged(
+            test=test,
+            scene=scene,
+            before=before,
+            seen={**workshop.config.templating.extra_context, "resources": objects},
+            again=lambda number: workshop.make_anew(objects, number),
+        )
+
+    def _make_before(self, workshop: _Workshop, scenery: Scenery) -> Scene | None:
+        if scenery.previous is None:
+            return None
+        return workshop.make(objects_by_store(workshop.config, scenery.previous))
+
+    def _workshop(self, context: dict[str, Any]) -> _Workshop:
+        key = msgspec.json.encode(context, order="sorted")
+        if key not in self._workshops:
+            templating = self._config.templating
+            merged = merge_context(templating.extra_context, context)
+            config = msgspec.structs.replace(
+                self._config, templating=msgspec.structs.replace(templating, extra_context=merged)
+            )
+            self._workshops[key] = _Workshop(config, self._keywords, self._tracing)
+        return self._workshops[key]

@@ -1,0 +1,266 @@
+"""Assertions that need no HAProxy: what was rendered, which objects were refused, and what a change costs."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+
+from haptic_trio.config.assertions import (
+    Assertion,
+    Behaviour,
+    Contains,
+    Deterministic,
+    Equals,
+    HaproxyValid,
+    JsonPathHolds,
+    MapEntry,
+    MatchCount,
+    NotContains,
+    PlanIs,
+    PlanOutcome,
+    RenderingError,
+)
+from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.embedded.results import text_diff
+from haptic_trio.embedded.scenes import Scene, Staged
+from haptic_trio.errors import Problem
+from haptic_trio.haproxy.capabilities import capabilities_of
+from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.jsonpath import compile_path
+
+_MOST_NAMED = 12
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why an assertion does not hold."""
+
+    message: str
+    diff: str = ""
+    actual: str | None = None
+    """What `equals` found."""
+
+
+class _Absent(Exception):  # noqa: N818  a signal within this module, never seen outside
+    """What an assertion looks at is not there."""
+
+
+def check(assertion: Assertion, staged: Staged) -> Fault | None:
+    """Return why *assertion* does not hold, or None. Of `haproxy_valid` only our own part is looked at."""
+    try:
+        return _check(assertion, staged)
+    except _Absent as absent:
+        return Fault(str(absent))
+
+
+def _check(assertion: Assertion, staged: Staged) -> Fault | None:  # noqa: C901, PLR0911  one case for each type
+    scene = staged.scene
+    match assertion:
+        case HaproxyValid():
+            return _check_valid(scene)
+        case Contains():
+            found = _find_all(assertion, _text(scene, assertion.target, assertion.section))
+            return None if found else Fault(f"{_place(assertion)} does not contain it")
+        case NotContains():
+            return _check_absent(assertion, scene)
+        case MatchCount():
+            number = len(_find_all(assertion, _text(scene, assertion.target, assertion.section)))
+            return None if number == assertion.count else Fault(f"found {number} times, not {assertion.count}")
+        case Equals():
+            return _check_equals(assertion, scene)
+        case JsonPathHolds():
+            values = compile_path(assertion.path).find(staged.seen)
+            if values == assertion.expected:
+                return None
+            return Fault("it selects something else", text_diff(_as_json(assertion.expected), _as_json(values)))
+        case MapEntry():
+            return _check_entry(assertion, scene)
+        case Deterministic():
+            return _check_determinism(assertion, staged)
+        case RenderingError():
+            return _check_refusal(assertion, scene)
+        case PlanIs():
+            return _check_plan(assertion, staged)
+        case Behaviour():
+            raise TypeError("behaviour needs a running HAProxy")
+
+
+def describe_problems(problems: Sequence[Problem]) -> str:
+    """Return *problems* in a few words."""
+    shown = "; ".join(str(problem) for problem in problems[:3])
+    return shown if len(problems) <= 3 else f"{shown}; and {len(problems) - 3} more"
+
+
+def _check_valid(scene: Scene) -> Fault | None:
+    if scene.problems:
+        return Fault(describe_problems(scene.problems))
+    refusals = scene.rendered.refusals if scene.rendered is not None else ()
+    if refusals:
+        named = [f"{refusal.subject}: {refusal.problem.message}" for refusal in refusals[:3]]
+        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
+        return Fault(f"left out: {'; '.join(named)}{more}")
+    return None
+
+
+def _check_absent(assertion: NotContains, scene: Scene) -> Fault | None:
+    if scene.rendered is not None and not assertion.section and _path_of(scene, assertion.target) is None:
+        return None
+    found = _find_all(assertion, _text(scene, assertion.target, assertion.section))
+    if not found:
+        return None
+    what = "it" if _is_secret(scene, assertion.target) or not assertion.pattern else repr(found[0])
+    return Fault(f"{_place(assertion)} contains {what}")
+
+
+def _check_equals(assertion: Equals, scene: Scene) -> Fault | None:
+    expected, found = (
+        _normal(text) for text in (assertion.expected, _text(scene, assertion.target, assertion.section))
+    )
+    if expected == found:
+        return None
+    message = f"{_place(assertion)} is something else"
+    if _is_secret(scene, assertion.target):
+        return Fault(f"{message}; it is secret, and not shown")
+    return Fault(message, text_diff(expected, found), found)
+
+
+def _normal(text: str) -> str:
+    lines = [line.rstrip() for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _check_entry(assertion: MapEntry, scene: Scene) -> Fault | None:
+    entries = parse_map_file(_text(scene, assertion.map).encode(errors="surrogateescape"))
+    found = next((value for key, value in entries if key == assertion.key), None)
+    if assertion.absent:
+        return None if found is None else Fault(f"there is one, with the value {found!r}")
+    if found is None:
+        return Fault(f"there is none among {len(entries)}{_named([key for key, _ in entries])}")
+    if assertion.value and found != assertion.value:
+        return Fault(f"its value is {found!r}, not {assertion.value!r}")
+    return None
+
+
+def _named(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    return f": {', '.join(names[:_MOST_NAMED])}{more}"
+
+
+def _check_determinism(assertion: Deterministic, staged: Staged) -> Fault | None:
+    first = staged.scene
+    for number in range(1, assertion.rounds + 1):
+        other = staged.again(number)
+        if first.rendered is None or other.rendered is None:
+            if first.problems == other.problems:
+                continue
+            return Fault("the render fails in one order of objects only")
+        before, after = first.rendered.texts, other.rendered.texts
+        for path in sorted(before.keys() | after.keys()):
+            old, new = (texts[path].text if path in texts else "" for texts in (before, after))
+            if (path in before) != (path in after) or old != new:
+                diff = "" if _is_secret(first, path) else text_diff(old, new)
+                return Fault(f"{path} depends on the order of the objects", diff)
+        if set(first.rendered.refusals) != set(other.rendered.refusals):
+            return Fault("which objects are left out depends on their order")
+    return None
+
+
+def _check_refusal(assertion: RenderingError, scene: Scene) -> Fault | None:
+    candidates: list[tuple[str, str]] = []
+    if scene.rendered is not None:
+        candidates = [(str(one.subject), one.problem.message) for one in scene.rendered.refusals]
+    elif not assertion.object:
+        candidates = [("", problem.message) for problem in scene.problems]
+    own = [message for subject, message in candidates if assertion.object in {"", subject}]
+    if any(_matches(assertion, message) for message in own):
+        return None
+    if own:
+        return Fault(f"its message is {own[0]!r}")
+    if scene.rendered is None:
+        return Fault(f"the whole render fails: {describe_problems(scene.problems)}")
+    others = f", but {candidates[0][0]}: {candidates[0][1]}" if candidates else ""
+    return Fault(f"it is rendered without error{others}")
+
+
+def _check_plan(assertion: PlanIs, staged: Staged) -> Fault | None:
+    before, after = staged.before, staged.scene
+    for scene, name in ((before, "the state before"), (after, "the state afterwards")):
+        if scene is None or scene.generation is None:
+            problems = scene.problems if scene is not None else after.problems
+            raise _Absent(f"{name} is no valid configuration: {describe_problems(problems)}")
+    assert before is not None
+    assert after.generation is not None
+    version = tuple(int(part) for part in assertion.haproxy_version.split("."))
+    plan = make_plan(before.generation, after.generation, capabilities=capabilities_of(version))
+    kinds = sorted({type(operation).__name__ for operation in plan.operations})
+    outcome = PlanOutcome.RELOAD if plan.reloads else PlanOutcome.RUNTIME if plan.operations else PlanOutcome.NONE
+    if outcome is not assertion.outcome:
+        why = f": {'; '.join(plan.reasons[:3])}" if plan.reasons else f": {', '.join(kinds)}" if kinds else ""
+        return Fault(f"it is {outcome}{why}")
+    if assertion.operations and kinds != sorted(set(assertion.operations)):
+        return Fault(f"the operations are {', '.join(kinds)}")
+    if (assertion.text or assertion.pattern) and not any(_matches(assertion, reason) for reason in plan.reasons):
+        return Fault(f"the reasons are: {'; '.join(plan.reasons)}")
+    return None
+
+
+def _matches(assertion: RenderingError | PlanIs, message: str) -> bool:
+    if assertion.pattern:
+        return re.search(assertion.pattern, message, re.MULTILINE) is not None
+    return assertion.text in message
+
+
+def _find_all(assertion: Contains | NotContains | MatchCount, text: str) -> list[str]:
+    if assertion.pattern:
+        return [match[0] for match in re.finditer(assertion.pattern, text, re.MULTILINE)]
+    return [assertion.text] * text.count(assertion.text)
+
+
+def _text(scene: Scene, target: str, section: str = "") -> str:
+    """Return what is to be looked at; raises `_Absent`."""
+    if scene.rendered is None:
+        raise _Absent(f"the render fails: {describe_problems(scene.problems)}")
+    path = _path_of(scene, target)
+    if path is None:
+        raise _Absent(f"there is no file {target!r}{_named(sorted(scene.rendered.texts))}")
+    if not section:
+        return scene.rendered.texts[path].text
+    if scene.generation is None:
+        raise _Absent(f"{MAIN_TEMPLATE} cannot be parsed: {describe_problems(scene.problems)}")
+    kind, _, name = section.partition(" ")
+    found = scene.generation.config.find(kind, name.strip())
+    if found is None:
+        names = [f"{one.kind} {one.name}".strip() for one in scene.generation.config.all(kind)]
+        raise _Absent(f"there is no section {section!r}{_named(names)}")
+    return found.text
+
+
+def _path_of(scene: Scene, target: str) -> str | None:
+    assert scene.rendered is not None
+    texts = scene.rendered.texts
+    if target in texts:
+        return target
+    named = [path for path in texts if PurePosixPath(path).name == target]
+    return named[0] if len(named) == 1 else None
+
+
+def _is_secret(scene: Scene, target: str) -> bool:
+    if scene.rendered is None:
+        return False
+    path = _path_of(scene, target)
+    file = scene.rendered.files.get(path) if path is not None and path != MAIN_TEMPLATE else None
+    return file is not None and file.secret
+
+
+def _place(assertion: Contains | NotContains | Equals) -> str:
+    return assertion.section or assertion.target
+
+
+def _as_json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode()

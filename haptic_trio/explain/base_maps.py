@@ -1,0 +1,108 @@
+"""How the frontends of the library `base` find a backend: the look-ups of its snippet `frontend-body`, in Python.
+
+A request's host and path are looked up in two maps, for up to three scopes
+(the host, the host with `*` for its first label, `*`); the first hit wins.
+
+    path-exact.map     <scope>|<path>      matched as a whole
+    path-prefix.map    <scope>|<path>/     the longest entry that begins the key wins; `<scope>|` is the default
+
+What of a configuration these maps decide is known only where they exist. A
+test compares this with the answers of a real HAProxy.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from haptic_trio.haproxy.maps import parse_map_file
+
+EXACT: Final = "path-exact.map"
+PREFIX: Final = "path-prefix.map"
+TLS_HOSTS: Final = "tls-host.map"
+"""Hosts, or hosts with `*` for their first label, whose plain requests the library `ssl` redirects."""
+NO_ROUTE: Final = "no-route"
+"""The backend that answers what no other one does."""
+
+_FIRST_LABEL: Final = re.compile(r"^[^.]+")
+_PORT: Final = re.compile(r":[0-9]*\Z")
+
+
+class MapEntry(msgspec.Struct, frozen=True):
+    """An entry of a map, and where it stands."""
+
+    line: int
+    key: str
+    value: str
+
+
+class MapLookup(msgspec.Struct, frozen=True):
+    """A look-up in one of the maps, and the entries that match, the one that counts first."""
+
+    map: str
+    """`EXACT` or `PREFIX`."""
+    key: str
+    matches: tuple[MapEntry, ...]
+
+
+class RouteMap:
+    """The entries of one map by key."""
+
+    def __init__(self, entries: Sequence[MapEntry]) -> None:
+        self.entries = tuple(entries)
+        self._by_key: dict[str, list[MapEntry]] = {}
+        for entry in entries:
+            self._by_key.setdefault(entry.key, []).append(entry)
+
+    def exact(self, key: str) -> tuple[MapEntry, ...]:
+        """Return the entries with *key*, in order."""
+        return tuple(self._by_key.get(key, ()))
+
+    def prefixes(self, key: str) -> tuple[MapEntry, ...]:
+        """Return the entries that begin *key*, the longest first, equal ones in order."""
+        return tuple(entry for size in range(len(key), 0, -1) for entry in self._by_key.get(key[:size], ()))
+
+
+def read_entries(text: str) -> Iterator[MapEntry]:
+    """Yield the entries of a map file."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for key, value in parse_map_file(line.encode(errors="surrogatepass")):
+            yield MapEntry(number, key, value)
+
+
+def plain_host(host: str) -> str:
+    """Return *host* as the look-ups have it: in lower case, without port and trailing dots."""
+    bare = host if host.endswith("]") else _PORT.sub("", host)
+    return bare.lower().rstrip(".")
+
+
+def scopes_of(host: str) -> tuple[str, ...]:
+    """Return what rules for *host* may be written for, the narrowest first."""
+    return tuple(dict.fromkeys((host, wildcard_of(host), "*")))
+
+
+def wildcard_of(host: str) -> str:
+    """Return *host* with `*` for its first label."""
+    return _FIRST_LABEL.sub("*", host, count=1)
+
+
+def look_up(maps: Mapping[str, RouteMap], host: str, path: str) -> list[MapLookup]:
+    """Return the look-ups for a request in their order, beyond the first that finds something, too."""
+    found = []
+    for scope in scopes_of(host):
+        exact, prefix = f"{scope}|{path}", f"{scope}|{path}/"
+        found.append(MapLookup(EXACT, exact, maps[EXACT].exact(exact)))
+        found.append(MapLookup(PREFIX, prefix, maps[PREFIX].prefixes(prefix)))
+    return found
+
+
+def is_refused(host: str) -> bool:
+    """Whether the frontends answer any request for *host* with 400."""
+    return "|" in host or "*" in host
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Return scope and path of a key."""
+    scope, _, path = key.partition("|")
+    return scope, path

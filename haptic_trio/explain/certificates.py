@@ -1,0 +1,81 @@
+"""Which certificates there are for a server name."""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from haptic_trio.explain.answers import Certificate, CertificateAnswer
+from haptic_trio.explain.base_maps import plain_host, wildcard_of
+from haptic_trio.explain.site import Site
+from haptic_trio.explain.targets import UnknownTargetError
+from haptic_trio.haproxy.certificates import names_of, parse_crt_list
+from haptic_trio.haproxy.model import FileKind
+from haptic_trio.templating.records import Dependency
+
+_MOST_NAMES: Final = 20
+
+_Entry: TypeAlias = tuple[str, int, str, str, frozenset[str]]
+
+
+def explain_certificate(site: Site, given: str) -> CertificateAnswer:
+    """Return the certificates for the server name *given*; raises `UnknownTargetError` if there is none."""
+    name = plain_host(given)
+    found = certificates_for(site, name)
+    troubles = site.troubles_at(name)
+    if not found and not troubles:
+        raise UnknownTargetError(f"no crt-list has a certificate for {given!r}")
+    asked: set[Dependency] = set()
+    for certificate in found:
+        maker = site.provenance.maker_of(certificate.line.path, certificate.line.line)
+        asked.update(maker.asked if maker is not None else ())
+    notes = ("the first one that the client can use is served",) if len(found) > 1 else ()
+    return CertificateAnswer(
+        name=name, certificates=found, depends_on=site.lookups(asked), notes=notes, troubles=troubles
+    )
+
+
+def server_names(site: Site) -> set[str]:
+    """Return the names that certificates are for, wildcards included."""
+    return set(_by_name(site))
+
+
+def certificates_for(site: Site, name: str) -> tuple[Certificate, ...]:
+    """Return the certificates for *name*: those that name it, then those with a wildcard in its place."""
+    found = []
+    wanted = tuple(dict.fromkeys((name, wildcard_of(name))))
+    for rank, known in enumerate(wanted):
+        for path, line, text, certificate, names in _by_name(site).get(known, ()):
+            if rank and name in names:
+                continue
+            origin = site.texts[path].origin_of(line)
+            file = site.files.get(certificate)
+            found.append(
+                Certificate(
+                    line=site.line(path, line, text, origin),
+                    path=certificate,
+                    digest=file.digest if file is not None else "",
+                    names=tuple(sorted(names))[:_MOST_NAMES],
+                    made_by=site.made_by(path, origin),
+                )
+            )
+    return tuple(found)
+
+
+def _by_name(site: Site) -> dict[str, list[_Entry]]:
+    known: dict[str, list[_Entry]] | None = site.memo.get("certificates")
+    if known is None:
+        known = site.memo["certificates"] = {}
+        for entry in _entries(site):
+            for name in entry[-1]:
+                known.setdefault(name, []).append(entry)
+    return known
+
+
+def _entries(site: Site) -> Iterator[_Entry]:
+    """Yield what crt-lists hold: path, line and text, file of the certificate, names that it is for."""
+    for file in site.files.values():
+        if file.kind is not FileKind.CRT_LIST:
+            continue
+        for number, text in enumerate(site.lines_of(file.path), 1):
+            for entry in parse_crt_list(text.encode(errors="surrogatepass")) or ():
+                names = names_of(entry, site.files.get(entry.certificate))
+                yield file.path, number, text, entry.certificate, names or frozenset()

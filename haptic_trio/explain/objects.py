@@ -1,0 +1,155 @@
+"""What an object has made, and what depends on it."""
+
+from collections.abc import Iterable, Iterator
+
+from haptic_trio.explain.answers import MOST_SHOWN, Line, MadeBy, Named, ObjectAnswer, Product, Use
+from haptic_trio.explain.lines import shown_title
+from haptic_trio.explain.site import MAIN, Site, identity, maker, named, named_resource
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.templating.provenance import Asker, Made, readable_question
+from haptic_trio.templating.records import Dependency
+from haptic_trio.templating.subjects import Subject, subject_of
+
+_MOST_LINES = 200
+_MOST_QUESTIONS = 3
+
+
+def find_objects(site: Site, kind: str, namespace: str | None, name: str) -> list[Resource]:
+    """Return the watched objects that are meant; *kind* may be a plural, in either case, or empty for any."""
+    return [
+        resource
+        for resource in site.objects(name, namespace)
+        if not kind or is_kind(kind, str(resource.get("kind") or ""))
+    ]
+
+
+def is_kind(given: str, kind: str) -> bool:
+    """Whether *given* is *kind* or its plural, in either case."""
+    known = kind.lower()
+    return given.lower() in {known, *_plurals(known)}
+
+
+def is_looked_for(site: Site, kind: str, namespace: str, name: str) -> bool:
+    """Whether something asks for an object of *kind*, be it there or not."""
+    return any(True for _ in site.provenance.askers_of(_questions_for_absent(site, kind, namespace, name)))
+
+
+def explain_object(site: Site, resource: Resource) -> ObjectAnswer:
+    """Return what *resource*, which is in a store, has made, and what looks it up."""
+    subject = subject_of(resource)
+    made = site.provenance.made_by(*identity(subject))
+    own = {item.origin.key for item in made}
+    products = [_product(site, item) for item in made if item.lines or item.files]
+    idle = [_maker_of(item) for item in made if not item.lines and not item.files]
+    stores, questions = _questions_for(site, resource)
+    askers = (one for one in site.provenance.askers_of(questions) if one.origin is None or one.origin.key not in own)
+    return ObjectAnswer(
+        object=named_resource(resource),
+        exists=True,
+        watched_as=tuple(stores),
+        products=tuple(products),
+        idle=tuple(idle),
+        used_by=tuple(_group(askers)),
+        troubles=site.troubles_of(subject),
+    )
+
+
+def explain_absent(site: Site, kind: str, namespace: str, name: str) -> ObjectAnswer:
+    """Return what looks for an object that is not there."""
+    questions = _questions_for_absent(site, kind, namespace, name)
+    return ObjectAnswer(
+        object=Named(kind=kind, namespace=namespace, name=name, resource_version=""),
+        exists=False,
+        watched_as=tuple(_stores_of(site, kind)),
+        products=(),
+        idle=(),
+        used_by=tuple(_group(site.provenance.askers_of(questions))),
+        troubles=(),
+    )
+
+
+def _plurals(kind: str) -> set[str]:
+    return {f"{kind}s", f"{kind}es", f"{kind[:-1]}ies"}
+
+
+def _stores_of(site: Site, kind: str) -> list[str]:
+    wanted = kind.lower()
+    return [name for name, plural in site.plurals.items() if plural in {wanted, *_plurals(wanted)}]
+
+
+def _questions_for_absent(site: Site, kind: str, namespace: str, name: str) -> list[Dependency]:
+    keys = (namespace, name) if namespace else (name,)
+    return [("get", store, *keys) for store in _stores_of(site, kind)]
+
+
+def _questions_for(site: Site, resource: Resource) -> tuple[list[str], list[Dependency]]:
+    """Return the stores that hold *resource*, and every look-up in them that finds it."""
+    ref = ref_of(resource)
+    stores, questions = [], list[Dependency]()
+    for name, store in site.stores.items():
+        held = store.by_ref(ref)
+        if held is not None:
+            stores.append(name)
+            questions.append(("get", name))
+            questions += [("get", name, *keys) for keys in store.schema.prefixes(held)]
+    return stores, questions
+
+
+def _maker_of(made: Made) -> MadeBy:
+    return maker(next(iter(made.lines), made.origin.within.split(" each ")[0]), made.origin)
+
+
+def _product(site: Site, made: Made) -> Product:
+    lines = list(_lines(site, made))
+    return Product(
+        made_by=_maker_of(made),
+        lines=tuple(lines[:_MOST_LINES]),
+        lines_count=len(lines),
+        sections=tuple(_sections(site, made)),
+        files=made.files,
+        depends_on=site.lookups(made.asked),
+    )
+
+
+def _lines(site: Site, made: Made) -> Iterator[Line]:
+    for path, ranges in made.lines.items():
+        texts = site.lines_of(path)
+        for item in ranges:
+            for number in range(item.first, item.last + 1):
+                yield site.line(path, number, texts[number - 1], made.origin)
+
+
+def _sections(site: Site, made: Made) -> Iterator[str]:
+    if site.config is None:
+        return
+    for item in made.lines.get(MAIN, ()):
+        for number in range(item.first, item.last + 1):
+            found = site.config.locate(number)
+            if found is not None and found[1] == 1:
+                yield shown_title(site, found[0], number)
+
+
+def _group(askers: Iterable[Asker]) -> list[Use]:
+    """Return *askers* by fragment or template."""
+    groups: dict[tuple[str, str, str, int], tuple[dict[str, None], dict[Subject, None]]] = {}
+    for asker in askers:
+        origin = asker.origin
+        key = (asker.output, "", "", 0)
+        if origin is not None:
+            key = (asker.output, origin.fragment, origin.template, origin.line)
+        questions, subjects = groups.setdefault(key, ({}, {}))
+        questions.setdefault(readable_question(asker.question))
+        if origin is not None:
+            subjects.setdefault(origin.subject)
+    return [
+        Use(
+            output=output,
+            fragment=fragment,
+            template=template,
+            line=line,
+            questions=tuple(questions)[:_MOST_QUESTIONS],
+            objects=tuple(named(subject) for subject in sorted(subjects)[:MOST_SHOWN]),
+            count=len(subjects),
+        )
+        for (output, fragment, template, line), (questions, subjects) in groups.items()
+    ]

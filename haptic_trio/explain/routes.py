@@ -1,0 +1,210 @@
+"""Where a request goes, and which entries of the library `base`'s maps decide it."""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from haptic_trio.explain import base_maps
+from haptic_trio.explain.answers import Entry, HostAnswer, RouteAnswer, Step
+from haptic_trio.explain.base_maps import EXACT, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, RouteMap
+from haptic_trio.explain.certificates import certificates_for
+from haptic_trio.explain.site import MAIN, Site, hidden
+from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
+from haptic_trio.haproxy.model import FileKind
+from haptic_trio.templating.records import Dependency
+
+_MOST_OTHERS: Final = 20
+_MOST_ENTRIES: Final = 200
+_RULES: Final = "rules of the frontends, such as a redirect or a denial, come before the look-up and are not told here"
+
+
+class Routing(msgspec.Struct, frozen=True):
+    """The maps that route, as one render made them."""
+
+    paths: Mapping[str, str]
+    """Of the files, by name of the map."""
+    maps: Mapping[str, RouteMap]
+
+    def find(self, key: str) -> str | None:
+        """Return what the map `TLS_HOSTS` has for *key*; None without it."""
+        known = self.maps.get(TLS_HOSTS)
+        found = known.exact(key) if known is not None else ()
+        return found[0].value if found else None
+
+
+def routing_of(site: Site) -> Routing | None:
+    """Return the maps that route; None where the configuration has not the maps of the library `base`."""
+    paths = {
+        posixpath.basename(file.path): file.path
+        for file in site.files.values()
+        if file.kind is FileKind.MAP and posixpath.basename(file.path) in {EXACT, PREFIX, TLS_HOSTS}
+    }
+    if EXACT not in paths or PREFIX not in paths:
+        return None
+    known: Routing | None = site.memo.get("routing")
+    if known is None:
+        maps = {name: RouteMap(tuple(base_maps.read_entries(site.texts[path].text))) for name, path in paths.items()}
+        known = site.memo["routing"] = Routing(paths, maps)
+    return known
+
+
+def need_routing(site: Site) -> Routing:
+    """Return the maps that route, or raise `UnknownTargetError`."""
+    routing = routing_of(site)
+    if routing is None:
+        raise UnknownTargetError(
+            f"routes are not known: the configuration has no maps {EXACT} and {PREFIX}, as the library base has",
+            hint="ask for a line, a backend or an object",
+        )
+    return routing
+
+
+def hosts_of(site: Site) -> set[str]:
+    """Return the hosts that routes are written for, wildcards included."""
+    routing = routing_of(site)
+    if routing is None:
+        return set()
+    entries = (entry for name in (EXACT, PREFIX) for entry in routing.maps[name].entries)
+    return {base_maps.split_key(entry.key)[0] for entry in entries} - {"*", ""}
+
+
+def entries_for(routing: Routing, host: str) -> list[tuple[str, MapEntry]]:
+    """Return map and entry of what is written for *host*, in the order in which HAProxy looks for it."""
+    found = []
+    scopes = base_maps.scopes_of(host) if "*" not in host else (host,)
+    for scope in scopes:
+        for name in (EXACT, PREFIX):
+            of_scope = [entry for entry in routing.maps[name].entries if entry.key.partition("|")[0] == scope]
+            found += [(name, entry) for entry in sorted(of_scope, key=lambda entry: -len(entry.key))]
+    return found
+
+
+def explain_host(site: Site, given: str) -> HostAnswer:
+    """Return what *given* has, a host or one with `*` for its first label; raises `UnknownTargetError`."""
+    routing = need_routing(site)
+    host = _host(given)
+    found = entries_for(routing, host)
+    return HostAnswer(
+        host=host,
+        entries=tuple(_entries(site, routing, found[:_MOST_ENTRIES])),
+        entries_count=len(found),
+        certificates=certificates_for(site, host),
+        notes=tuple(_redirect_notes(routing, host)),
+        troubles=site.troubles_at(host),
+    )
+
+
+def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
+    """Return where a request for *given* and *path* goes; raises `UnknownTargetError` where routes are not known."""
+    routing = need_routing(site)
+    host = given if base_maps.is_refused(given) else _host(given)
+    refused = base_maps.is_refused(host)
+    lookups = [] if refused else base_maps.look_up(routing.maps, host, path)
+    hit = next((number for number, lookup in enumerate(lookups) if lookup.matches), None)
+    found = [(lookup.map, entry) for lookup in lookups for entry in lookup.matches]
+    entries = list(_entries(site, routing, found[: _MOST_OTHERS + 1]))
+    backend = found[0][1].value if found else ""
+    is_secret = bool(entries) and entries[0].line.is_secret
+    target = _header_of(site, backend)
+    asked: set[Dependency] = set()
+    for name, entry in found[:1]:
+        maker = site.provenance.maker_of(routing.paths[name], entry.line)
+        asked.update(maker.asked if maker is not None else ())
+    return RouteAnswer(
+        host=host,
+        path=path,
+        status=400 if refused else 404 if not found else 0 if target else 503,
+        backend=hidden(backend) if is_secret else backend,
+        backend_made_by=site.made_by(MAIN, site.texts[MAIN].origin_of(target)) if target else None,
+        winner=entries[0] if entries else None,
+        others=tuple(entries[1:]),
+        others_count=max(0, len(found) - 1),
+        steps=tuple(
+            Step(
+                path=routing.paths[lookup.map],
+                key=lookup.key,
+                match="exact" if lookup.map == EXACT else "prefix",
+                found=bool(lookup.matches),
+            )
+            for lookup in lookups[: len(lookups) if hit is None else hit + 1]
+        ),
+        depends_on=site.lookups(asked),
+        certificates=certificates_for(site, host),
+        notes=tuple(_notes(site, routing, host, status_is_503=bool(found) and not target, refused=refused)),
+        troubles=site.troubles_at(host),
+    )
+
+
+def routes_to(site: Site, backend: str) -> Iterator[Entry]:
+    """Yield the entries that lead to *backend*, in order of the maps."""
+    routing = routing_of(site)
+    if routing is not None:
+        found = [(name, entry) for name in (EXACT, PREFIX) for entry in routing.maps[name].entries]
+        yield from _entries(site, routing, [item for item in found if item[1].value == backend])
+
+
+def _host(given: str) -> str:
+    host = base_maps.plain_host(given)
+    if not host:
+        raise MalformedTargetError("the target names no host")
+    return host
+
+
+def _header_of(site: Site, backend: str) -> int:
+    """Return the line at which *backend* begins; 0 if there is none."""
+    if not backend:
+        return 0
+    if site.config is not None:
+        known = site.config.find("backend", backend) or site.config.find("listen", backend)
+        if known is None:
+            return 0
+    for number, line in enumerate(site.lines_of(MAIN), 1):
+        words = line.split(None, 2)
+        if line[:1] in {"b", "l"} and words[0] in {"backend", "listen"} and words[1:2] == [backend]:
+            return number
+    return 0
+
+
+def _entries(site: Site, routing: Routing, found: Iterable[tuple[str, MapEntry]]) -> Iterator[Entry]:
+    for name, entry in found:
+        path = routing.paths[name]
+        origin = site.texts[path].origin_of(entry.line)
+        line = site.line(path, entry.line, f"{entry.key} {entry.value}", origin)
+        scope, request_path = base_maps.split_key(entry.key)
+        match = "exact" if name == EXACT else "prefix" if request_path else "default"
+        yield Entry(
+            line=line,
+            scope="" if line.is_secret else scope,
+            path="" if line.is_secret else request_path,
+            match=match,
+            backend="" if line.is_secret else entry.value,
+            made_by=site.made_by(path, origin),
+        )
+
+
+def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, refused: bool) -> Iterator[str]:
+    if refused:
+        yield "a host with `|` or `*` in it is refused before anything is looked up"
+        return
+    yield from _redirect_notes(routing, host)
+    if status_is_503:
+        yield (
+            f"there is no such backend, so `{NO_ROUTE}` answers: "
+            "the Service or its port is missing, or the Service could not be served"
+        )
+    if _has_snippets(site, "frontend-routing-"):
+        yield "snippets `frontend-routing-*` come after the look-up and may choose another backend"
+    yield _RULES
+
+
+def _has_snippets(site: Site, prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in site.templates)
+
+
+def _redirect_notes(routing: Routing, host: str) -> Iterator[str]:
+    for key in (host, base_maps.wildcard_of(host)):
+        if routing.find(key) is not None:
+            yield f"plain HTTP is redirected to HTTPS: {routing.paths[TLS_HOSTS]} has {key}"
+            return

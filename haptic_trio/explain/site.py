@@ -1,0 +1,250 @@
+"""One render and all that is known of it, as explanations need it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from haptic_trio.explain.answers import MOST_SHOWN, Line, Lookup, MadeBy, Named, Trouble
+from haptic_trio.haproxy.model import AuxFile, Config, FileKind, digest_of
+from haptic_trio.k8s.resource import Resource, ref_of, version_of
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.templating.provenance import Provenance, readable_question
+from haptic_trio.templating.records import Dependency
+from haptic_trio.templating.subjects import FragmentKey, LineRange, Origin, Refusal, RenderedText, Subject
+
+MAIN = "haproxy.cfg"
+_HOST_FIELDS = frozenset({"host", "hosts", "hostname", "hostnames"})
+_SECRET = "Secret"  # noqa: S105  a kind of object
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A rendered cluster. The stores must not have changed since, and nothing be rendered meanwhile."""
+
+    provenance: Provenance
+    texts: Mapping[str, RenderedText]
+    """haproxy.cfg and all files, by path."""
+    files: Mapping[str, AuxFile]
+    refusals: tuple[Refusal, ...]
+    stores: Mapping[str, ReadableStore]
+    plurals: Mapping[str, str]
+    """Of each store, the plural of its kind, such as `ingresses`."""
+    templates: Mapping[str, str]
+    """Sources by name."""
+    config: Config | None = None
+    """haproxy.cfg as parsed; None where it cannot be."""
+
+    def lines_of(self, path: str) -> list[str]:
+        """Return the lines of *path*, which must exist."""
+        lines = self.texts[path].text.split("\n")
+        return lines if lines[-1] else lines[:-1]
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What others have computed of it, by their own names for it."""
+        return {}
+
+    @cached_property
+    def ranges(self) -> "Ranges":
+        """Who has made the lines of each file."""
+        return Ranges(self.texts)
+
+    def line(self, path: str, number: int, text: str, origin: Origin | None) -> Line:
+        """Return the line *number* of *path*, which reads *text*, in a form that may be shown."""
+        is_secret = self.is_secret(path, origin)
+        return Line(path=path, line=number, text=hidden(text) if is_secret else text, is_secret=is_secret)
+
+    def is_secret(self, path: str, origin: Origin | None) -> bool:
+        """Whether what *origin* has put into *path* may derive from a Secret.
+
+        That is, the object is one, or the fragment or the template around it
+        has looked one up: what a template knows, its fragments may have from
+        it. A crt-list holds names of files and of hosts alone.
+        """
+        file = self.files.get(path)
+        if file is not None and (file.secret or file.kind is FileKind.CRT_LIST):
+            return file.secret
+        if origin is not None and origin.subject.kind == _SECRET:
+            return True
+        output = self.provenance.output_of(path) or ""
+        return self._reads_secrets((output, None)) or (origin is not None and self._reads_secrets(("", origin.key)))
+
+    @cached_property
+    def _known_readers(self) -> dict[tuple[str, FragmentKey | None], bool]:
+        return {}
+
+    def _reads_secrets(self, reader: tuple[str, FragmentKey | None]) -> bool:
+        known = self._known_readers.get(reader)
+        if known is None:
+            output, key = reader
+            asked = self.provenance.asked_in(output) if key is None else self.provenance.asked_by(key)
+            known = any(resource.get("kind") == _SECRET for question in asked for resource in self.found_by(question))
+            self._known_readers[reader] = known
+        return known
+
+    def found_by(self, question: Dependency) -> tuple[Resource, ...]:
+        """Return the objects that answer *question*; none if it is not about objects."""
+        match question:
+            case ("get", store, *keys) if store in self.stores:
+                return tuple(self.stores[store].get(*keys))
+        return ()
+
+    def lookups(self, asked: Iterable[Dependency]) -> tuple[Lookup, ...]:
+        """Return *asked* with what it finds, as a person would write it, in order.
+
+        Which templates include each other does not change while a
+        configuration runs, and is left out.
+        """
+        found = (self._lookup(question) for question in set(asked) if question[0] != "template")
+        return tuple(sorted(found, key=lambda lookup: lookup.question))
+
+    def _lookup(self, question: Dependency) -> Lookup:
+        match question:
+            case ("lines", output):
+                origins = self.ranges.origins_of(self.provenance.path_of(output))
+                found = tuple(dict.fromkeys(named(origin.subject) for origin in origins))
+            case ("get", *_):
+                objects = self.found_by(question)
+                shown = tuple(named_resource(resource) for resource in objects[:MOST_SHOWN])
+                return Lookup(question=readable_question(question), found=shown, count=len(objects))
+            case _:
+                found = ()
+        return Lookup(question=readable_question(question), found=found[:MOST_SHOWN], count=len(found))
+
+    def made_by(self, path: str, origin: Origin | None) -> MadeBy:
+        """Return who *origin* in *path* is."""
+        output = self.provenance.output_of(path) or path
+        return maker(output, origin)
+
+    def troubles_of(self, *subjects: Subject) -> tuple[Trouble, ...]:
+        """Return what is wrong with *subjects*, whatever their versions."""
+        wanted = {identity(subject) for subject in subjects}
+        return tuple(trouble(refusal) for refusal in self.refusals if identity(refusal.subject) in wanted)
+
+    def troubles_at(self, host: str) -> tuple[Trouble, ...]:
+        """Return what is wrong with objects that name *host* as a host."""
+        found = []
+        for refusal in self.refusals:
+            kind, namespace, name = identity(refusal.subject)
+            for resource in self.objects(name, namespace):
+                if resource.get("kind") == kind and host in _hosts_in(resource):
+                    found.append(trouble(refusal))
+                    break
+        return tuple(found)
+
+    def objects(self, name: str, namespace: str | None = None) -> Iterator[Resource]:
+        """Yield the watched objects called *name*, each once, in all stores; None is any namespace."""
+        for resource in self._by_name.get(name, ()):
+            if namespace is None or namespace == ref_of(resource).namespace:
+                yield resource
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Resource]]:
+        found: dict[str, dict[str, Resource]] = {}
+        for store in self.stores.values():
+            for resource in store.list():
+                ref = ref_of(resource)
+                found.setdefault(ref.name, {}).setdefault(str(ref), resource)
+        return {name: list(objects.values()) for name, objects in found.items()}
+
+
+class Ranges:
+    """Who has made the lines of each file; computed for a file when it is first asked for."""
+
+    def __init__(self, texts: Mapping[str, RenderedText]) -> None:
+        self._texts = texts
+        self._ranges: dict[str, tuple[LineRange, ...]] = {}
+
+    def of(self, path: str) -> tuple[LineRange, ...]:
+        """Return the lines that fragments have made, in order; none for a file that does not exist."""
+        found = self._ranges.get(path)
+        if found is None:
+            text = self._texts.get(path)
+            found = self._ranges[path] = text.origins if text is not None else ()
+        return found
+
+    def origins_of(self, path: str) -> Iterator[Origin]:
+        """Yield the fragments that have made lines of *path*, in order; one may come again."""
+        return (item.origin for item in self.of(path))
+
+    def between(self, path: str, first: int, last: int) -> Iterator[tuple[int, int, Origin | None]]:
+        """Yield the stretches of the lines *first* to *last* of *path*, each with who has made it."""
+        line = first
+        for item in self.of(path):
+            if item.last < line:
+                continue
+            if item.first > last:
+                break
+            if item.first > line:
+                yield line, item.first - 1, None
+            yield max(line, item.first), min(last, item.last), item.origin
+            line = item.last + 1
+        if line <= last:
+            yield line, last, None
+
+
+def named(subject: Subject) -> Named:
+    """Return *subject* as answers name it."""
+    return Named(
+        kind=subject.kind,
+        namespace=subject.namespace,
+        name=subject.name,
+        resource_version=subject.resource_version,
+    )
+
+
+def named_resource(resource: Resource) -> Named:
+    """Return *resource* as answers name it."""
+    ref = ref_of(resource)
+    return Named(kind=ref.kind, namespace=ref.namespace, name=ref.name, resource_version=version_of(resource))
+
+
+def identity(subject: Subject) -> tuple[str, str, str]:
+    """Return which object *subject* is, whatever its version."""
+    return subject.kind, subject.namespace, subject.name
+
+
+def maker(output: str, origin: Origin | None) -> MadeBy:
+    """Return who *origin* is, where the template *output* is rendered."""
+    if origin is None:
+        return MadeBy(output=output, fragment="", template="", line=0, object=None)
+    return MadeBy(
+        output=output,
+        fragment=origin.fragment,
+        template=origin.template,
+        line=origin.line,
+        object=named(origin.subject),
+    )
+
+
+def trouble(refusal: Refusal) -> Trouble:
+    """Return *refusal* as answers tell it."""
+    problem = refusal.problem
+    return Trouble(
+        object=named(refusal.subject),
+        fragment=refusal.fragment,
+        message=problem.message,
+        place=":".join(str(part) for part in (problem.source, problem.line) if part),
+        hint=problem.hint,
+        excerpt=problem.excerpt,
+        has_stand_in=refusal.has_stand_in,
+    )
+
+
+def hidden(text: str) -> str:
+    """Return what is shown of a text that derives from a Secret."""
+    return f"secret, digest {digest_of(text.encode(errors='surrogatepass'))}"
+
+
+def _hosts_in(value: object) -> Iterator[str]:
+    """Yield the texts below fields that are named for hosts."""
+    if isinstance(value, Mapping):
+        for field, inner in value.items():
+            if field in _HOST_FIELDS:
+                yield from (one for one in (inner if isinstance(inner, list) else [inner]) if isinstance(one, str))
+            else:
+                yield from _hosts_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _hosts_in(inner)

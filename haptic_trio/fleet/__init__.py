@@ -1,0 +1,1 @@
+"""The fleet: how many HAProxy instances there are, how healthy, how old, and how they leave."""

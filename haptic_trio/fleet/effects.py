@@ -1,0 +1,130 @@
+"""The effects of a pass on the real store and provider: only while we lead, and within limits."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import trio
+
+from haptic_trio.errors import HapticError
+from haptic_trio.fleet.model import GroupSpec, InstanceRecord, NotLeaderError, ProviderStatus, Reason, RetryableError
+from haptic_trio.fleet.provider import NotifyDrain, NotifyError, Provider
+from haptic_trio.fleet.store import Store
+from haptic_trio.logs import get_logger
+
+LOOK_LIMIT = 5.0
+"""Seconds that a look at an instance may take."""
+WRITE_LIMIT = 2.0
+"""Seconds for which a write of a record goes on although it was cancelled."""
+
+ACT_LIMIT = 60.0
+"""Seconds that the beginning of a drain, or a removal, may take."""
+
+log = get_logger("fleet")
+
+
+@contextmanager
+def _limited(seconds: float, what: str, *, shield: bool = False) -> Iterator[None]:
+    try:
+        with trio.fail_after(seconds, shield=shield):
+            yield
+    except trio.TooSlowError as exc:
+        raise RetryableError(f"{what} took longer than {seconds:g} s") from exc
+
+
+class GuardedEffects:
+    """Does what a pass asks for, as long as *is_leader* says so right before."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        store: Store,
+        *,
+        is_leader: Callable[[], bool],
+        notify_drain: NotifyDrain,
+        notify_error: NotifyError | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._provider = provider
+        self._store = store
+        self._is_leader = is_leader
+        self._notify_drain = notify_drain
+        self._notify_error = notify_error
+        self._clock = clock
+
+    def now(self) -> float:
+        """Return the wall-clock time."""
+        return self._clock()
+
+    def _require_leader(self) -> None:
+        if not self._is_leader():
+            raise NotLeaderError("the leadership is lost")
+
+    async def put(self, record: InstanceRecord) -> None:
+        """Keep *record*, durably; it may outlive a cancellation by the write limit."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._require_leader()
+        with _limited(WRITE_LIMIT, "writing a record", shield=True):
+            await self._store.put(record)
+
+    async def forget(self, record: InstanceRecord) -> None:
+        """Drop *record*, durably."""
+        self._require_leader()
+        with _limited(WRITE_LIMIT, "removing a record", shield=True):
+            await self._store.delete(record.id)
+
+    async def look(self, records: Sequence[InstanceRecord]) -> Sequence[ProviderStatus]:
+        """Look at instances, all at once; UNKNOWN, told to notify_error, where that fails or takes too long."""
+        found = [ProviderStatus.UNKNOWN] * len(records)
+
+        async def look_at(number: int, record: InstanceRecord) -> None:
+            try:
+                with _limited(LOOK_LIMIT, "a look at it"):
+                    found[number] = await self._provider.status(record)
+            except (HapticError, OSError) as exc:
+                self.notify_error(record, exc)
+
+        async with trio.open_nursery() as nursery:
+            for number, record in enumerate(records):
+                nursery.start_soon(look_at, number, record)
+        return found
+
+    async def drained(self, record: InstanceRecord) -> bool:
+        """Whether it has finished; False when that cannot be found out."""
+        try:
+            with _limited(LOOK_LIMIT, "a look at its drain"):
+                return await self._provider.drained(record)
+        except (HapticError, OSError) as exc:
+            self.notify_error(record, exc)
+        return False
+
+    async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:
+        """Have it take nothing new."""
+        self._require_leader()
+        with _limited(ACT_LIMIT, "the beginning of its drain"):
+            await self._provider.begin_drain(record, deadline)
+
+    async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str) -> str:
+        """Make the instance, within its time to start."""
+        self._require_leader()
+        with _limited(spec.start_timeout, "making it"):
+            return await self._provider.create(record, spec, heir_of=heir_of)
+
+    async def delete(self, record: InstanceRecord, *, force: bool) -> None:
+        """Remove the instance."""
+        self._require_leader()
+        with _limited(ACT_LIMIT, "removing it"):
+            await self._provider.delete(record, force=force)
+
+    def notify_drain(self, record: InstanceRecord) -> None:
+        """Tell that the drain of *record* has begun."""
+        assert record.drain_started_at is not None
+        assert record.drain_deadline is not None
+        reason = record.drain_reason or Reason.SCALE_DOWN
+        self._notify_drain(record.id, str(record.key), reason, record.drain_started_at, record.drain_deadline)
+
+    def notify_error(self, record: InstanceRecord, error: Exception) -> None:
+        """Tell what went wrong with *record*."""
+        message = str(error) or type(error).__name__
+        log.warning("trouble with an instance", instance=record.id, error=message)
+        if self._notify_error is not None:
+            self._notify_error(str(record.key), record.id, message)

@@ -1,0 +1,283 @@
+"""One pass over a group: look at its instances, plan, and act.
+
+A pass may end at any of its awaits, by a crash or a cancellation, and the
+next one, of this controller or of its successor, goes on from the records:
+
+- A record is kept before its instance is made, and dropped after it is gone.
+- A drain is recorded before it begins. That it has begun is remembered for
+  this term only, so a successor begins it again.
+- A creation whose outcome is unknown is settled by looking; what is not there
+  by then is dropped, and another instance is made under a new id.
+
+What fails waits for its own time to be tried again and holds nothing else up.
+The code awaits nothing but its effects, so tests drive it by hand.
+"""
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from haptic_trio.errors import HapticError
+from haptic_trio.fleet.group_state import CREATION, CreateGate, Fact, GroupState
+from haptic_trio.fleet.model import (
+    GroupKey,
+    GroupSpec,
+    InstanceRecord,
+    InstanceState,
+    NotLeaderError,
+    ProviderStatus,
+    Reason,
+)
+from haptic_trio.fleet.plan import Create, Delete, Drain, next_due, plan
+from haptic_trio.fleet.provider import Effects
+from haptic_trio.logs import get_logger
+from haptic_trio.workqueue.outcome import PermanentError, read_error
+
+POLL_INTERVAL = 0.5
+"""Seconds between two looks at a group in which an instance starts or drains."""
+
+_UNSETTLED = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.DRAINING})
+_UNTIMELY = frozenset({Reason.DEAD, Reason.NOT_STARTED})
+
+replace = msgspec.structs.replace
+log = get_logger("fleet")
+
+
+class GroupPass:
+    """Passes over the group of *state*, with *effects*; one at a time."""
+
+    def __init__(
+        self,
+        state: GroupState,
+        effects: Effects,
+        gate: CreateGate,
+        *,
+        new_id: Callable[[GroupKey], str],
+        trust_acks: bool = False,
+    ) -> None:
+        """With *trust_acks* an acknowledged drain that nobody has asked for ends the instance."""
+        self._state = state
+        self._effects = effects
+        self._gate = gate
+        self._new_id = new_id
+        self._trust_acks = trust_acks
+
+    async def run(self, spec: GroupSpec | None) -> float:
+        """Bring the group one step nearer to *spec*, None for one that is not wanted any more.
+
+        Returns after how many seconds the next pass is due, at the latest;
+        infinity when nothing is left to look after. Raises what the store
+        raises, and NotLeaderError.
+        """
+        state = self._state
+        state.spec = spec or state.spec or GroupSpec(key=state.key, size=0)
+        wanted = spec or replace(state.spec, size=0, cap=0)
+        await self._record_facts()
+        await self._observe()
+        actions = plan(wanted, state.records.values(), self._effects.now())
+        progress = False
+        for action in actions:
+            if isinstance(action, Drain):
+                progress |= await self._drain(action)
+            elif isinstance(action, Delete):
+                progress |= await self._delete(state.records[action.id], action.reason)
+        for record in tuple(state.records.values()):
+            if record.state is InstanceState.DRAINING and record.id not in state.begun:
+                await self._begin_drain(record)
+        wish = next((action for action in actions if isinstance(action, Create)), None)
+        if wish is not None:
+            # One a pass: what happens meanwhile has not to wait for all of them.
+            progress |= await self._create(wanted, wish)
+        return 0.0 if progress else self._delay(wanted, has_wishes=wish is not None)
+
+    # -- what is known -----------------------------------------------------
+
+    async def _record_facts(self) -> None:
+        state = self._state
+        for instance_id in tuple(state.facts):
+            # Taken out first: what is said while this is recorded is for the next pass.
+            fact = state.facts.pop(instance_id)
+            record = state.records.get(instance_id)
+            if record is None or record.state is InstanceState.DELETING:
+                continue
+            changed = self._with_fact(record, fact)
+            if changed != record:
+                try:
+                    await self._put(changed)
+                except (HapticError, OSError):
+                    state.note_fact(instance_id).merge(fact)
+                    raise
+
+    def _with_fact(self, record: InstanceRecord, fact: Fact) -> InstanceRecord:
+        now = self._effects.now()
+        if fact.doomed:
+            times = [time for time in (record.doomed_until, fact.doomed_until) if time is not None]
+            record = replace(
+                record,
+                doomed_at=now if record.doomed_at is None else record.doomed_at,
+                doomed_until=min(times, default=None),
+            )
+        if not fact.acked or record.drain_acked_at is not None:
+            return record
+        if record.state is InstanceState.DRAINING:
+            return replace(record, drain_acked_at=now)
+        if self._trust_acks or record.is_doomed:
+            return replace(_draining(record, Reason.TERMINATING, now, now), drain_acked_at=now)
+        log.warning("a drain was acknowledged that nobody has asked for", instance=record.id)
+        return record
+
+    async def _observe(self) -> None:
+        state = self._state
+        begun = [state.records[instance_id] for instance_id in sorted(state.begun & state.records.keys())]
+        for record in begun:
+            is_open = record.state is InstanceState.DRAINING and record.drain_acked_at is None
+            if is_open and await self._effects.drained(record):
+                await self._put(replace(record, drain_acked_at=self._effects.now()))
+        others = [
+            record
+            for record in state.records.values()
+            if record.state is not InstanceState.DELETING and record.id not in state.begun
+        ]
+        if not others:
+            return
+        found = await self._effects.look(others)
+        now = self._effects.now()
+        for record, status in zip(others, found, strict=True):
+            seen = _with_status(record, status, now)
+            if seen.state is not record.state:
+                await self._put(seen)
+            else:
+                # What a successor will see for itself need not be written down.
+                state.records[record.id] = seen
+            state.note_stability(seen, now)
+
+    # -- what is done ------------------------------------------------------
+
+    async def _put(self, record: InstanceRecord) -> None:
+        await self._effects.put(record)
+        self._state.records[record.id] = record
+
+    async def _drain(self, action: Drain) -> bool:
+        record = self._state.records[action.id]
+        await self._put(_draining(record, action.reason, self._effects.now(), action.deadline))
+        log.info("draining an instance", instance=action.id, reason=action.reason.value)
+        return True
+
+    async def _begin_drain(self, record: InstanceRecord) -> None:
+        state = self._state
+        if not state.may_try(record.id, self._effects.now()):
+            return
+        assert record.drain_deadline is not None
+        try:
+            await self._effects.begin_drain(record, record.drain_deadline)
+        except NotLeaderError:
+            raise
+        except (HapticError, OSError) as exc:
+            self._fail(record.id, record, exc)
+            return
+        state.note_success(record.id)
+        state.begun.add(record.id)
+        self._effects.notify_drain(record)
+
+    async def _delete(self, record: InstanceRecord, reason: Reason) -> bool:
+        """Remove an instance; False when that has failed, or has to wait for its turn."""
+        state = self._state
+        now = self._effects.now()
+        if record.state is not InstanceState.DELETING:
+            log.info("removing an instance", instance=record.id, reason=reason.value)
+            if reason in _UNTIMELY and record.state is not InstanceState.PENDING:
+                state.note_death(record, now)
+            record = replace(record, state=InstanceState.DELETING)
+            await self._put(record)
+        elif not state.may_try(record.id, now):
+            return False
+        try:
+            await self._effects.delete(record, force=record.drain_acked_at is None)
+        except NotLeaderError:
+            raise
+        except (HapticError, OSError) as exc:
+            self._fail(record.id, record, exc)
+            return False
+        await self._effects.forget(record)
+        state.drop(record.id)
+        return True
+
+    async def _create(self, spec: GroupSpec, wish: Create) -> bool:
+        state = self._state
+        now = self._effects.now()
+        if state.parked == spec or not state.may_try(CREATION, now) or self._gate.delay(now):
+            return False
+        if len(state.records) >= spec.limit:
+            # The plan took for granted that removals succeed.
+            return False
+        state.parked = None
+        record = InstanceRecord(
+            id=self._new_id(state.key),
+            key=state.key,
+            state=InstanceState.PENDING,
+            created_at=now,
+            config_hash=spec.config_hash,
+        )
+        self._gate.begin()
+        made_at = None
+        try:
+            await self._put(record)
+            try:
+                name = await self._effects.create(record, spec, heir_of=wish.heir_of)
+                made_at = self._effects.now()
+            except NotLeaderError:
+                raise
+            except (HapticError, OSError) as exc:
+                self._fail(CREATION, record, exc)
+                if isinstance(read_error(exc), PermanentError):
+                    state.parked = spec
+                # What it may have left is removed like any other instance.
+                await self._delete(record, Reason.CREATE_FAILED)
+                return False
+        finally:
+            self._gate.end(made_at)
+        log.info("made an instance", instance=record.id, reason=wish.reason.value)
+        await self._put(replace(record, state=InstanceState.STARTING, provider_id=name))
+        return True
+
+    def _fail(self, what: str, record: InstanceRecord, error: Exception) -> None:
+        self._state.note_failure(what, self._effects.now())
+        self._effects.notify_error(record, error)
+
+    def _delay(self, spec: GroupSpec, *, has_wishes: bool) -> float:
+        state = self._state
+        now = self._effects.now()
+        times = [next_due(spec, state.records.values(), now), state.next_try(now)]
+        if state.facts:
+            times.append(now)
+        if state.records:
+            is_moving = any(record.state in _UNSETTLED for record in state.records.values())
+            times.append(now + (min(POLL_INTERVAL, spec.health_interval) if is_moving else spec.health_interval))
+        if has_wishes and self._gate.delay(now):
+            times.append(now + self._gate.delay(now))
+        due = min(times)
+        return math.inf if math.isinf(due) else max(0.0, due - now)
+
+
+def _with_status(record: InstanceRecord, status: ProviderStatus, now: float) -> InstanceRecord:
+    seen = replace(record, status=status)
+    if record.state is InstanceState.DRAINING:
+        return seen
+    if status is ProviderStatus.RUNNING:
+        ready_at = now if record.ready_at is None else record.ready_at
+        return replace(seen, state=InstanceState.READY, heartbeat_at=now, ready_at=ready_at)
+    is_there = status in {ProviderStatus.STARTING, ProviderStatus.UNRESPONSIVE}
+    if record.state is InstanceState.PENDING and is_there:
+        return replace(seen, state=InstanceState.STARTING)
+    return seen
+
+
+def _draining(record: InstanceRecord, reason: Reason, now: float, deadline: float) -> InstanceRecord:
+    return replace(
+        record,
+        state=InstanceState.DRAINING,
+        drain_started_at=now,
+        drain_deadline=deadline,
+        drain_reason=reason,
+    )

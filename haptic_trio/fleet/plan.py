@@ -1,0 +1,253 @@
+"""What to do with the instances of a group: a pure decision from what is wanted and what is known.
+
+The rules, in the order in which they are applied:
+
+R1  A draining instance is removed when its drain was acknowledged, its
+    deadline has passed, or the provider says that it is gone.
+R2  A dead instance is removed at once.
+R3  An instance that somebody else will end is drained at once; it counts
+    for nothing any more, so its replacement comes in the same pass.
+R4  Instances are rotated by rank: 0 unresponsive or of forced age, 1 made
+    from another configuration hash, 2 of eligible age. A rotation is one
+    instance too many whose victim is the first of that order. Nothing links
+    the old one to the new one, so nothing is lost in a crash between the two.
+R5  What is missing is created, within the cap.
+R6  What is too many leaves: ready ones are drained as long as enough others
+    are ready; those that are not ready yet are removed.
+
+Draining instances count for nothing but the cap.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from haptic_trio.fleet.model import (
+    LIVING,
+    TERMINAL,
+    GroupSpec,
+    InstanceRecord,
+    InstanceState,
+    ProviderStatus,
+    Reason,
+    share_of,
+)
+
+PADDING = 1.0
+"""Seconds after an age is reached before it is looked at."""
+
+ROTATION_REASONS = frozenset({Reason.DRIFT, Reason.ELIGIBLE_EXPIRY})
+"""Why an instance is drained that could as well be drained later; one at a time."""
+
+_NO_RANK = 3
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Make one more instance."""
+
+    reason: Reason
+    heir_of: str = ""
+    """Id of the instance that will leave for it, as far as one can tell now."""
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Begin to drain an instance."""
+
+    id: str
+    reason: Reason
+    deadline: float
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Remove an instance."""
+
+    id: str
+    reason: Reason
+
+
+Action: TypeAlias = Create | Drain | Delete
+
+
+def plan(spec: GroupSpec, records: Iterable[InstanceRecord], now: float) -> list[Action]:
+    """Return what to do at *now*, removals first and creations last.
+
+    The order of *records* is irrelevant. A group that is not wanted any more
+    is one of size 0.
+    """
+    ordered = sorted(records, key=lambda record: (record.created_at, record.id))
+    actions: list[Action] = []
+    active: list[InstanceRecord] = []
+    total = 0
+    for record in ordered:
+        action = _judge(spec, record, now)
+        if action is not None:
+            actions.append(action)
+        if not isinstance(action, Delete):
+            total += 1
+            if action is None and record.state in LIVING:
+                active.append(record)
+    draining = [record for record in ordered if record.state is InstanceState.DRAINING]
+    actions += _level(spec, active, draining, total, now)
+    return actions
+
+
+def _judge(spec: GroupSpec, record: InstanceRecord, now: float) -> Action | None:
+    """Apply R1 to R3: what concerns one instance alone."""
+    if record.state is InstanceState.DELETING:
+        return Delete(record.id, Reason.DRAINED if record.drain_started_at is not None else Reason.DEAD)
+    if record.state is InstanceState.DRAINING:
+        return _judge_draining(record, now)
+    reason = death_of(spec, record, now)
+    if reason is not None:
+        return Delete(record.id, reason)
+    if record.is_doomed:
+        if record.state is not InstanceState.READY:
+            return Delete(record.id, Reason.TERMINATING)
+        latest = math.inf if record.doomed_until is None else record.doomed_until
+        return Drain(record.id, Reason.TERMINATING, max(now, min(now + spec.drain_timeout, latest)))
+    return None
+
+
+def _judge_draining(record: InstanceRecord, now: float) -> Delete | None:
+    if record.drain_acked_at is not None or record.status in TERMINAL:
+        return Delete(record.id, Reason.DRAINED)
+    if record.drain_deadline is None or record.drain_deadline <= now:
+        return Delete(record.id, Reason.DRAIN_DEADLINE)
+    return None
+
+
+def death_of(spec: GroupSpec, record: InstanceRecord, now: float) -> Reason | None:
+    """Return why *record*, of a living state, counts as dead (R2); None if it does not."""
+    if record.status in TERMINAL:
+        return Reason.DEAD
+    if record.state is not InstanceState.READY:
+        return Reason.NOT_STARTED if now - record.created_at >= spec.start_timeout else None
+    is_away = record.status in {ProviderStatus.STARTING, ProviderStatus.STOPPING}
+    return Reason.DEAD if is_away and _has_missed(spec, record, now) else None
+
+
+def _has_missed(spec: GroupSpec, record: InstanceRecord, now: float) -> bool:
+    return now >= _patience_of(spec, record)
+
+
+def _patience_of(spec: GroupSpec, record: InstanceRecord) -> float:
+    """Return when *record* will have missed too many heartbeats if none comes."""
+    last = record.created_at if record.heartbeat_at is None else record.heartbeat_at
+    return last + spec.missed * spec.health_interval
+
+
+def expiry_of(spec: GroupSpec, record: InstanceRecord, age: float) -> float:
+    """Return when *record* reaches *age*, jitter included; infinity where there is no limit."""
+    if age <= 0:
+        return math.inf
+    return record.created_at + age * (1.0 - spec.age_jitter * share_of(record.id))
+
+
+def rotation_of(spec: GroupSpec, record: InstanceRecord, now: float) -> tuple[int, Reason] | None:
+    """Return rank and reason for which *record*, a ready one, should be replaced (R4)."""
+    if record.status is ProviderStatus.UNRESPONSIVE and _has_missed(spec, record, now):
+        return 0, Reason.UNHEALTHY
+    if expiry_of(spec, record, spec.forced_age) <= now:
+        return 0, Reason.FORCED_EXPIRY
+    if record.config_hash != spec.config_hash:
+        return 1, Reason.DRIFT
+    if expiry_of(spec, record, spec.eligible_age) <= now:
+        return 2, Reason.ELIGIBLE_EXPIRY
+    return None
+
+
+def _level(
+    spec: GroupSpec,
+    active: Sequence[InstanceRecord],
+    draining: Sequence[InstanceRecord],
+    total: int,
+    now: float,
+) -> list[Action]:
+    """Apply R4 to R6: what concerns their number."""
+    ready = [record for record in active if record.state is InstanceState.READY]
+    rotations = {record.id: found for record in ready if (found := rotation_of(spec, record, now)) is not None}
+
+    def order(record: InstanceRecord) -> tuple[int, bool, float, str]:
+        rank, reason = rotations.get(record.id, (_NO_RANK, None))
+        return rank, reason is not Reason.UNHEALTHY, record.created_at, record.id
+
+    victims = sorted(ready, key=order)
+    extra = _surge_of(spec, [rank for rank, _ in rotations.values()], draining)
+    missing = spec.size + extra - len(active)
+    if missing > 0:
+        return [*_create(spec, active, victims[:extra], min(missing, spec.limit - total))]
+    return _shed(spec, active, victims, rotations, extra, now)
+
+
+def _surge_of(spec: GroupSpec, ranks: Sequence[int], draining: Sequence[InstanceRecord]) -> int:
+    """Return how many instances above its size the group may have for a rotation."""
+    if not spec.size or not ranks:
+        return 0
+    urgent = ranks.count(0)
+    if urgent:
+        return min(spec.surge, urgent)
+    return 0 if any(record.drain_reason in ROTATION_REASONS for record in draining) else 1
+
+
+def _create(
+    spec: GroupSpec, active: Sequence[InstanceRecord], leaving: Sequence[InstanceRecord], count: int
+) -> Iterable[Create]:
+    lacking = max(0, spec.size - len(active))
+    heirs = iter(leaving[max(0, len(active) - spec.size) :])
+    for number in range(count):
+        if number < lacking:
+            yield Create(Reason.SCALE_UP)
+        else:
+            yield Create(Reason.REPLACEMENT, next(heirs).id)
+
+
+def _shed(
+    spec: GroupSpec,
+    active: Sequence[InstanceRecord],
+    victims: Sequence[InstanceRecord],
+    rotations: dict[str, tuple[int, Reason]],
+    extra: int,
+    now: float,
+) -> list[Action]:
+    actions: list[Action] = []
+    excess = len(active) - spec.size
+    ready = len(victims)
+    candidates = len(rotations)
+    for record in victims:
+        if excess <= 0 or ready <= spec.size:
+            break
+        reason = Reason.SCALE_DOWN
+        if excess <= extra:
+            reason = rotations[record.id][1]
+            extra -= 1
+        # One that leaves because there are too many needs no rotation any more.
+        candidates -= record.id in rotations
+        extra = min(extra, candidates)
+        actions.append(Drain(record.id, reason, now + spec.drain_timeout))
+        excess -= 1
+        ready -= 1
+    # What a rotation waits for stays. The newest go first: they are the farthest from being ready.
+    unready = [record for record in reversed(active) if record.state is not InstanceState.READY]
+    actions += [Delete(record.id, Reason.SCALE_DOWN) for record in unready[: max(0, excess - extra)]]
+    return actions
+
+
+def next_due(spec: GroupSpec, records: Iterable[InstanceRecord], now: float) -> float:
+    """Return when time alone changes what `plan` says of *records*; infinity when it never does."""
+    times = [math.inf]
+    for record in records:
+        if record.state is InstanceState.DRAINING and record.drain_deadline is not None:
+            times.append(record.drain_deadline)
+        elif record.state is InstanceState.READY:
+            times += [
+                expiry_of(spec, record, age) + PADDING
+                for age in (spec.forced_age, spec.eligible_age)
+                if expiry_of(spec, record, age) > now
+            ]
+            if record.status is not ProviderStatus.RUNNING and _patience_of(spec, record) > now:
+                times.append(_patience_of(spec, record))
+        elif record.state in LIVING:
+            times.append(record.created_at + spec.start_timeout)
+    return min(times)

@@ -1,0 +1,291 @@
+"""Instances that are HAProxy processes on this machine, each in a directory of its own.
+
+    <state>/instances/<id>/instance.json    the mark: whose it is; written first
+    <state>/instances/<id>/process.json     pid and start time, written at the start
+    <state>/instances/<id>/…                what an instance has (`dataplane/files`)
+
+The provider belongs to the process, not to a term: it keeps HAProxy running
+and deployable while nobody reconciles.
+"""
+
+import contextlib
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from haptic_trio.channels import Latest
+from haptic_trio.dataplane.agent import lock_directory
+from haptic_trio.dataplane.disk import fsync_directory, replace_file
+from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.process import is_alive, read_record
+from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.fleet.local_instance import (
+    ADMIN_SOCKET,
+    MARK_NAME,
+    MASTER_SOCKET,
+    RECORD_NAME,
+    Leaving,
+    LocalInstance,
+    Mark,
+    probe,
+    read_mark,
+)
+from haptic_trio.fleet.model import (
+    LIVING,
+    GroupKey,
+    GroupSpec,
+    InstanceRecord,
+    ProviderInstance,
+    ProviderStatus,
+    RetryableError,
+)
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.workqueue.outcome import PermanentError
+
+DRAINING_NAME = "draining"
+"""File of an instance whose HAProxy was told to finish: nobody shall adopt it, even if its record is lost."""
+DEFAULT_GRACE = 5.0
+"""Seconds that HAProxy may finish what it has when the process ends and takes it along."""
+END_LIMIT = 10.0
+"""Seconds beyond the grace that the end of all instances may take."""
+
+
+def hash_instance(binary: Path, *settings: object) -> str:
+    """Return the configuration hash of instances that run *binary* as it is now, with *settings*; blocks."""
+    status = binary.resolve().stat()
+    told = (str(binary.resolve()), status.st_ino, status.st_size, status.st_mtime_ns, *settings)
+    return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
+
+
+class LocalProvider:
+    """The instances below *state*; makes new ones while `run` runs.
+
+    A new one starts with the generation that *find_newest* returns, and
+    cannot be made before there is one. *endpoints* gets those that can be
+    deployed to, whenever they change. *unmarked* is the group of instances
+    without a mark: those of a controller that did not own its fleet yet.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        binary: Path,
+        *,
+        find_newest: Callable[[], Generation | None],
+        endpoints: Latest[tuple[Endpoint, ...]],
+        unmarked: GroupKey | None = None,
+        on_exit: OnExit = "leave",
+        grace: float = DEFAULT_GRACE,
+    ) -> None:
+        self._root = state.absolute() / "instances"
+        # HAProxy changes its directory, and starts itself anew from there.
+        self._binary = binary.absolute()
+        self._find_newest = find_newest
+        self._endpoints = endpoints
+        self._unmarked = unmarked
+        self._on_exit = on_exit
+        self._grace = grace
+        self._launches_in, self._launches_out = trio.open_memory_channel[LocalInstance](0)
+        self._in_hand: dict[str, LocalInstance] = {}
+        self._serving: set[str] = set()
+        """Ids of those that can be deployed to."""
+        self._answering: set[str] = set()
+        """Ids of those that have answered when they were asked last."""
+        self._leaving: dict[str, Leaving] = {}
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look after the instances until cancelled; runs once.
+
+        Then the HAProxy processes go on, to be adopted, or are ended: softly,
+        and after the grace by force. Raises InstanceLockedError when another
+        controller has this state directory.
+        """
+        with lock_directory(self._root), self._launches_out:
+            try:
+                async with trio.open_nursery() as nursery:
+                    task_status.started()
+                    async for instance in self._launches_out:
+                        nursery.start_soon(instance.run)
+            finally:
+                for leaving in self._leaving.values():
+                    leaving.close()
+                if self._on_exit == "stop":
+                    with trio.move_on_after(self._grace + END_LIMIT, shield=True):
+                        await self._end_all()
+
+    async def _end_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for directory in await trio.to_thread.run_sync(self._list_directories):
+                nursery.start_soon(self._end_softly, directory)
+
+    async def _end_softly(self, directory: Path) -> None:
+        leaving = Leaving(directory)
+        await leaving.stop()
+        with trio.move_on_after(self._grace):
+            await leaving.wait_gone()
+        await leaving.end()
+        await trio.to_thread.run_sync(_remove_sockets, directory)
+
+    # -- what the reconciler asks for --------------------------------------
+
+    async def list_owned(self) -> Sequence[ProviderInstance]:
+        """Return all instances that have a directory."""
+        return await trio.to_thread.run_sync(lambda: [self._read(path) for path in self._list_directories()])
+
+    def _list_directories(self) -> list[Path]:
+        return sorted(path for path in self._root.iterdir() if path.is_dir())
+
+    def _read(self, directory: Path) -> ProviderInstance:
+        mark = read_mark(directory)
+        record = read_record(directory / RECORD_NAME)
+        status = ProviderStatus.STOPPED
+        if record is not None and is_alive(record):
+            status = ProviderStatus.STOPPING if (directory / DRAINING_NAME).exists() else ProviderStatus.RUNNING
+        return ProviderInstance(
+            id=directory.name,
+            provider_id=directory.name,
+            key=mark.key if mark is not None else self._unmarked,
+            status=status,
+            created_at=mark.created_at if mark is not None else directory.stat().st_mtime,
+            config_hash=mark.config_hash if mark is not None else "",
+        )
+
+    async def adopt(self, record: InstanceRecord) -> None:
+        """Take an instance in hand; an HAProxy of it that has ended is started again."""
+        instance = self._in_hand.get(record.id)
+        if instance is not None and instance.has_failed:
+            del self._in_hand[record.id]
+        if record.id not in self._in_hand and await trio.to_thread.run_sync(self._directory_of(record.id).is_dir):
+            instance = await self._take(record.id)
+        if instance is not None and not instance.has_failed and record.id not in self._serving:
+            self._publish(record.id)
+
+    async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:
+        """Start an HAProxy with the newest generation, and with the listening sockets of *heir_of* or another one."""
+        directory = self._directory_of(record.id)
+        generation = self._find_newest()
+        if generation is None:
+            raise RetryableError("there is no generation to start with yet")
+        mark = Mark(id=record.id, key=spec.key, created_at=record.created_at, config_hash=record.config_hash)
+        await trio.to_thread.run_sync(_make_directory, directory, mark)
+        instance = await self._take(record.id, heir_of=heir_of)
+        await instance.agent.activate(generation)
+        self._answering.add(record.id)
+        self._publish(record.id)
+        return record.id
+
+    async def status(self, record: InstanceRecord) -> ProviderStatus:
+        """Ask the process whether it lives."""
+        directory = self._directory_of(record.id)
+        if not await trio.to_thread.run_sync(directory.is_dir):
+            return ProviderStatus.NOT_FOUND
+        if record.state in LIVING:
+            # Where that was cut short, or has failed, at the beginning of the term.
+            await self.adopt(record)
+        status = await probe(directory)
+        (self._answering.add if status is ProviderStatus.RUNNING else self._answering.discard)(record.id)
+        instance = self._in_hand.get(record.id)
+        if status is ProviderStatus.STOPPED and instance is not None and not instance.has_failed:
+            # Its supervisor starts it again, unless its first generation never came to be loaded.
+            has_generation = await trio.to_thread.run_sync((directory / "current").exists)
+            return ProviderStatus.STARTING if has_generation else ProviderStatus.FAILED
+        return status
+
+    async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:  # noqa: ARG002 - kept by the caller
+        """Have HAProxy close its ends of the listening sockets and exit after its last connection."""
+        leaving = await self._let_go(record.id)
+        directory = self._directory_of(record.id)
+        if await trio.to_thread.run_sync(directory.is_dir):
+            await trio.to_thread.run_sync((directory / DRAINING_NAME).touch)
+        await leaving.stop()
+
+    async def drained(self, record: InstanceRecord) -> bool:
+        """Whether its processes have exited."""
+        return await (await self._let_go(record.id)).is_gone()
+
+    async def delete(self, record: InstanceRecord, *, force: bool = False) -> None:  # noqa: ARG002 - it is quick enough
+        """End its processes and remove its directory."""
+        directory = self._directory_of(record.id)
+        leaving = await self._let_go(record.id)
+        await leaving.end()
+        await trio.to_thread.run_sync(_remove_directory, directory)
+        self._leaving.pop(record.id, None)
+
+    # -- what is in hand ---------------------------------------------------
+
+    def _directory_of(self, instance_id: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", instance_id, re.ASCII):
+            raise PermanentError(f"not a name for a directory: {instance_id!r}")
+        return self._root / instance_id
+
+    async def _take(self, instance_id: str, *, heir_of: str = "") -> LocalInstance:
+        instance = LocalInstance(
+            self._directory_of(instance_id),
+            self._binary,
+            find_donor=lambda: self._find_donor(instance_id, heir_of),
+        )
+        self._in_hand[instance_id] = instance
+        try:
+            await self._launches_in.send(instance)
+        except BaseException:
+            # Nobody runs it.
+            del self._in_hand[instance_id]
+            raise
+        await instance.wait_settled()
+        return instance
+
+    def _find_donor(self, instance_id: str, heir_of: str) -> Path | None:
+        """Return a socket that hands out listening sockets; the one that will leave comes first."""
+        others = sorted(
+            (self._answering & self._in_hand.keys()) - {instance_id}, key=lambda name: (name != heir_of, name)
+        )
+        for name in others:
+            record = read_record(self._directory_of(name) / RECORD_NAME)
+            if record is not None and is_alive(record):
+                return Path(record.sockets) / ADMIN_SOCKET
+        return None
+
+    async def _let_go(self, instance_id: str) -> Leaving:
+        self._serving.discard(instance_id)
+        self._answering.discard(instance_id)
+        instance = self._in_hand.get(instance_id)
+        if instance is not None:
+            self._publish()
+            await instance.let_go()
+            self._in_hand.pop(instance_id, None)
+        return self._leaving.setdefault(instance_id, Leaving(self._directory_of(instance_id)))
+
+    def _publish(self, added: str = "") -> None:
+        if added:
+            self._serving.add(added)
+        self._endpoints.put(tuple(self._in_hand[name].agent for name in sorted(self._serving) if name in self._in_hand))
+
+
+def _make_directory(directory: Path, mark: Mark) -> None:
+    directory.mkdir(mode=0o700)
+    fsync_directory(directory.parent)
+    replace_file(directory / MARK_NAME, msgspec.json.encode(mark))
+
+
+def _remove_directory(directory: Path) -> None:
+    _remove_sockets(directory)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(directory)
+
+
+def _remove_sockets(directory: Path) -> None:
+    """Remove what the instance has outside of its directory."""
+    record = read_record(directory / RECORD_NAME)
+    if record is None:
+        return
+    sockets = Path(record.sockets)
+    for name in (ADMIN_SOCKET, MASTER_SOCKET):
+        (sockets / name).unlink(missing_ok=True)
+    # There may be other things in it, if it is not the instance's alone.
+    with contextlib.suppress(OSError):
+        sockets.rmdir()

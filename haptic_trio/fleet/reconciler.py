@@ -1,0 +1,294 @@
+"""The owner of the instances during a term of leadership: events in, passes over groups out.
+
+An event is a hint that collapses into the key of its group. What it says of
+an instance (it will be ended, it has drained) is noted until the next pass
+records it. Nothing is decided from events: each pass looks for itself, and a
+look is due at the latest when time alone may have changed something.
+"""
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+import trio
+
+from haptic_trio.errors import HapticError
+from haptic_trio.fleet.duplicates import DuplicateWindow
+from haptic_trio.fleet.effects import LOOK_LIMIT, GuardedEffects
+from haptic_trio.fleet.group_pass import GroupPass
+from haptic_trio.fleet.group_state import RETRY_BASE, RETRY_JITTER, RETRY_MAX, CreateGate
+from haptic_trio.fleet.model import (
+    EventType,
+    GroupKey,
+    GroupSpec,
+    InstanceRecord,
+    InstanceState,
+    NotLeaderError,
+    ReconcileEvent,
+    RetryableError,
+)
+from haptic_trio.fleet.provider import NotifyDrain, NotifyError, Provider
+from haptic_trio.fleet.roster import Roster
+from haptic_trio.fleet.store import Store
+from haptic_trio.logs import get_logger
+from haptic_trio.workqueue.controller import Controller
+from haptic_trio.workqueue.limiter import ExponentialLimiter
+from haptic_trio.workqueue.metrics import WorkQueueMetrics
+from haptic_trio.workqueue.outcome import RequeueAfter
+from haptic_trio.workqueue.work_queue import WorkQueue
+
+RESYNC_INTERVAL = 60.0
+"""Seconds between two comparisons of everything, whatever events there were."""
+ORPHAN_GRACE = 60.0
+"""Seconds for which an object without a record has to be seen before it is removed."""
+WORKERS = 4
+"""Groups that are worked on at the same time."""
+LIST_LIMIT = 60.0
+"""Seconds that the provider may take to list what is there."""
+LOST_DELAY = 1.0
+"""Seconds before another try when we do not lead, and nobody has ended the term yet."""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """The key of the comparison with everything that the provider has."""
+
+
+Key: TypeAlias = GroupKey | Survey
+SURVEY = Survey()
+
+
+class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A group at one moment."""
+
+    key: GroupKey
+    spec: GroupSpec | None
+    """None when the group is not wanted any more."""
+    records: tuple[InstanceRecord, ...]
+    """The oldest first."""
+
+
+class FleetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet at one moment."""
+
+    groups: tuple[GroupSnapshot, ...]
+
+
+def make_id(key: GroupKey) -> str:
+    """Return an id that no instance has had and none will have: by time, and by chance."""
+    return f"{key.group}-{int(time.time()):x}{secrets.token_hex(4)}"
+
+
+class FleetReconciler:
+    """Brings the instances of all groups in line with what is wanted, for one term of leadership.
+
+    *groups* returns what is wanted; None as long as that is not known, and
+    until then nothing is done. *is_leader* is asked before each side effect.
+    *create_rate_limit* is the least time, in seconds, between two successful
+    creations. *clock* is the wall clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: Provider,
+        store: Store,
+        groups: Callable[[], Mapping[GroupKey, GroupSpec] | None],
+        is_leader: Callable[[], bool],
+        notify_drain: NotifyDrain,
+        notify_error: NotifyError | None = None,
+        create_rate_limit: float = 0.0,
+        trust_acks: bool = False,
+        resync_interval: float = RESYNC_INTERVAL,
+        orphan_grace: float = ORPHAN_GRACE,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[GroupKey], str] = make_id,
+        metrics: WorkQueueMetrics | None = None,
+    ) -> None:
+        self._provider = provider
+        self._store = store
+        self._groups = groups
+        self._is_leader = is_leader
+        self._trust_acks = trust_acks
+        self._resync_interval = resync_interval
+        self._clock = clock
+        self._new_id = new_id
+        self._metrics = metrics
+        self._effects = GuardedEffects(
+            provider, store, is_leader=is_leader, notify_drain=notify_drain, notify_error=notify_error, clock=clock
+        )
+        self._roster = Roster(grace=orphan_grace)
+        self._gate = CreateGate(create_rate_limit)
+        self._duplicates = DuplicateWindow()
+        self._controller: Controller[Key] | None = None
+        self._has_run = False
+        self._log = get_logger("fleet")
+
+    def enqueue(self, event: ReconcileEvent) -> bool:
+        """Have the group that *event* is about looked at; never blocks.
+
+        False when it is refused: the fleet is not running, the instance is
+        not known, or the event asks not to be repeated.
+        """
+        if self._controller is None:
+            return False
+        if event.type is EventType.INITIAL_RECONCILE:
+            self._enqueue_all()
+            return True
+        key = self._find_group(event)
+        if key is None:
+            self._log.info("an event about nothing that is known", type=event.type.value, instance=event.instance_id)
+            return False
+        if self._duplicates.is_duplicate(event, self._clock(), window=self._window_of(key)):
+            return False
+        if event.type is EventType.DRAIN_ACKED:
+            self._roster.state_of(key).note_fact(event.instance_id).acked = True
+        elif event.type is EventType.TERMINATION_NOTICE:
+            fact = self._roster.state_of(key).note_fact(event.instance_id)
+            fact.merge(type(fact)(doomed=True, doomed_until=event.deadline))
+        self._duplicates.accept(key, event)
+        self._controller.enqueue(key)
+        return True
+
+    def _find_group(self, event: ReconcileEvent) -> GroupKey | None:
+        found = self._roster.find(event.instance_id) if event.instance_id else None
+        if found is not None:
+            return found[0].key
+        if event.type in {EventType.GROUP_CHANGED, EventType.INSTANCE_DELETED} and event.group:
+            return GroupKey(event.group, event.tenant)
+        return None
+
+    def _window_of(self, key: GroupKey) -> float:
+        spec = (self._groups() or {}).get(key)
+        return 2 * (spec.health_interval if spec is not None else LOOK_LIMIT)
+
+    def _enqueue_all(self) -> None:
+        assert self._controller is not None
+        self._controller.enqueue(SURVEY, *sorted(self._roster.keys() | set(self._groups() or {})))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look after the fleet until cancelled, which is how a term ends; runs once.
+
+        First takes over what the store and the provider have, for as long as
+        that takes; started() means that it is taken over, and that events are
+        accepted. Cancelled, it stops at once: what it has begun is
+        continued by the next term.
+        """
+        if self._has_run:
+            raise RuntimeError("a fleet reconciler runs for one term")
+        self._has_run = True
+        await self._take_over()
+        controller: Controller[Key] = (
+            Controller(self._reconcile, name="fleet", metrics=self._metrics)
+            .with_workers(WORKERS)
+            .with_queue_factory(self._make_queue)
+            .with_shutdown(0.0)
+        )
+        self._controller = controller
+        try:
+            self._enqueue_all()
+            async with trio.open_nursery() as nursery:
+                await nursery.start(controller.run)
+                task_status.started()
+        finally:
+            self._controller = None
+
+    def _make_queue(self, _base: float, _max: float) -> WorkQueue[Key]:
+        return WorkQueue(
+            name="fleet",
+            limiter=ExponentialLimiter(RETRY_BASE, RETRY_MAX, RETRY_JITTER),
+            metrics=self._metrics,
+            # An event comes before whatever time the group is waiting for.
+            collapse_deferred=True,
+        )
+
+    async def _take_over(self) -> None:
+        limiter = ExponentialLimiter[str](RETRY_BASE, RETRY_MAX, RETRY_JITTER)
+        while True:
+            try:
+                # Without knowing all that is there, anything that is done may be done twice.
+                for record in await self._store.load():
+                    self._roster.state_of(record.key).keep(record, self._clock())
+                await self._find_orphans(self._groups() or {})
+            except (HapticError, OSError) as exc:
+                self._log.warning("the fleet cannot be taken over yet", error=str(exc))
+                await trio.sleep(limiter.next_retry(""))
+            else:
+                break
+        for state in self._roster:
+            for record in tuple(state.records.values()):
+                await self._adopt(record)
+
+    async def _find_orphans(self, groups: Mapping[GroupKey, GroupSpec]) -> list[InstanceRecord]:
+        try:
+            with trio.fail_after(LIST_LIMIT):
+                listing = await self._provider.list_owned()
+        except trio.TooSlowError as exc:
+            raise RetryableError("listing what is there took too long") from exc
+        orphans = self._roster.compare(listing, groups, self._clock())
+        for record in orphans:
+            self._log.warning("an instance without a record", instance=record.id, state=record.state.value)
+            await self._effects.put(record)
+            self._roster.state_of(record.key).keep(record, self._clock())
+        return orphans
+
+    async def _adopt(self, record: InstanceRecord) -> None:
+        if record.state in {InstanceState.DRAINING, InstanceState.DELETING}:
+            return
+        try:
+            with trio.move_on_after(LOOK_LIMIT):
+                await self._provider.adopt(record)
+        except (HapticError, OSError) as exc:
+            # It will be found dead, or unresponsive.
+            self._effects.notify_error(record, exc)
+
+    async def _reconcile(self, key: Key) -> RequeueAfter | None:
+        groups = self._groups()
+        if groups is None:
+            return RequeueAfter(self._resync_interval)
+        try:
+            if isinstance(key, Survey):
+                await self._survey(groups)
+                return RequeueAfter(self._resync_interval)
+            return await self._reconcile_group(key, groups.get(key))
+        except NotLeaderError:
+            return RequeueAfter(LOST_DELAY)
+
+    async def _reconcile_group(self, key: GroupKey, spec: GroupSpec | None) -> RequeueAfter | None:
+        self._duplicates.begin(key)
+        state = self._roster.state_of(key)
+        one = GroupPass(state, self._effects, self._gate, new_id=self._new_id, trust_acks=self._trust_acks)
+        delay = await one.run(spec)
+        self._duplicates.succeed(key, self._clock(), window=self._window_of(key))
+        if spec is None and math.isinf(delay):
+            self._roster.drop_empty(key)
+            return None
+        return RequeueAfter(min(delay, self._resync_interval))
+
+    async def _survey(self, groups: Mapping[GroupKey, GroupSpec]) -> None:
+        for record in await self._find_orphans(groups):
+            await self._adopt(record)
+        assert self._controller is not None
+        self._controller.enqueue(*sorted(self._roster.keys() | set(groups)))
+
+    def snapshot(self) -> FleetSnapshot:
+        """Return a copy of what is known now."""
+        groups = self._groups() or {}
+        states = {state.key: state for state in self._roster}
+        return FleetSnapshot(
+            groups=tuple(
+                GroupSnapshot(
+                    key=key,
+                    spec=groups.get(key),
+                    records=tuple(
+                        sorted(
+                            states[key].records.values() if key in states else (),
+                            key=lambda record: (record.created_at, record.id),
+                        )
+                    ),
+                )
+                for key in sorted(groups.keys() | states.keys())
+            )
+        )

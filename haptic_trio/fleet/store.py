@@ -1,0 +1,100 @@
+"""Where records of instances are kept."""
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import trio
+
+from haptic_trio.dataplane.disk import fsync_directory, replace_file
+from haptic_trio.fleet.model import InstanceRecord
+from haptic_trio.logs import get_logger
+
+_SUFFIX = ".json"
+
+
+class Store(Protocol):
+    """Keeps records; each call is durable when it returns. Raises OSError or a `HapticError`: try again later."""
+
+    async def load(self) -> Sequence[InstanceRecord]:
+        """Return all records."""
+        ...
+
+    async def put(self, record: InstanceRecord) -> None:
+        """Keep *record* in place of an earlier one with its id."""
+        ...
+
+    async def delete(self, instance_id: str) -> None:
+        """Drop a record; one that is not there is dropped."""
+        ...
+
+
+class MemoryStore:
+    """Keeps records for as long as the object lives."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, InstanceRecord] = {}
+
+    async def load(self) -> Sequence[InstanceRecord]:
+        """Return all records."""
+        await trio.lowlevel.checkpoint()
+        return tuple(self.records.values())
+
+    async def put(self, record: InstanceRecord) -> None:
+        """Keep *record*."""
+        await trio.lowlevel.checkpoint()
+        self.records[record.id] = record
+
+    async def delete(self, instance_id: str) -> None:
+        """Drop a record."""
+        await trio.lowlevel.checkpoint()
+        self.records.pop(instance_id, None)
+
+
+class FileStore:
+    """A file for each record in *directory*, which is made; a crash leaves the old or the new one, whole."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._log = get_logger("fleet")
+
+    async def load(self) -> Sequence[InstanceRecord]:
+        """Return all records that can be read; others are logged, and their instances are orphans then."""
+        return await trio.to_thread.run_sync(self._load)
+
+    def _load(self) -> Sequence[InstanceRecord]:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        records = []
+        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
+            try:
+                record = msgspec.json.decode(path.read_bytes(), type=InstanceRecord)
+            except msgspec.MsgspecError as exc:
+                self._log.warning("unreadable record of an instance", path=str(path), error=str(exc))
+                continue
+            if path == self._path_of(record.id):
+                records.append(record)
+        return records
+
+    async def put(self, record: InstanceRecord) -> None:
+        """Keep *record*; it is on the disk when this returns."""
+        await trio.to_thread.run_sync(self._put, record)
+
+    def _put(self, record: InstanceRecord) -> None:
+        replace_file(self._path_of(record.id), msgspec.json.encode(record))
+
+    async def delete(self, instance_id: str) -> None:
+        """Drop a record; that is on the disk when this returns."""
+        await trio.to_thread.run_sync(self._delete, instance_id)
+
+    def _delete(self, instance_id: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._path_of(instance_id).unlink()
+            fsync_directory(self._directory)
+
+    def _path_of(self, instance_id: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", instance_id, re.ASCII):
+            raise ValueError(f"not an id of an instance: {instance_id!r}")
+        return self._directory / f"{instance_id}{_SUFFIX}"

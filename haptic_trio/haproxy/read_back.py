@@ -1,0 +1,158 @@
+"""How a running process differs from the generation that it should run, and what puts that right.
+
+Compared is what somebody can change on a runtime socket and what can be read
+from there: backends, servers with address, weight and administrative state,
+the entries of maps, certificates, and the entries of crt-lists. What HAProxy
+changes by itself is no difference: the outcome of checks, an address that is
+resolved, what an agent says, maps that rules write to.
+
+A server in maintenance that is in no file is no difference either: it is left
+over from a removal, by this controller or the one before.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from haptic_trio.haproxy.backend_plan import add_backend
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.differences import Finding, Kind
+from haptic_trio.haproxy.expected_servers import Expected, SectionServers, expected_servers
+from haptic_trio.haproxy.grammar import read_header
+from haptic_trio.haproxy.model import Generation, Section
+from haptic_trio.haproxy.operations import (
+    DeleteBackend,
+    DeleteServer,
+    Removal,
+    SetServerAddress,
+    SetServerState,
+    SetServerWeight,
+    UnpublishBackend,
+)
+from haptic_trio.haproxy.read_stores import StoreReader
+from haptic_trio.haproxy.replies import ServerState, parse_servers_state
+from haptic_trio.haproxy.server_plan import plan_servers
+from haptic_trio.haproxy.servers import read_address
+from haptic_trio.haproxy.steps import Phase, Step
+
+_SERVERS: Final = "show servers state"
+_BACKENDS: Final = "show backend"
+
+
+class Differences(msgspec.Struct, frozen=True):
+    """What a comparison found."""
+
+    findings: tuple[Finding, ...] = ()
+    left_over: tuple[Removal, ...] = ()
+    """What the process still has and no file: left over from removals."""
+
+
+class ReadBack:
+    """Compares the process that runs *generation* with it; questions and answers are for the caller to carry."""
+
+    def __init__(self, generation: Generation, capabilities: Capabilities) -> None:
+        self._generation = generation
+        self._capabilities = capabilities
+        self._defaults = generation.config.bases
+        self._stores = StoreReader(generation, capabilities)
+        self.questions: tuple[str, ...] = (_SERVERS, _BACKENDS, *self._stores.questions)
+        """What to ask the process, a connection each."""
+
+    def compare(self, answers: Sequence[str]) -> Differences:
+        """Return what differs by *answers* to the questions; raises UnreadableReplyError."""
+        servers, backends, *stores = answers
+        findings = list(self._stores.compare(stores))
+        # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
+        if self._generation.config.conditional:
+            return Differences(tuple(findings))
+        present = {line for line in backends.splitlines() if line and line[0] not in "#<"}
+        states: dict[str, dict[str, ServerState]] = {}
+        for state in parse_servers_state(servers):
+            states.setdefault(state.backend, {})[state.server] = state
+        left_over: list[Removal] = []
+        findings += self._compare_backends(present, states, left_over)
+        for section in expected_servers(self._generation.config):
+            if section.section.name in present:
+                findings += self._compare_section(section, states.get(section.section.name, {}), left_over)
+        return Differences(tuple(findings), tuple(left_over))
+
+    def _compare_backends(
+        self, present: set[str], states: dict[str, dict[str, ServerState]], left_over: list[Removal]
+    ) -> Iterator[Finding]:
+        sections = {one.name: one for one in self._generation.config.sections if one.kind in {"backend", "listen"}}
+        for name in sections.keys() - present:
+            added = add_backend(self._defaults, self._defaults, sections[name], self._capabilities)
+            yield _finding(Kind.BACKEND, f"backend {name} removed", added)
+        for name in sorted(present - sections.keys()):
+            servers = states.get(name, {})
+            removals: list[Removal] = [*(DeleteServer(name, server) for server in servers), DeleteBackend(name)]
+            if self._capabilities.backends and all(one.forced == "maint" for one in servers.values()):
+                left_over += removals
+                continue
+            steps: list[Step] = [(Phase.UNPUBLISH, UnpublishBackend(name))]
+            steps += [(Phase.REMOVE, removal) for removal in removals]
+            yield _finding(Kind.BACKEND, f"backend {name} added", steps if self._capabilities.backends else None)
+
+    def _compare_section(
+        self, expected: SectionServers, states: dict[str, ServerState], left_over: list[Removal]
+    ) -> Iterator[Finding]:
+        backend = expected.section.name
+        for name, server in expected.servers.items():
+            state = states.get(name)
+            steps = _alter(state, server, takes_weights=expected.takes_weights) if state is not None else []
+            if steps is None or steps:
+                yield _finding(Kind.SERVER, f"server {backend}/{name} changed", steps)
+        missing = expected.servers.keys() - states.keys()
+        if missing:
+            steps = self._add(expected.section, missing)
+            for name in sorted(missing):
+                # All of them come with the first.
+                yield _finding(Kind.SERVER, f"server {backend}/{name} removed", steps)
+                steps = steps and []
+        others = expected.others
+        for name in sorted(states.keys() - expected.servers.keys()):
+            if others is None or others.fullmatch(name):
+                continue
+            if states[name].forced == "maint":
+                left_over.append(DeleteServer(backend, name))
+                continue
+            steps = [(Phase.REMOVE, DeleteServer(backend, name))] if self._capabilities.servers else None
+            yield _finding(Kind.SERVER, f"server {backend}/{name} added", steps)
+
+    def _add(self, section: Section, missing: set[str]) -> list[Step] | None:
+        if not read_header(section.header.words).base and len(self._defaults) > 1:
+            # Which of them it takes its settings from shows in its place alone.
+            return None
+        kept = [line for line in section.directives if line.keyword != "server" or line.words[1] not in missing]
+        present = msgspec.structs.replace(section, directives=tuple(kept))
+        return plan_servers(self._defaults, present, section, self._capabilities)
+
+
+def _alter(state: ServerState, expected: Expected, *, takes_weights: bool) -> list[Step] | None:
+    """Return the steps that make a server what is expected; None if no command does."""
+    backend, name = state.backend, state.server
+    steps: list[Step] = []
+    if expected.address is not None and (address := _other_address(state, expected.address)) is not None:
+        steps.append((Phase.ALTER, SetServerAddress(backend, name, *address)))
+    if expected.weight is not None and state.weight != expected.weight:
+        if not takes_weights:
+            return None
+        steps.append((Phase.ALTER, SetServerWeight(backend, name, expected.weight)))
+    if expected.state is not None and state.forced != expected.state:
+        steps.append((Phase.ALTER, SetServerState(backend, name, expected.state)))
+    return steps
+
+
+def _other_address(state: ServerState, expected: str) -> tuple[str, int] | None:
+    """Return the address that is *expected*, as a line writes it; None if that is the server's, or tells none."""
+    if expected == f"{state.address}:{state.port}":
+        return None
+    address = read_address(expected)
+    # Not all that means the same is written alike.
+    present = read_address(f"{state.address}:{state.port}") or read_address(f"[{state.address}]:{state.port}")
+    return address if address != present else None
+
+
+def _finding(kind: Kind, what: str, steps: Sequence[Step] | None) -> Finding:
+    return Finding(kind, what, None if steps is None else tuple(steps))

@@ -1,0 +1,198 @@
+"""How the maps, certificates and crt-lists of a running process differ from the files of its generation."""
+
+import hashlib
+import re
+import ssl
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.certificate_plan import COMPANIONS, CertificatePlanner
+from haptic_trio.haproxy.certificates import CrtListEntry, crt_lists_of, names_are_files
+from haptic_trio.haproxy.commands import UnsendableError, escape_word, prepare_map
+from haptic_trio.haproxy.diff import FileChange
+from haptic_trio.haproxy.differences import Finding, Kind
+from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
+from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file
+from haptic_trio.haproxy.operations import ReplaceMap, StoreCertificate
+from haptic_trio.haproxy.plan import is_map_sendable
+from haptic_trio.haproxy.replies import UnreadableReplyError, parse_map
+from haptic_trio.haproxy.steps import Phase
+from haptic_trio.haproxy.store_commands import file_word, is_sendable
+
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_LISTED: Final = re.compile(r"(?P<certificate>\S+):\d+(?: \[(?P<options>.*?)\])?(?P<filters>(?: \S+)*) *")
+_BATCH: Final = 50
+"""Certificates to ask for at once."""
+
+
+class StoreReader:
+    """Compares what the process keeps of files with those of *generation*."""
+
+    def __init__(self, generation: Generation, capabilities: Capabilities) -> None:
+        self._generation = generation
+        self._maps = [one for one in map(partial(_expect_map, generation), _of_kind(generation, FileKind.MAP)) if one]
+        lists = crt_lists_of(generation)
+        # Else the process knows files by other names.
+        usual = capabilities.certificates and lists is not None and names_are_files(generation)
+        self._lists = {path: lists[path] for path in (lists or {}) if usual and lists and _is_sayable(path)}
+        self._certificates = {
+            file.path: file
+            for file in _of_kind(generation, FileKind.CERT)
+            if usual and _is_sayable(file.path) and _fingerprint(file.content)
+        }
+        self._planner = partial(CertificatePlanner, desired=generation, capabilities=capabilities)
+        self.questions = (
+            *(f"show map {escape_word(one.path)}" for one in self._maps),
+            *(f"show ssl crt-list -n {file_word(path)}" for path in self._lists),
+            *(";".join(f"show ssl cert {file_word(path)}" for path in batch) for batch in _batches(self._certificates)),
+        )
+
+    def compare(self, answers: Sequence[str]) -> Iterator[Finding]:
+        """Yield what differs by *answers* to the questions; raises UnreadableReplyError."""
+        lists = len(self._maps) + len(self._lists)
+        for known, answer in zip(self._maps, answers, strict=False):
+            yield from self._compare_map(known, answer)
+        yield from self._compare_lists(answers[len(self._maps) : lists])
+        yield from self._compare_certificates("\n".join(answers[lists:]))
+
+    def _compare_map(self, known: "_Map", answer: str) -> Iterator[Finding]:
+        try:
+            found = parse_map(answer)
+        except UnreadableReplyError:
+            # Where `.if` decides, the process may have no such map.
+            if answer.startswith("Unknown map") and not self._generation.config.conditional:
+                yield Finding(Kind.MAP, f"map {known.path} removed")
+            return
+        if found == known.entries or (known.sorted is not None and sorted(found) == known.sorted):
+            return
+        steps = ((Phase.ROUTE, ReplaceMap(known.path, known.entries)),) if is_map_sendable(known.entries) else None
+        yield Finding(Kind.MAP, f"map {known.path} changed", steps)
+
+    def _compare_lists(self, answers: Sequence[str]) -> Iterator[Finding]:
+        observed: dict[str, AuxFile] = {}
+        for (path, entries), answer in zip(self._lists.items(), answers, strict=True):
+            found = _read_list(answer)
+            if found is None or Counter(map(_key, entries)) == Counter(found):
+                continue
+            lines = {_key(entry): entry.line for entry in entries}
+            text = "".join(f"{lines.get(key) or ' '.join((key[0], *key[1]))}\n" for key in found)
+            observed[path] = make_file(FileKind.CRT_LIST, path, text)
+        if not observed:
+            return
+        running = msgspec.structs.replace(self._generation, files=self._generation.files.changed(observed.values()))
+        planner = self._planner(running)
+        for path, file in observed.items():
+            steps = planner.plan(FileChange(path, file, self._generation.files[path]))
+            yield Finding(Kind.CRT_LIST, f"crt-list {path} changed", None if steps is None else tuple(steps))
+
+    def _compare_certificates(self, answer: str) -> Iterator[Finding]:
+        found = _read_fingerprints(answer)
+        listed = {entry.certificate for entries in self._lists.values() for entry in entries}
+        for path, file in self._certificates.items():
+            if found.get(path) == _fingerprint(file.content) or (path not in found and path not in listed):
+                continue
+            operation = StoreCertificate(path, file.content, is_new=path not in found)
+            whole = not any(f"{path}{end}" in self._generation.files for end in COMPANIONS)
+            steps = ((Phase.STORE, operation),) if whole and is_sendable(operation) else None
+            how = "changed" if path in found else "removed"
+            yield Finding(Kind.CERTIFICATE, f"certificate {path} {how}", steps)
+
+
+class _Map(NamedTuple):
+    path: str
+    entries: tuple[tuple[str, str], ...]
+    sorted: list[tuple[str, str]] | None
+    """Where the order does not count."""
+
+
+def _expect_map(generation: Generation, file: AuxFile) -> _Map | None:
+    """Return what the process should have of a map; None where it has none, changes it itself, or cannot be asked."""
+    use = find_map_use(generation, file.path)
+    if use in {MapUse.NONE, MapUse.OTHER} or _is_written_to(generation, file.path):
+        return None
+    try:
+        prepare_map(file.path)
+        # What is no text would come back garbled.
+        file.content.decode()
+    except (UnsendableError, UnicodeDecodeError):
+        return None
+    entries = parse_map_file(file.content)
+    is_unique = len({key for key, _ in entries}) == len(entries)
+    return _Map(file.path, entries, sorted(entries) if use is MapUse.UNORDERED and is_unique else None)
+
+
+def _is_written_to(generation: Generation, path: str) -> bool:
+    """Whether a rule changes the map."""
+    words = (word for line in generation.config.naming(path) for word in line.words)
+    return any(word.startswith(("set-map(", "del-map(")) for word in words if path in word)
+
+
+def _of_kind(generation: Generation, kind: FileKind) -> Iterator[AuxFile]:
+    return (file for file in generation.files.values() if file.kind is kind)
+
+
+def _is_sayable(path: str) -> bool:
+    try:
+        file_word(path)
+    except UnsendableError:
+        return False
+    return True
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    rest = list(paths)
+    while rest:
+        yield rest[:_BATCH]
+        rest = rest[_BATCH:]
+
+
+_ListKey: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+def _key(entry: CrtListEntry) -> _ListKey:
+    # The process shows options in another form than it reads them.
+    return entry.certificate, tuple(sorted(name.lower() for name in entry.filters))
+
+
+def _read_list(answer: str) -> list[_ListKey] | None:
+    """Return the entries of a crt-list that the process shows, in order; None for anything else."""
+    lines = [line for line in answer.split("\n") if line]
+    if not lines or not lines[0].startswith("# "):
+        return None
+    found = [_LISTED.fullmatch(line) for line in lines[1:]]
+    return [
+        (match["certificate"], tuple(sorted(name.lower() for name in match["filters"].split())))
+        for match in found
+        if match is not None
+    ]
+
+
+def _read_fingerprints(answer: str) -> dict[str, str]:
+    """Return the fingerprint of each certificate that the process shows; an empty one has none."""
+    found: dict[str, str] = {}
+    path = ""
+    for line in answer.split("\n"):
+        name, _, value = line.partition(": ")
+        if name == "Filename":
+            path = value
+            found[path] = ""
+        elif name == "SHA1 FingerPrint" and path:
+            found[path] = value.strip()
+    return found
+
+
+def _fingerprint(content: bytes) -> str:
+    """Return how HAProxy names the first certificate of a file; empty if there is none."""
+    match = _PEM.search(content)
+    if match is None:
+        return ""
+    try:
+        certificate = ssl.PEM_cert_to_DER_cert(match[0].decode())
+    except ValueError:
+        return ""
+    return hashlib.sha1(certificate, usedforsecurity=False).hexdigest().upper()

@@ -1,0 +1,207 @@
+"""Which part of a change the running process can take at once, apart from the part that needs a reload.
+
+The answer is a generation of its own, the *effective* one: the running
+structure with the servers, map entries, certificates and backends that it can
+take. It is valid by itself, so the file on disk can hold it: a process that
+dies before the reload comes back with what its predecessor had taken.
+
+What waits for the reload along with the structure that it belongs to:
+
+- servers of a backend whose other lines change as well, if they have options
+  that none of its servers had, or if what they inherit changes;
+- servers that name a file which the process does not have as it shall be;
+- what `split_files` says of maps and other files;
+- backends to be removed, since what leads to them may only go with the reload.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+from haptic_trio.haproxy.backend_plan import add_backend
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.diff import SectionChange, diff_configs
+from haptic_trio.haproxy.model import AuxFile, Config, Directive, Generation, Section, make_generation
+from haptic_trio.haproxy.operations import AddServer, Operation
+from haptic_trio.haproxy.parser import read_section
+from haptic_trio.haproxy.plan import OLDEST, make_plan
+from haptic_trio.haproxy.sections import index_names, place_in
+from haptic_trio.haproxy.server_plan import plan_servers
+from haptic_trio.haproxy.servers import ServerLine, ServerSettings, read_server
+from haptic_trio.haproxy.split_files import SERVING_KINDS, choose_files
+from haptic_trio.haproxy.steps import Step
+from haptic_trio.haproxy.writer import write_directive
+from haptic_trio.pages import Splice, spliced
+
+_Key: TypeAlias = tuple[str, str]
+
+_FEW_PAGES: Final = 8
+
+# What a section says of its servers, and of how they are spoken to.
+_SHARED: Final = frozenset({"default-server", "mode"})
+# Options of a server after which a file is named.
+_FILE_OPTIONS: Final = frozenset({"ca-file", "crl-file", "crt"})
+
+
+class SplitPlan(NamedTuple):
+    """A change in two parts."""
+
+    effective: Generation | None
+    """What the process runs after the operations; None where nothing goes ahead of the reload."""
+    operations: tuple[Operation, ...]
+    """From the running generation to the effective one."""
+    reasons: tuple[str, ...]
+    """Why the rest, from the effective generation to the desired one, needs a reload; empty if there is no rest."""
+
+
+def split_plan(running: Generation | None, desired: Generation, capabilities: Capabilities = OLDEST) -> SplitPlan:
+    """Return what of the way from *running* to *desired* needs no reload, and why the rest does; never raises.
+
+    Without a rest the effective generation is the desired one. To split what
+    is left between both once more gives no operations.
+    """
+    whole = make_plan(running, desired, capabilities=capabilities)
+    if running is None:
+        return SplitPlan(None, (), whole.reasons)
+    if not whole.reasons:
+        return SplitPlan(desired, whole.operations, ())
+    effective = _make_effective(running, desired, capabilities)
+    ahead = make_plan(running, effective, capabilities=capabilities) if effective is not None else None
+    if effective is None or ahead is None or ahead.reasons or not ahead.operations:
+        return SplitPlan(None, (), whole.reasons)
+    rest = make_plan(effective, desired, capabilities=capabilities)
+    if not rest.reasons:
+        return SplitPlan(desired, (*ahead.operations, *rest.operations), ())
+    return SplitPlan(effective, ahead.operations, rest.reasons)
+
+
+def is_near(running: Generation, desired: Generation) -> bool:
+    """Whether the two share nearly all of their pages, so that to split the change takes a millisecond."""
+    return all(
+        len({id(page) for page in one.pages} ^ {id(page) for page in other.pages}) <= _FEW_PAGES
+        for one, other in (
+            (running.config.sections, desired.config.sections),
+            (running.files.paged, desired.files.paged),
+        )
+    )
+
+
+def _make_effective(running: Generation, desired: Generation, capabilities: Capabilities) -> Generation | None:
+    # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
+    if running.config.conditional or desired.config.conditional:
+        return None
+    chooser = _SectionChooser(running, desired, capabilities)
+    diff = diff_configs(running.config, desired.config)
+    replaced = {change.running.key: found for change in diff.changed if (found := chooser.replace(change)) is not None}
+    added = [section for section in diff.added if chooser.can_add(section)]
+    config = _put_together(running.config, replaced, added)
+    missing = {section.name for section in diff.added if section.kind in SERVING_KINDS}
+    missing -= {section.name for section in added}
+    files = choose_files(running, desired, config, missing=missing, capabilities=capabilities)
+    return make_generation(config, files)
+
+
+def _put_together(config: Config, replaced: Mapping[_Key, Section], added: Sequence[Section]) -> Config:
+    """Return *config* with sections *replaced* where they stand, and others *added* at the end."""
+    if not (replaced or added):
+        return config
+    splices: list[Splice[Section]] = []
+    count = 0
+    for page in config.sections.pages:
+        names = page.summary(index_names)
+        found = sorted((place_in(page.items, names[key][0]), one) for key, one in replaced.items() if key in names)
+        splices += [Splice(count + place, 1, (section,)) for place, section in found]
+        count += len(page.items)
+    if added:
+        splices.append(Splice(count, 0, tuple(added)))
+    return Config(spliced(config.sections, splices), config.preamble, config.head)
+
+
+class _SectionChooser:
+    """Decides which sections of *desired* a process that runs *running* can take, and as what."""
+
+    def __init__(self, running: Generation, desired: Generation, capabilities: Capabilities) -> None:
+        self._running = running
+        self._desired = desired
+        self._capabilities = capabilities
+        self._before = running.config.bases
+        self._after = desired.config.bases
+
+    def can_add(self, section: Section) -> bool:
+        # Asked first: before 3.4 no backend can be added.
+        if not self._capabilities.backends or section.kind != "backend" or not self._inherits_same(section, section):
+            return False
+        return self._has_files(add_backend(self._before, self._after, section, self._capabilities))
+
+    def replace(self, change: SectionChange) -> Section | None:
+        """Return what the process can have in place of the running section; None if that stays as it is."""
+        before, after = change.running, change.desired
+        if before.kind not in SERVING_KINDS or not self._inherits_same(before, after):
+            return None
+        if self._can_become(before, after):
+            return after
+        mixed = _with_servers_of(before, after)
+        return mixed if mixed is not None and self._can_become(before, mixed) else None
+
+    def _can_become(self, before: Section, after: Section) -> bool:
+        return self._has_files(plan_servers(self._before, before, after, self._capabilities))
+
+    def _inherits_same(self, before: Section, after: Section) -> bool:
+        """Whether servers take the same from the sections that *before* and *after* are based on."""
+        one, other = ServerSettings(self._before, before).bases, ServerSettings(self._after, after).bases
+        return _shared(one) == _shared(other)
+
+    def _has_files(self, steps: Sequence[Step] | None) -> bool:
+        """Whether there are *steps*, and the process has what the servers that they add name."""
+        return steps is not None and all(
+            _is_same(self._running.files.get(word), self._desired.files.get(word))
+            for _, operation in steps
+            if isinstance(operation, AddServer)
+            for option, word in pairwise(operation.options)
+            if option in _FILE_OPTIONS
+        )
+
+
+def _is_same(one: AuxFile | None, other: AuxFile | None) -> bool:
+    return one is other or (one is not None and other is not None and one.seal == other.seal)
+
+
+def _shared(sections: Iterable[Section]) -> list[tuple[object, ...]]:
+    """Return what *sections* say of servers and of how they are spoken to."""
+    return [(line.words, line.raw) for one in sections for line in one.directives if line.keyword in _SHARED]
+
+
+class _Parts(NamedTuple):
+    """A section whose servers all inherit the same, taken apart."""
+
+    frame: tuple[Directive, ...]
+    lines: tuple[Directive, ...]
+    """The servers."""
+    servers: dict[str, ServerLine]
+
+
+def _take_apart(section: Section) -> _Parts | None:
+    order = [line.keyword for line in section.directives if line.keyword in {"server", "default-server"}]
+    lines = tuple(section.all("server"))
+    found = [server for line in lines if (server := read_server(line)) is not None]
+    # Sorted: no `default-server` stands after a server.
+    if len(found) != len(lines) or order != sorted(order):
+        return None
+    frame = tuple(line for line in section.directives if line.keyword != "server")
+    return _Parts(frame, lines, {server.name: server for server in found})
+
+
+def _with_servers_of(before: Section, after: Section) -> Section | None:
+    """Return *before* with the servers of *after*; None where their lines may mean something else there."""
+    one, other = _take_apart(before), _take_apart(after)
+    if one is None or other is None or _shared([before]) != _shared([after]):
+        return None
+    options = {server.rest for server in one.servers.values()}
+    if any(server.rest not in options for server in other.servers.values()):
+        return None
+    gone = one.servers.keys() - other.servers.keys()
+    # Rules may name servers.
+    if any(name in word for line in one.frame for word in line.words for name in gone):
+        return None
+    lines = "".join(f"  {write_directive(line)}\n" for line in (*one.frame, *other.lines))
+    return read_section(f"{write_directive(before.header)}\n{lines}")

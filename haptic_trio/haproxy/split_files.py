@@ -1,0 +1,89 @@
+"""Which changes of files a process can take before a reload brings it the rest of a change.
+
+Entries of a map wait if they name a backend which only the reload brings, and
+all entries of a map if the configuration uses it in another way then. Of
+certificates, crt-lists and authorities those wait that need what waits.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.certificate_plan import CertificatePlanner
+from haptic_trio.haproxy.diff import FileChange, diff_files
+from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
+from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Files, Generation, make_file
+
+SERVING_KINDS: Final = ("backend", "listen")
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_:.-]+")
+
+
+def choose_files(
+    running: Generation, desired: Generation, effective: Config, *, missing: set[str], capabilities: Capabilities
+) -> Files:
+    """Return the files that a process which runs *running* can have of *desired*, once it has *effective*.
+
+    *missing* are the names of backends that only the reload brings.
+    """
+    maps: list[FileChange] = []
+    others: list[FileChange] = []
+    for change in diff_files(running.files, desired.files):
+        if any(file is not None and file.kind is not FileKind.MAP for file in (change.running, change.desired)):
+            others.append(change)
+        elif (taken := _take_map(running, desired, change, missing)) is not None:
+            maps.append(taken)
+    count = -1
+    # What one file needs of another shows once that other one has been left out.
+    while count != len(others):
+        count = len(others)
+        candidate = msgspec.structs.replace(desired, config=effective, files=_with(running.files, others))
+        planner = CertificatePlanner(running, candidate, capabilities)
+        others = [change for change in others if planner.plan(change) is not None]
+    return _with(running.files, [*maps, *others])
+
+
+def _with(files: Files, changes: Sequence[FileChange]) -> Files:
+    return files.changed(
+        [change.desired for change in changes if change.desired is not None],
+        [change.path for change in changes if change.desired is None],
+    )
+
+
+def _take_map(running: Generation, desired: Generation, change: FileChange, missing: set[str]) -> FileChange | None:
+    """Return *change* of a map without the entries that lead to what is *missing*; None if all of it has to wait."""
+    before, after, path = change.running, change.desired, change.path
+    if before is None or after is None or _uses(running.config, path) != _uses(desired.config, path):
+        return None
+    use = find_map_use(running, path)
+    if use in {MapUse.NONE, MapUse.OTHER}:
+        return None
+    new = parse_map_file(after.content)
+    held = {key for key, value in new if not missing.isdisjoint(_WORD.findall(value))} if missing else set()
+    if not held:
+        return change
+    former = parse_map_file(before.content)
+    if use is MapUse.ORDERED or not (_is_unique(former) and _is_unique(new)):
+        return None
+    return FileChange(path, before, _without(after, new, dict(former), held, secret=before.secret))
+
+
+def _without(
+    file: AuxFile, entries: Sequence[tuple[str, str]], former: dict[str, str], held: set[str], *, secret: bool
+) -> AuxFile:
+    """Return a map with *entries*, but those *held* as they were before, if they were there."""
+    kept = [(key, former[key] if key in held else value) for key, value in entries if key not in held or key in former]
+    # A blank in front, since a key may begin as a comment does.
+    content = "".join(f" {key} {value}\n" for key, value in kept)
+    return make_file(FileKind.MAP, file.path, content, secret=secret or file.secret)
+
+
+def _is_unique(entries: Sequence[tuple[str, str]]) -> bool:
+    return len({key for key, _ in entries}) == len(entries)
+
+
+def _uses(config: Config, path: str) -> set[tuple[object, ...]]:
+    return {(line.words, line.raw) for line in config.naming(path)}

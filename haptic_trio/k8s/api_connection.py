@@ -1,0 +1,240 @@
+"""Requests to an API server: one HTTP client for all, with credentials that are read again when they change.
+
+A client is replaced when its certificates change; requests in flight end on
+the old one, which is closed after the last of them. There is no limit on
+connections: each watch has one of its own.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Final, TypeAlias
+
+import httpx
+import trio
+
+from haptic_trio.k8s.api_auth import Credentials, Load, Stamp, read_token, stamp_of
+from haptic_trio.k8s.api_errors import (
+    CredentialsError,
+    ServerFailedError,
+    ThrottledError,
+    UnauthorizedError,
+    UnreachableError,
+    error_of,
+)
+
+Params: TypeAlias = Mapping[str, str]
+MakeClient: TypeAlias = Callable[[Credentials], httpx.AsyncClient]
+
+JSON: Final = "application/json"
+ATTEMPTS: Final = 4
+"""How often a request is sent that the server asks to be sent again."""
+MAX_RETRY_AFTER: Final = 30.0
+_CONNECT_LIMIT: Final = 10.0
+_ANSWER_LIMIT: Final = 30.0
+# A peer that is gone without a word is noticed after a minute, however quiet the watch is.
+_SOCKET_OPTIONS: Final = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+]
+
+
+def make_client(credentials: Credentials) -> httpx.AsyncClient:
+    """Return an HTTP/1.1 client for *credentials* that knows no proxy but theirs."""
+    transport = httpx.AsyncHTTPTransport(
+        verify=credentials.context,
+        trust_env=False,
+        http2=False,
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=10, keepalive_expiry=60.0),
+        proxy=credentials.proxy,
+        socket_options=_SOCKET_OPTIONS,
+    )
+    return httpx.AsyncClient(transport=transport, base_url=credentials.server, trust_env=False)
+
+
+class _Session:
+    """An HTTP client, for as long as somebody uses it."""
+
+    def __init__(self, credentials: Credentials, client: httpx.AsyncClient) -> None:
+        self.credentials = credentials
+        self.client = client
+        self.token = credentials.token
+        self.token_stamp: Stamp = ()
+        self.users = 0
+
+
+class Connection:
+    """Sends requests to the API server that *load* names; to be closed with `aclose`."""
+
+    def __init__(self, load: Load, *, make_client: MakeClient = make_client) -> None:
+        self._load = load
+        self._make_client = make_client
+        self._session: _Session | None = None
+        self._retired: list[_Session] = []
+        self._reloading = trio.Lock()
+        self.requests = 0
+        """How many requests were sent."""
+
+    async def open(self) -> None:
+        """Load the credentials; raises `CredentialsError`. Sends nothing."""
+        self._session = await self._open_session()
+
+    async def aclose(self) -> None:
+        """Close all connections, those in use as well."""
+        sessions = [*self._retired, *([self._session] if self._session is not None else [])]
+        self._session, self._retired = None, []
+        for session in sessions:
+            await session.client.aclose()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        params: Params | None = None,
+        content: bytes | None = None,
+        content_type: str = JSON,
+    ) -> bytes:
+        """Send a request and return the body of its answer; raises `ApiError`.
+
+        What the server puts off (429, or 503 with Retry-After) is sent again
+        a few times; what is safe to repeat also after a lost connection.
+        """
+        headers = {"content-type": content_type} if content is not None else {}
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with self._send(method, path, what, params, headers, content, _ANSWER_LIMIT) as response:
+                    return await response.aread()
+            except (ThrottledError, ServerFailedError) as error:
+                if attempt == ATTEMPTS or error.retry_after is None:
+                    raise
+                await trio.sleep(min(error.retry_after, MAX_RETRY_AFTER))
+            except UnreachableError:
+                # The server may close an idle connection at the very moment that we use it again.
+                if method != "GET" or attempt > 1:
+                    raise
+        raise AssertionError("each way through the loop returns or raises")
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, what: str, params: Params, silence: float) -> AsyncIterator[httpx.Response]:
+        """Open a GET whose answer goes on; its reader gets `httpx.ReadTimeout` after *silence* seconds without data.
+
+        Raises `ApiError` for any answer but 2xx. What goes wrong in the
+        block is mapped to `UnreachableError` too.
+        """
+        async with self._send("GET", path, what, params, {}, None, silence) as response:
+            yield response
+
+    @asynccontextmanager
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        params: Params | None,
+        headers: Mapping[str, str],
+        content: bytes | None,
+        silence: float,
+    ) -> AsyncIterator[httpx.Response]:
+        limits = httpx.Timeout(_CONNECT_LIMIT, read=silence, pool=None)
+        for attempt in (1, 2):
+            session = await self._fresh_session(what)
+            shown = session.token
+            session.users += 1
+            try:
+                request = session.client.build_request(
+                    method, path, params=params, content=content, headers={**_headers(session), **headers}
+                )
+                request.extensions |= {"timeout": limits.as_dict()}
+                if session.credentials.server_name:
+                    request.extensions |= {"sni_hostname": session.credentials.server_name}
+                self.requests += 1
+                async with aclosing(await session.client.send(request, stream=True)) as response:
+                    if response.is_success:
+                        yield response
+                        return
+                    error = error_of(
+                        what, response.status_code, await response.aread(), response.headers.get("retry-after", "")
+                    )
+            except (httpx.TransportError, OSError) as exc:
+                raise UnreachableError(what, _reason(exc)) from exc
+            finally:
+                session.users -= 1
+            if attempt == 2 or not isinstance(error, UnauthorizedError):
+                raise error
+            await self._renew(session, shown)
+
+    async def _fresh_session(self, what: str) -> _Session:
+        """Return the session, with a new token or as a new one where the files say so."""
+        async with self._reloading:
+            session = self._session
+            if session is None:
+                raise UnreachableError(what, "the client is closed")
+            await self._close_retired()
+            # The stat calls are for small local files: not worth a thread.
+            if session.credentials.files and stamp_of(session.credentials.files) != session.credentials.stamp:
+                session = await self._replace(session)
+            token_file = session.credentials.token_file
+            if token_file is not None and (stamp := stamp_of((token_file,))) != session.token_stamp:
+                await self._read_token(session, stamp)
+            return session
+
+    async def _renew(self, session: _Session, refused: str) -> None:
+        """Get credentials newer than the *refused* token, unless somebody else has just done so."""
+        async with self._reloading:
+            if session is not self._session or session.token != refused:
+                return
+            if session.credentials.token_file is not None:
+                await self._read_token(session, ())
+            else:
+                await self._replace(session)
+
+    async def _read_token(self, session: _Session, stamp: Stamp) -> None:
+        assert session.credentials.token_file is not None
+        try:
+            session.token = await read_token(session.credentials.token_file)
+            session.token_stamp = stamp
+        except CredentialsError:
+            # Being replaced: the old one may still do.
+            session.token_stamp = ()
+
+    async def _replace(self, session: _Session) -> _Session:
+        try:
+            fresh = await self._open_session()
+        except CredentialsError:
+            # Half written, perhaps. If the old ones are refused, the answer says so.
+            return session
+        self._session = fresh
+        self._retired.append(session)
+        return fresh
+
+    async def _open_session(self) -> _Session:
+        credentials = await self._load()
+        return _Session(credentials, self._make_client(credentials))
+
+    async def _close_retired(self) -> None:
+        """Close the clients that were replaced, once their last request has ended."""
+        unused = [session for session in self._retired if not session.users]
+        self._retired = [session for session in self._retired if session.users]
+        for session in unused:
+            await session.client.aclose()
+
+
+def _headers(session: _Session) -> dict[str, str]:
+    # Without compression: a list costs the server more to compress than both of us to move.
+    headers = {"accept": JSON, "accept-encoding": "identity", "user-agent": "haptic-trio"}
+    if session.token:
+        headers["authorization"] = f"Bearer {session.token}"
+    return headers
+
+
+def _reason(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not str(cause):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause) if cause is not None else type(error).__name__

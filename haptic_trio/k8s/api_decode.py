@@ -1,0 +1,93 @@
+"""From the API's JSON to objects and watch events.
+
+Objects are plain data; what a list leaves out (apiVersion, kind) is filled
+in, and managedFields, half of many an object and of use to nobody here, is
+dropped. Decoding makes nothing but containers that stay: the garbage
+collector, which would look at all of them again and again, is held meanwhile.
+"""
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.k8s.discovery import ServedKind
+from haptic_trio.k8s.resource import Resource
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends a streamed list."""
+
+
+class _ListMetadata(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815  the API's name
+    continuation: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct):
+    """A part of a list, its objects not decoded yet."""
+
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: list[msgspec.Raw] | None = None
+
+
+class RawEvent(msgspec.Struct):
+    """A line of a watch."""
+
+    type: str
+    object: Resource
+
+
+_PAGE: Final = msgspec.json.Decoder(Page)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_EVENT: Final = msgspec.json.Decoder(RawEvent)
+
+
+def decode_page(body: bytes) -> Page:
+    """Return what *body* holds; raises `msgspec.MsgspecError`."""
+    return _PAGE.decode(body)
+
+
+def decode_object(body: bytes | msgspec.Raw, served: ServedKind) -> Resource:
+    """Return the object in *body*; raises `msgspec.MsgspecError`."""
+    return completed(_OBJECT.decode(body), served)
+
+
+def decode_objects(items: Sequence[msgspec.Raw], served: ServedKind) -> list[Resource]:
+    """Return the objects in *items*; raises `msgspec.MsgspecError`."""
+    with _collector_held():
+        return [completed(_OBJECT.decode(item), served) for item in items]
+
+
+def decode_events(lines: bytes) -> list[RawEvent]:
+    """Return the events in *lines*, each of which is complete; raises `msgspec.MsgspecError`."""
+    with _collector_held():
+        return _EVENT.decode_lines(lines)
+
+
+def completed(resource: Resource, served: ServedKind) -> Resource:
+    """Return *resource* with apiVersion and kind, and without managedFields."""
+    metadata = resource.get("metadata")
+    if metadata:
+        metadata.pop("managedFields", None)
+    if "kind" in resource and "apiVersion" in resource:
+        return resource
+    return {"apiVersion": served.type.api_version, "kind": served.kind, **resource}
+
+
+def ends_initial_events(bookmark: Resource) -> bool:
+    """Whether *bookmark* says that a streamed list is complete."""
+    annotations = (bookmark.get("metadata") or {}).get("annotations") or {}
+    return annotations.get(INITIAL_EVENTS_END) == "true"
+
+
+@contextmanager
+def _collector_held() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

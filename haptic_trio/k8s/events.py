@@ -1,0 +1,176 @@
+"""Kubernetes Events about objects: what they say, how often, and their form. No I/O.
+
+The same thing said again is one Event with a count. Its name is made of what
+it says, so that this holds over restarts and changes of leadership as well.
+"""
+
+import hashlib
+from enum import StrEnum
+from math import inf
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+
+EVENTS: Final = ResourceType("events.k8s.io/v1", "events")
+CONTROLLER: Final = "haptic-trio/controller"
+LONGEST_NOTE: Final = 1024
+"""Bytes."""
+
+
+class EventType(StrEnum):
+    """Whether somebody should look."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Regarding(msgspec.Struct, frozen=True, kw_only=True):
+    """The object that an Event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to be said about an object."""
+
+    regarding: Regarding
+    type: EventType
+    reason: str
+    """One word in upper camel case."""
+    action: str
+    """What was tried, one word as well."""
+    note: str
+
+    @property
+    def name(self) -> str:
+        """Name of the Event: the same for the same notice."""
+        regarding = self.regarding
+        said = repr((regarding.kind, regarding.uid, self.reason, self.note))
+        return f"{regarding.name[:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+
+    @property
+    def namespace(self) -> str:
+        """Where the Event is: beside its object, or in `default`."""
+        return self.regarding.namespace or "default"
+
+
+def regarding_of(resource: Resource) -> Regarding:
+    """Return the reference to *resource*."""
+    metadata = resource["metadata"]
+    return Regarding(
+        api_version=resource["apiVersion"],
+        kind=resource["kind"],
+        namespace=metadata.get("namespace") or "",
+        name=metadata["name"],
+        uid=metadata.get("uid") or "",
+    )
+
+
+def event_of(notice: Notice, *, instance: str, now: str) -> Resource:
+    """Return the Event that says *notice* for the first time; *instance* is this replica's identity."""
+    regarding = notice.regarding
+    reference = {
+        "apiVersion": regarding.api_version,
+        "kind": regarding.kind,
+        "name": regarding.name,
+        "namespace": regarding.namespace,
+        "uid": regarding.uid,
+    }
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": "Event",
+        "metadata": {"name": notice.name, "namespace": notice.namespace},
+        "eventTime": now,
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance[:128],
+        "action": notice.action,
+        "reason": notice.reason,
+        "regarding": {field: value for field, value in reference.items() if value},
+        "note": shorten(notice.note, LONGEST_NOTE),
+        "type": notice.type.value,
+    }
+
+
+def said_again(event: Resource, times: int, *, now: str) -> Resource:
+    """Return *event* after it was said *times* more times."""
+    series: dict[str, Any] = event.get("series") or {}
+    # A first repetition is the second time.
+    count = max(int(series.get("count") or 1), 1) + times
+    return {**event, "series": {"count": count, "lastObservedTime": now}}
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return *text* cut to *limit* bytes of UTF-8."""
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= limit:
+        return encoded.decode()
+    return encoded[: limit - 3].decode(errors="ignore") + "…"
+
+
+class Allowance:
+    """How many Events may be written: *burst* at once, and one more every *interval* seconds."""
+
+    def __init__(self, burst: int, interval: float) -> None:
+        self._burst = burst
+        self._interval = interval
+        self._left = float(burst)
+        self._since = -inf
+
+    def take(self, now: float) -> float:
+        """Use one up and return 0, or return how many seconds there is to wait."""
+        if self._since > -inf:
+            self._left = min(self._burst, self._left + (now - self._since) / self._interval)
+        self._since = now
+        if self._left < 1:
+            return (1 - self._left) * self._interval
+        self._left -= 1
+        return 0.0
+
+
+class NoticeKey(msgspec.Struct, frozen=True):
+    """One Event."""
+
+    namespace: str
+    name: str
+
+
+class NoticeBoard:
+    """What has to be said, and how often it was; an object with too much to say is not heard for a while."""
+
+    def __init__(self, *, burst: int = 10, interval: float = 60.0, most: int = 4096) -> None:
+        """An object has *burst* notices and one more every *interval* seconds; *most* objects are remembered."""
+        self._burst, self._interval, self._most = burst, interval, most
+        self._allowances: dict[tuple[str, ResourceRef], Allowance] = {}
+        self._pending: dict[NoticeKey, tuple[Notice, int]] = {}
+
+    def put(self, notice: Notice, now: float) -> NoticeKey | None:
+        """Note *notice*; return its key, or None when its object has used up what it may say."""
+        regarding = notice.regarding
+        ref = (regarding.uid, ResourceRef(regarding.kind, regarding.namespace, regarding.name))
+        allowance = self._allowances.pop(ref, None) or Allowance(self._burst, self._interval)
+        # The one that was used last stays longest.
+        self._allowances[ref] = allowance
+        if len(self._allowances) > self._most:
+            del self._allowances[next(iter(self._allowances))]
+        if allowance.take(now):
+            return None
+        key = NoticeKey(notice.namespace, notice.name)
+        self._pending[key] = notice, self._pending[key][1] + 1 if key in self._pending else 1
+        return key
+
+    def look(self, key: NoticeKey) -> tuple[Notice, int] | None:
+        """Return what is to be said under *key* and how many times; None: nothing."""
+        return self._pending.get(key)
+
+    def said(self, key: NoticeKey, times: int) -> bool:
+        """Take note that it was said *times* times; return whether more has come meanwhile."""
+        notice, wanted = self._pending.pop(key)
+        if wanted > times:
+            self._pending[key] = notice, wanted - times
+        return wanted > times

@@ -1,0 +1,82 @@
+"""One watch request: its answer as batches of events, as they arrive."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Final
+
+import httpx
+import msgspec
+import trio
+
+from haptic_trio.k8s.api_connection import Connection
+from haptic_trio.k8s.api_decode import RawEvent, decode_events
+from haptic_trio.k8s.api_errors import ServerFailedError
+from haptic_trio.k8s.discovery import ServedKind
+
+_STREAMED_LIST: Final[Mapping[str, str]] = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+
+
+@asynccontextmanager
+async def open_watch(
+    connection: Connection,
+    served: ServedKind,
+    namespace: str,
+    params: Mapping[str, str],
+    *,
+    version: str | None,
+    duration: int,
+    silence: float,
+) -> AsyncIterator[AsyncIterator[list[RawEvent]]]:
+    """Watch from *version* for *duration* seconds, as far as the server keeps to that; None begins with all there is.
+
+    Yields an iterator of batches: what has arrived together. It ends with
+    the watch, or after *silence* seconds in which nothing came, bookmarks
+    neither. Raises `ApiError`, also while it is read.
+    """
+    start = _STREAMED_LIST if version is None else {"resourceVersion": version}
+    params = {**params, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(duration), **start}
+    what = f"watch {served.type}"
+    async with (
+        connection.stream(served.path(namespace), what=what, params=params, silence=silence) as response,
+        aclosing(_Batches(response, what)) as batches,
+    ):
+        yield batches
+
+
+class _Batches:
+    """An iterator over the batches of *response*, to be closed."""
+
+    def __init__(self, response: httpx.Response, what: str) -> None:
+        self._chunks = response.aiter_raw()
+        self._what = what
+        self._rest = b""
+
+    def __aiter__(self) -> "_Batches":
+        return self
+
+    async def __anext__(self) -> list[RawEvent]:
+        try:
+            async for chunk in self._chunks:
+                end = chunk.rfind(b"\n") + 1
+                if end:
+                    lines, self._rest = self._rest + chunk[:end], chunk[end:]
+                    return decode_events(lines)
+                self._rest += chunk
+        except httpx.ReadTimeout:
+            # Nobody knows whether the server is still there: a new request will tell.
+            pass
+        except msgspec.MsgspecError as error:
+            raise ServerFailedError(self._what, f"the answer is no stream of events: {error}") from error
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Run what is below to its end without waiting for more.
+
+        There is one generator in another, five deep. Closing the outermost
+        leaves the others to the garbage collector; cancelling goes through
+        all.
+        """
+        with trio.CancelScope() as scope:
+            scope.cancel(reason="the watch is left")
+            async for _chunk in self._chunks:
+                pass

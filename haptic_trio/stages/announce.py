@@ -1,0 +1,37 @@
+"""Tells the tasks of the process what the configuration says that has just come up."""
+
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.model import DataplaneKind
+from haptic_trio.dataplane.dataplaneapi_client import Credentials
+from haptic_trio.deployment.pods import PodTarget
+from haptic_trio.stages.process import Process
+
+
+def announce(process: Process) -> None:
+    """Have the process take part in the election, and find the pods, that the running configuration means.
+
+    Before that a replica does not reach for the lease: as long as it has
+    nothing to deploy another one does better.
+    """
+    state = process.running.value
+    if state is None or state.loaded is None:
+        return
+    wish = state.loaded.config.controller.leader_election
+    if process.pods is not None:
+        process.pods.aim(pod_target_of(state.loaded))
+    if wish != process.election.value:
+        process.election.put(wish)
+
+
+def pod_target_of(loaded: LoadedConfig) -> PodTarget:
+    """Return which pods *loaded* means, and what answers in them; agents if it says nothing."""
+    dataplane, credentials = loaded.config.dataplane, loaded.credentials
+    is_api = dataplane.kind is DataplaneKind.DATAPLANEAPI
+    return PodTarget(
+        labels=loaded.config.pod_selector.match_labels,
+        kind=DataplaneKind.DATAPLANEAPI if is_api else DataplaneKind.AGENT,
+        port=dataplane.port,
+        credentials=Credentials(username=credentials.dataplane_username, password=credentials.dataplane_password)
+        if is_api and credentials is not None
+        else None,
+    )

@@ -1,0 +1,81 @@
+"""What the leader writes to the cluster beside deploying: the status of objects, and Events about them."""
+
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import trio
+
+from haptic_trio.channels import Channels, Latest
+from haptic_trio.config.model import Config
+from haptic_trio.deployment.object_events import EventWriter
+from haptic_trio.deployment.status import StatusWriter, follow_service
+from haptic_trio.k8s.status import StatusSource
+from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
+from haptic_trio.k8s.store import Stores
+from haptic_trio.stages.parts import Parts
+from haptic_trio.stages.process import Process, Telling
+
+
+async def lead_and_tell(
+    lead: Callable[[], Awaitable[None]], process: Process, parts: Parts, channels: Channels
+) -> None:
+    """Run *lead*, and tell the cluster if there is one that can be told; both until cancelled."""
+    telling = process.telling
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lead)
+        if telling is not None:
+            nursery.start_soon(_tell, telling, process, parts, channels)
+
+
+async def _tell(telling: Telling, process: Process, parts: Parts, channels: Channels) -> NoReturn:
+    addresses: Latest[Addresses] = Latest()
+    events = EventWriter(
+        telling.server,
+        parts.stores,
+        held=lambda: process.quarantine.held,
+        configuration=channels.candidates,
+        instance=telling.instance,
+        metrics=process.queue_metrics,
+    )
+    sources = make_sources(parts.config, parts.stores, addresses if has_addresses(telling) else None)
+    writer = StatusWriter(telling.server, parts.stores, sources, metrics=process.queue_metrics)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(events.run, channels.validated, channels.refused)
+        nursery.start_soon(writer.run, (channels.prepared, channels.validated, channels.refused))
+        if telling.addresses:
+            addresses.put(Addresses(telling.addresses))
+        elif telling.service is not None:
+            nursery.start_soon(follow_service, telling.server, *telling.service, addresses)
+        seen = 0
+        while True:
+            seen, _ = await addresses.wait_newer(seen)
+            writer.look_again(*(source.name for source in sources))
+    raise AssertionError("its tasks end by cancellation alone")
+
+
+def has_addresses(telling: Telling) -> bool:
+    """Whether somebody has said where HAProxy is reached; otherwise no address is written, and none removed."""
+    return bool(telling.addresses) or telling.service is not None
+
+
+def make_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | None) -> list[StatusSource]:
+    """Return the sources of the libraries that are part of *config*."""
+    sources: list[StatusSource] = []
+    is_served = "ingress" in config.templating.libraries and {"ingresses", "ingressClasses"} <= stores.keys()
+    if addresses is not None and is_served:
+        context = config.templating.extra_context
+        claim = IngressClaim(
+            class_name=str(context.get("ingressClass", "")),
+            controller=str(context.get("ingressController", "")),
+            without_class=bool(context.get("watchIngressWithoutClass")),
+        )
+        sources.append(
+            IngressStatus(
+                claim,
+                store="ingresses",
+                class_store="ingressClasses",
+                classes=stores["ingressClasses"].list,
+                addresses=lambda: addresses.value,
+            )
+        )
+    return sources

@@ -1,0 +1,284 @@
+"""`{% each x in resources.kind [as "name"] [by [paths]] [if condition] %} … {% endeach %}`: a fragment for each object.
+
+The loop is the engine's: when one object changes, its turn alone is rendered
+again, and not the template around it. The body sees the names around it as
+they are when the loop is reached. Where its text is not put out at once but
+taken hold of (in a macro, a set block, within a fragment), the loop runs in
+place, as any other, and only its fragments are kept.
+"""
+
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.utils import missing
+
+from haptic_trio.pages import Piece
+from haptic_trio.templating.emit import Emitted, TemplateFaultError, concat
+from haptic_trio.templating.fragments import EACH, attempt, internal_name, names_in, render_kept
+from haptic_trio.templating.marks import REGION, split_marks
+from haptic_trio.templating.records import Child, ObjectId, Region, Root, Site
+from haptic_trio.templating.run import RenderRun, current_run
+from haptic_trio.templating.scope import as_it_is, same
+from haptic_trio.templating.selection import order_by
+from haptic_trio.templating.subjects import size_of
+from haptic_trio.templating.views import ResourceView
+
+SYNTAX = '{% each x in resources.NAME as "name" by ["path"] if condition %} … {% endeach %}'
+
+
+class EachTag(Extension):
+    """The tag."""
+
+    tags = {"each"}  # noqa: RUF012  the base class declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Parse the tag into a call of `render_each` with the body as a block of its own."""
+        line = next(parser.stream).lineno
+        target = parser.parse_assign_target(name_only=True)
+        parser.stream.expect("name:in")
+        view = parser.parse_expression(with_condexpr=False)
+        clauses: dict[str, nodes.Expr] = {}
+        while parser.stream.current.test_any("name:as", "name:by", "name:if"):
+            clause = next(parser.stream)
+            if clause.value in clauses:
+                parser.fail(f"'{clause.value}' is there twice", clause.lineno)
+            clauses[clause.value] = parser.parse_expression(with_condexpr=clause.value == "if")
+        body = parser.parse_statements(("name:endeach",), drop_needle=True)
+        if "if" in clauses:
+            body = [nodes.If(clauses["if"], body, [], [], lineno=line)]
+        template = parser.name or ""
+        names = names_in(body)
+        arguments: list[nodes.Expr] = [
+            view,
+            clauses.get("as", nodes.Const(template, lineno=line)),
+            clauses.get("by", nodes.Const(None, lineno=line)),
+            *(nodes.Const(value, lineno=line) for value in (str(target.name), names, template, line)),
+        ]
+        call = nodes.Call(internal_name(EACH, line), arguments, [], None, None, lineno=line)
+        block = nodes.Block(
+            f"h_each_{line}_{parser.free_identifier(lineno=line).name}", body, False, False, lineno=line
+        )
+        return nodes.CallBlock(call, [], [], [block], lineno=line)
+
+
+class Opened(Emitted):
+    """Stands in a root's output where the text of a region belongs."""
+
+    __slots__ = ("region",)
+
+    region: Region
+
+
+def render_each(
+    view: Any,
+    name: str,
+    criteria: Any,
+    target: str,
+    names: tuple[str, ...] | None,
+    template: str,
+    line: int,
+    context: Context,
+    local: Mapping[str, Any],
+    site: Site,
+    is_captured: bool,
+) -> str:
+    """Return the text of *site* for each object of *view*, or what stands for it in the root's output."""
+    run = current_run()
+    if type(view) is not ResourceView:
+        raise TemplateFaultError("each goes over all objects of a kind: resources.NAME", SYNTAX)
+    if not isinstance(name, str):
+        raise TemplateFaultError("the name of an each is not text", SYNTAX)
+    if run.importing:
+        raise TemplateFaultError("each is in a template that is imported", "include it, or import it with context")
+    counted = run.within, "each", name
+    ordinal = run.ordinals[counted]
+    run.ordinals[counted] = ordinal + 1
+    variables = {**context.get_all(), **{key: value for key, value in local.items() if value is not missing}}
+    if names is not None:
+        variables = {key: variables[key] for key in names if key in variables}
+    root = run.root
+    assert root is not None
+    paths = [criteria] if isinstance(criteria, str) else [] if criteria is None else criteria
+    if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
+        raise TemplateFaultError("each sorts by paths: a text or a list of texts", SYNTAX)
+    region = Region(root, site, str(name), ordinal, view, tuple(str(path) for path in paths))
+    region.target, region.template, region.line = target, template, line
+    region.within = f"{run.within} each "
+    region.scope = as_it_is(variables)
+    region.context = Context(context.environment, dict(region.scope), context.name, {})
+    region.context.blocks = context.blocks
+    if is_captured or run.unit is not root or run.subjects or site in run.captured:
+        run.trace.ordinals.append((counted, ordinal))
+        return _render_in_place(run, region)
+    return _open(run, root, region)
+
+
+def _render_in_place(run: RenderRun, region: Region) -> str:
+    root = region.root
+    run.ask(("get", region.store))
+    region.position = root.number, 2 * root.segments
+    texts = []
+    within = run.within
+    try:
+        for child in _children(region, region.view.peek()):
+            run.tick()
+            origin = region.origin_of(child, len(run.subjects))
+            turn = _Turn(region, child)
+            run.within = child.within
+            if run.unit is root and not run.subjects:
+                texts.append(render_kept(run, root, origin, child.resource, region.scope, turn, is_each=True))
+            else:
+                texts.append(attempt(run, origin, turn))
+    finally:
+        run.within = within
+    return concat(texts)
+
+
+def _open(run: RenderRun, root: Root, region: Region) -> str:
+    """Make *region* a part of *root*: that of its last render, if it is the same, with what is pending rendered."""
+    before = next(
+        (known for known in root.regions if (known.name, known.ordinal) == (region.name, region.ordinal)), None
+    )
+    position = root.number, 2 * root.segments + 1
+    if (
+        before is not None
+        and before.site is region.site
+        and before.view is region.view
+        and before.criteria == region.criteria
+        and before.position == position
+        and same(before.scope, region.scope, run.memo)
+    ):
+        # What is equal is the new one's from now on: marks in it mean what is in the text now.
+        before.scope, before.context = region.scope, region.context
+        region = before
+    else:
+        region.position = position
+        if before is not None:
+            run.drop_region(before)
+            root.regions.remove(before)
+        root.regions.append(region)
+        for child in _children(region, region.view.peek()):
+            region.children[child.object_id] = child
+            region.pending.add(child)
+    run.opened.append(region)
+    root.segments += 1
+    render_pending(run, region)
+    marker = Opened(REGION)
+    marker.region = region
+    return marker
+
+
+def _children(region: Region, resources: Iterable[Any]) -> list[Child]:
+    children = [_child(region, resource) for resource in resources]
+    children.sort(key=lambda child: child.key)
+    return children
+
+
+def _child(region: Region, resource: Any) -> Child:
+    object_id = id_of(resource)
+    return Child(region, object_id, (order_by(resource, region.criteria), object_id), resource)
+
+
+def id_of(resource: Mapping[str, Any]) -> ObjectId:
+    """Return what tells *resource* from all others of its store."""
+    metadata = resource.get("metadata") or {}
+    return metadata.get("namespace") or "", metadata.get("name") or "", resource.get("kind") or ""
+
+
+def take_change(run: RenderRun, region: Region, object_id: ObjectId, resource: Any | None) -> None:
+    """Have *region* follow an object that came, changed, or went (None)."""
+    child = region.children.get(object_id)
+    if child is not None and resource is not None and child.resource is not resource:
+        key = (order_by(resource, region.criteria), object_id)
+        if key == child.key:
+            child.resource = resource
+            region.pending.add(child)
+            return
+    elif child is not None and resource is not None:
+        return
+    if child is not None:
+        del region.children[object_id]
+        region.pending.discard(child)
+        _shelve(region, child, [])
+        run.drop(child)
+        region.root.is_changed = True
+    if resource is not None:
+        child = region.children[object_id] = _child(region, resource)
+        region.pending.add(child)
+
+
+def render_pending(run: RenderRun, region: Region) -> None:
+    """Render those children of *region* that are pending, in their order."""
+    if not region.pending:
+        return
+    region.root.is_changed = True
+    waiting = [(child.key, child) for child in region.pending]
+    heapify(waiting)
+    while waiting:
+        _, child = heappop(waiting)
+        if child not in region.pending:
+            continue
+        run.tick()
+        _render_child(run, region, child)
+        # What it has done to a file may be the affair of children after it.
+        for other in run.woken:
+            if other.region is region:
+                heappush(waiting, (other.key, other))
+        run.woken.clear()
+
+
+def _render_child(run: RenderRun, region: Region, child: Child) -> None:
+    with run.rendering(region.root, child, region.within) as trace:
+        origin = region.origin_of(child, len(run.subjects))
+        run.within = child.within
+        text = attempt(run, origin, _Turn(region, child))
+        pieces = split_marks(text, run.origins)
+        run.commit(child, sum(size_of(piece.text) for piece in pieces))
+        run.forget_origins(trace.origins)
+    _shelve(region, child, pieces)
+    region.pending.discard(child)
+    run.check_size()
+
+
+def _shelve(region: Region, child: Child, pieces: list[Piece]) -> None:
+    for number, piece in enumerate(pieces):
+        region.shelf.put((child.key, number), piece)
+    for number in range(len(pieces), len(child.pieces)):
+        region.shelf.remove((child.key, number))
+    child.pieces = tuple(pieces)
+
+
+class _Turn:
+    """The body of a region for one object, to be called."""
+
+    __slots__ = ("child", "region")
+
+    def __init__(self, region: Region, child: Child) -> None:
+        self.region = region
+        self.child = child
+
+    def __call__(self) -> str:
+        region = self.region
+        context = region.context
+        assert context is not None
+        context.vars = {region.target: self.child.resource}
+        return run_site(current_run(), region.site(context))
+
+
+def run_site(run: RenderRun, stream: Any) -> Emitted:
+    """Return all that *stream*, a compiled body, yields, within the limit of output."""
+    parts: list[str] = []
+    size, room = 0, run.room
+    for part in stream:
+        parts.append(part)
+        size += len(part)
+        if size > room:
+            # Thrown into the template, so that the traceback knows the line.
+            stream.throw(run.too_large())
+    run.build(size)
+    return Emitted("".join(parts))

@@ -1,0 +1,300 @@
+"""What a run remembers of each rendering: what it looked up, and what it gave.
+
+A *unit* is rendered as a whole: a template that becomes a file (`Root`), or
+an object's turn of `{% each %}` (`Child`). A root keeps its outermost
+`{% fragment %}`s, too (`Kept`), for when it is rendered again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from jinja2.runtime import Context
+
+from haptic_trio.pages import Paged, Piece, Shelf
+from haptic_trio.templating.outputs import FragmentOutput
+from haptic_trio.templating.paths import RenderedFile
+from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, RenderedText, subject_of
+
+Dependency: TypeAlias = tuple[str, ...]
+"""Something that a rendering asked for: what kind of question it was, and the question.
+
+`("get", store, *keys)`, without keys for lists; `("file", path)`; `("lines", output)`; `("template", name)`. Whoever
+answers other questions may use a kind of his own.
+"""
+
+ObjectId: TypeAlias = tuple[str, str, str]
+"""Namespace, name and kind, in which order objects stand."""
+
+Site: TypeAlias = Callable[[Context], Iterator[str]]
+"""The compiled body of an `{% each %}`."""
+
+
+Position: TypeAlias = tuple[Any, ...]
+"""A place in the order of rendering: number of the root; 2 n for what follows its n-th region, and 2 n + 1 with the
+child's key for that region itself."""
+
+PlacedRefusal: TypeAlias = tuple[Position, Refusal]
+
+
+class Trace:
+    """What one rendering has asked for and given so far."""
+
+    __slots__ = ("asked", "attempts", "files", "is_each", "is_volatile", "ordinals", "origins", "outputs", "refusals")
+
+    def __init__(self, *, is_each: bool = False) -> None:
+        self.asked: set[Dependency] = set()
+        self.outputs: dict[FragmentKey, FragmentOutput] = {}
+        self.refusals: list[PlacedRefusal] = []
+        self.files: dict[str, RenderedFile] = {}
+        """Those that it has registered and nobody before it."""
+        self.attempts = 0
+        """How many files it has tried to register."""
+        self.ordinals: list[tuple[Any, int]] = []
+        """The numbers that fragments within were given, each with what was counted."""
+        self.origins: list[int] = []
+        """The numbers that stand for its fragments in marks."""
+        self.is_each = is_each
+        self.is_volatile = False
+        """It has used what others change in place."""
+
+
+class Unit:
+    """What is rendered as a whole, and what that gave."""
+
+    __slots__ = ("asked", "files", "outputs", "refusals", "size")
+
+    def __init__(self) -> None:
+        self.asked: tuple[Dependency, ...] = ()
+        self.outputs: Mapping[FragmentKey, FragmentOutput] = _NOTHING
+        self.refusals: tuple[PlacedRefusal, ...] = ()
+        self.files: tuple[RenderedFile, ...] = ()
+        self.size = 0
+        """UTF-8 bytes of text and files."""
+
+    @property
+    def position(self) -> Position:
+        """Where it stands in the order of rendering."""
+        raise NotImplementedError
+
+
+_NOTHING: Mapping[FragmentKey, FragmentOutput] = {}
+
+
+class Child(Unit):
+    """One object's turn of a region."""
+
+    __slots__ = ("key", "object_id", "pieces", "region", "resource")
+
+    def __init__(self, region: "Region", object_id: ObjectId, key: tuple[Any, ...], resource: Any) -> None:
+        super().__init__()
+        self.region = region
+        self.object_id = object_id
+        self.key = key
+        self.resource = resource
+        self.pieces: tuple[Piece, ...] = ()
+
+    @property
+    def position(self) -> Position:
+        """See `Unit.position`."""
+        return (*self.region.position, self.key)
+
+    @property
+    def within(self) -> str:
+        """What the fragments inside it say of where they are."""
+        namespace, name, kind = self.object_id
+        return f"{self.region.within}{self.region.name} {self.region.ordinal} {kind} {namespace}/{name}"
+
+
+class Kept:
+    """An outermost fragment of a root, to be put in again without rendering it."""
+
+    __slots__ = ("asked", "is_valid", "origin", "resource", "root", "scope", "text", "trace")
+
+    def __init__(
+        self, root: "Root", origin: Origin, resource: Any, scope: Mapping[str, Any] | None, trace: Trace, text: str
+    ) -> None:
+        self.root = root
+        self.origin = origin
+        self.resource = resource
+        self.scope = scope
+        self.trace = trace
+        self.text = text
+        self.asked = tuple(trace.asked)
+        self.is_valid = scope is not None and not trace.is_volatile
+
+
+class Region:
+    """The place of an `{% each %}` in a root: a child for each object of the store, in order."""
+
+    __slots__ = (
+        "children", "context", "criteria", "line", "name", "ordinal", "pending", "position", "root", "scope", "shelf",
+        "site", "store", "target", "template", "view", "within",
+    )  # fmt: skip
+
+    def __init__(self, root: "Root", site: Site, name: str, ordinal: int, view: Any, criteria: tuple[str, ...]) -> None:
+        self.root = root
+        self.site = site
+        self.name = name
+        self.ordinal = ordinal
+        self.view = view
+        self.store: str = view.name
+        self.criteria = criteria
+        self.target = ""
+        self.template = ""
+        self.line = 0
+        self.position: tuple[int, int] = (0, 0)
+        self.scope: Mapping[str, Any] = {}
+        self.context: Context | None = None
+        self.children: dict[ObjectId, Child] = {}
+        self.shelf: Shelf[tuple[Any, ...], Piece] = Shelf()
+        self.pending: set[Child] = set()
+        self.within = ""
+        """What its children say of where they are; never the same as that of a fragment outside of each."""
+
+    def origin_of(self, child: Child, depth: int = 0) -> Origin:
+        """Return the origin of what *child* makes."""
+        subject = subject_of(child.resource)
+        return Origin(self.name, subject, self.template, self.line, self.ordinal, self.within, depth)
+
+
+class Root(Unit):
+    """A template that becomes a text of its own."""
+
+    __slots__ = (
+        "context", "has_entries", "is_changed", "is_valid", "kept", "modules", "name", "number", "origins", "parts",
+        "regions", "segments", "text",
+    )  # fmt: skip
+
+    def __init__(self, name: str, number: int, context: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.name = name
+        self.number = number
+        self.context = context
+        self.is_valid = False
+        self.is_changed = True
+        """Whether its text has to be put together again."""
+        self.has_entries = False
+        self.kept: dict[FragmentKey, Kept] = {}
+        self.modules: dict[str | None, Module] = {}
+        self.origins: frozenset[int] = frozenset()
+        """Numbers in marks of what it has kept, and of what its regions see."""
+        self.parts: list[Paged[Piece] | Region] = []
+        self.regions: list[Region] = []
+        self.segments = 0
+        """How many regions it has opened; what is between two has one position."""
+        self.text = RenderedText(Paged())
+
+    @property
+    def position(self) -> Position:
+        """See `Unit.position`; while it is rendered, that of the segment in hand."""
+        return self.number, 2 * self.segments
+
+    @property
+    def within(self) -> str:
+        """What the fragments inside it say of where they are."""
+        return self.name
+
+
+class Module:
+    """A template that was imported without context, once for a root."""
+
+    __slots__ = ("asked", "module", "name", "root")
+
+    def __init__(self, root: Root, name: str | None, module: Any, asked: Iterable[Dependency]) -> None:
+        self.root = root
+        self.name = name
+        self.module = module
+        self.asked = tuple(asked)
+
+
+Node: TypeAlias = Child | Kept | Root | Module
+
+
+class DependencyIndex:
+    """Who has asked what."""
+
+    def __init__(self) -> None:
+        # Most questions are asked by one alone.
+        self._nodes: dict[Dependency, Node | dict[Node, Dependency]] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, question: Dependency) -> bool:
+        return question in self._nodes
+
+    def add(self, node: Node, questions: Iterable[Dependency]) -> tuple[Dependency, ...]:
+        """Note that *node* has asked *questions*; return them, equal ones being the same objects."""
+        result = []
+        nodes = self._nodes
+        for question in questions:
+            known = nodes.get(question)
+            if known is None:
+                nodes[question] = node
+            elif type(known) is dict:
+                canonical = next(iter(known.values()), question)
+                known[node] = canonical
+                result.append(canonical)
+                continue
+            elif known is not node:
+                nodes[question] = {known: question, node: question}  # type: ignore[dict-item]
+            result.append(question)
+        return tuple(result)
+
+    def discard(self, node: Node, questions: Iterable[Dependency]) -> None:
+        """Forget that *node* has asked *questions*."""
+        for question in questions:
+            known = self._nodes.get(question)
+            if known is node:
+                del self._nodes[question]
+            elif type(known) is dict:
+                known.pop(node, None)
+                if not known:
+                    del self._nodes[question]
+
+    def askers(self, question: Dependency) -> tuple[Node, ...]:
+        """Return who has asked *question*."""
+        known = self._nodes.get(question)
+        if known is None:
+            return ()
+        return tuple(known) if type(known) is dict else (known,)  # type: ignore[return-value]
+
+
+class Claims:
+    """The files that units have registered: of several with one path, the first in the order of rendering counts."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, list[tuple[Position, Unit, RenderedFile]]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._claims)
+
+    def first(self, path: str) -> RenderedFile | None:
+        """Return the file that counts for *path*."""
+        claims = self._claims.get(path)
+        return min(claims, key=lambda claim: claim[0])[2] if claims else None
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._claims
+
+    def holder(self, path: str) -> Unit | None:
+        """Return who has registered the file that counts for *path*."""
+        claims = self._claims.get(path)
+        return min(claims, key=lambda claim: claim[0])[1] if claims else None
+
+    def before(self, path: str, unit: Unit, position: Position) -> RenderedFile | None:
+        """Return what others than *unit*, who stand before *position*, have registered for *path*."""
+        claims = [claim for claim in self._claims.get(path, ()) if claim[1] is not unit and claim[0] < position]
+        return min(claims, key=lambda claim: claim[0])[2] if claims else None
+
+    def add(self, unit: Unit, position: Position, file: RenderedFile) -> None:
+        """Note that *unit* has registered *file*."""
+        self._claims.setdefault(file.path, []).append((position, unit, file))
+
+    def remove(self, unit: Unit, path: str) -> Position:
+        """Forget what *unit* has registered for *path*; return where that was."""
+        (own,) = (claim for claim in self._claims[path] if claim[1] is unit)
+        self._claims[path].remove(own)
+        if not self._claims[path]:
+            del self._claims[path]
+        return own[0]

@@ -1,0 +1,194 @@
+"""Brings the text of a root up to date: what is valid stays, what is not is rendered in its order."""
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+from jinja2 import Template
+
+from haptic_trio.pages import Page, Paged, Piece
+from haptic_trio.templating.each import Opened, render_pending, take_change
+from haptic_trio.templating.marks import split_marks
+from haptic_trio.templating.records import ObjectId, Region, Root
+from haptic_trio.templating.run import RenderRun
+from haptic_trio.templating.subjects import RenderedText, size_of
+
+_MOST_TURNS: Final = 10
+
+
+class Touched(msgspec.Struct, frozen=True):
+    """What has changed in a store since the render before."""
+
+    keys: Iterable[tuple[str, ...]]
+    """The look-ups, by any number of keys, whose answer may differ; that of all objects is meant anyway."""
+    objects: Mapping[ObjectId, Any | None]
+    """Each object that came, changed, or went (None)."""
+
+
+def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
+    """Note in *run* what of it *changes*, by name of the store, make invalid."""
+    regions: dict[str, list[Region]] = {}
+    for root in run.roots.values():
+        for region in root.regions:
+            regions.setdefault(region.store, []).append(region)
+    for store, touched in changes.items():
+        run.touch(("get", store))
+        for keys in touched.keys:
+            run.touch(("get", store, *keys))
+        for object_id, resource in touched.objects.items():
+            for region in regions.get(store, ()):
+                take_change(run, region, object_id, resource)
+
+
+class _CapturedError(Exception):
+    """The text of an each was taken hold of before it was there."""
+
+
+def refresh(run: RenderRun, name: str, template: Template, context: Mapping[str, Any]) -> RenderedText:
+    """Return the text of the root *name* as it is now; *context* being another object, everything is rendered.
+
+    What a failure leaves behind is consistent: the root is rendered as a
+    whole the next time, or what was pending still is.
+    """
+    known = run.roots.get(name)
+    if known is None:
+        run.roots[name] = Root(name, len(run.roots), context)
+    elif known.context is not context:
+        run.drop_root(known)
+        run.roots[name].context = context
+    run.failed_for = None
+    for _turn in range(_MOST_TURNS):
+        root = run.roots[name]
+        if not root.is_valid:
+            root = _render_root(run, name, template)
+        for region in root.regions:
+            run.woken.clear()
+            render_pending(run, region)
+        if root.is_valid:
+            break
+    else:
+        # Files that are registered twice can chase each other; in their order from the start they cannot.
+        run.drop_root(root)
+        root = _render_root(run, name, template)
+    run.check_size()
+    if root.is_changed:
+        _put_together(run, root)
+    return root.text
+
+
+def _render_root(run: RenderRun, name: str, template: Template) -> Root:
+    while True:
+        root = run.roots[name]
+        try:
+            _run(run, root, template)
+        except _CapturedError:
+            # Once for each place where that is so.
+            run.drop_root(root)
+        except BaseException:
+            run.drop_root(root)
+            raise
+        else:
+            return root
+
+
+def _run(run: RenderRun, root: Root, template: Template) -> None:
+    for module in tuple(root.modules.values()):
+        run.invalidate(module)
+    root.segments = 0
+    run.opened = []
+    with run.rendering(root, root, root.name) as trace:
+        try:
+            texts, regions = _collect(run, template, root.context)
+        except BaseException:
+            run.forget_origins(trace.origins)
+            raise
+        parts: list[Paged[Piece] | Region] = []
+        before = [part for part in root.parts if isinstance(part, Paged)]
+        for number, text in enumerate(texts):
+            pieces = split_marks(text, run.origins)
+            parts.append(_respliced(before[number] if number < len(before) else Paged(), pieces))
+            parts += regions[number : number + 1]
+        run.commit(root, sum(size_of(piece.text) for part in parts if isinstance(part, Paged) for piece in part))
+        kept = {id(fragment) for fragment in run.keeping.values()}
+        run.forget_kept(fragment for fragment in root.kept.values() if id(fragment) not in kept)
+        root.kept = run.keeping
+    run.forget_origins(root.origins.difference(trace.origins))
+    root.origins = frozenset(trace.origins)
+    opened = {id(region) for region in regions}
+    for region in root.regions:
+        if id(region) not in opened:
+            run.drop_region(region)
+    root.regions = regions
+    root.parts = parts
+    root.is_valid = root.is_changed = True
+
+
+def _collect(run: RenderRun, template: Template, context: Mapping[str, Any]) -> tuple[list[str], list[Region]]:
+    """Return the texts between the regions, one more than these, and the regions."""
+    texts: list[str] = []
+    regions: list[Region] = []
+    parts: list[str] = []
+    size, room = 0, run.room
+    stream = cast("Generator[str, None, None]", template.root_render_func(template.new_context(dict(context))))
+    try:
+        for part in stream:
+            if type(part) is Opened:
+                texts.append("".join(parts))
+                parts = []
+                regions.append(part.region)
+                room = run.room - size
+                continue
+            parts.append(part)
+            size += len(part)
+            if size > room:
+                # Thrown into the template, so that the traceback knows the line.
+                stream.throw(run.too_large())
+    except Exception:
+        if _find_captured(run, regions):
+            raise _CapturedError from None
+        raise
+    if _find_captured(run, regions):
+        raise _CapturedError
+    texts.append("".join(parts))
+    return texts, regions
+
+
+def _find_captured(run: RenderRun, regions: list[Region]) -> bool:
+    """Note which regions have been opened and did not come out; False if there are none."""
+    out = {id(region) for region in regions}
+    captured = {region.site for region in run.opened if id(region) not in out}
+    run.captured |= captured
+    return bool(captured)
+
+
+def _respliced(before: Paged[Piece], pieces: list[Piece]) -> Paged[Piece]:
+    """Return *pieces*, with those pages of *before* that say the same at the beginning and at the end."""
+    first, front = 0, 0
+    pages = before.pages
+    while front < len(pages) and _is_same(pages[front], pieces, first):
+        first += len(pages[front].items)
+        front += 1
+    last, back = len(pieces), len(pages)
+    while back > front and last - len(pages[back - 1].items) >= first:
+        if not _is_same(pages[back - 1], pieces, last - len(pages[back - 1].items)):
+            break
+        back -= 1
+        last -= len(pages[back].items)
+    return Paged((*pages[:front], *Paged.of(pieces[first:last]).pages, *pages[back:]))
+
+
+def _is_same(page: Page[Piece], pieces: list[Piece], first: int) -> bool:
+    return len(pieces) - first >= len(page.items) and all(
+        old.text == new.text and old.origin == new.origin for old, new in zip(page.items, pieces[first:], strict=False)
+    )
+
+
+def _put_together(run: RenderRun, root: Root) -> None:
+    pages: list[Page[Piece]] = []
+    for part in root.parts:
+        pages += (part if isinstance(part, Paged) else part.shelf.paged()).pages
+    root.text = RenderedText(Paged(pages))
+    root.is_changed = False
+    question = "lines", root.name
+    if question in run.index and root.text.has_entries != root.has_entries:
+        run.touch(question)

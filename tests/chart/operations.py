@@ -1,0 +1,83 @@
+"""What the controller asks of an API server, and whether that lets a service account do it."""
+
+import msgspec
+
+from haptic_trio.config.model import Config, StoreKind
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.stages.load_config import CONFIG_MAPS, SECRETS
+from tests.cluster.client import Cluster
+
+READ = ("list", "watch")
+LEASES, EVENTS = "coordination.k8s.io/leases", "events.k8s.io/events"
+
+
+class Operation(msgspec.Struct, frozen=True, order=True):
+    """One kind of request."""
+
+    verb: str
+    resource: str
+    """Group, plural and subresource: `networking.k8s.io/ingresses/status`."""
+    namespace: str = ""
+    """Empty for all."""
+    name: str = ""
+    """Empty for any."""
+
+    def __str__(self) -> str:
+        place = f" in {self.namespace}" if self.namespace else ""
+        return " ".join(filter(None, (self.verb, self.resource, self.name))) + place
+
+
+def needed_operations(config: Config, release: str, namespace: str) -> list[Operation]:
+    """Return all that a controller asks for that has *config*, and names after *release*, in *namespace*."""
+    needed: set[Operation] = set()
+    told = {namespace}
+    for watched in config.watched_resources.values():
+        group = watched.api_version.rpartition("/")[0]
+        verbs = (*READ, "get") if watched.store is StoreKind.ON_DEMAND else READ
+        for place in watched.namespaces or ("",):
+            resource = f"{group}/{watched.resources}"
+            needed |= {Operation(verb, resource, place) for verb in verbs}
+            if watched.resources == "ingresses":
+                needed.add(Operation("patch", f"{resource}/status", place))
+            if watched.resources != "ingressclasses":
+                told.add(place)
+    needed |= {Operation(verb, EVENTS, place) for verb in ("create", "get", "update") for place in told}
+    needed |= {
+        Operation(verb, f"/{each.plural}", namespace, release) for verb in READ for each in (CONFIG_MAPS, SECRETS)
+    }
+    needed |= {Operation(verb, "/pods", namespace) for verb in READ}
+    needed |= {Operation(verb, "/services", namespace, f"{release}-haproxy") for verb in READ}
+    if config.controller.leader_election.enabled:
+        lease = config.controller.leader_election.lease_name
+        needed |= {Operation(verb, LEASES, namespace, lease) for verb in (*READ, "get", "update")}
+        needed.add(Operation("create", LEASES, namespace))
+    return sorted(needed)
+
+
+async def is_allowed(cluster: Cluster, account: Resource, operation: Operation) -> bool:
+    """Ask the API server whether the ServiceAccount *account* may do *operation*."""
+    namespace, name = account["metadata"]["namespace"], account["metadata"]["name"]
+    group, resource, *subresource = operation.resource.split("/")
+    review: Resource = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{namespace}:{name}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+            "resourceAttributes": {
+                "verb": operation.verb,
+                "group": group,
+                "resource": resource,
+                "subresource": "".join(subresource),
+                "namespace": operation.namespace,
+                "name": operation.name,
+            },
+        },
+    }
+    answer = await cluster.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+async def denied(cluster: Cluster, account: Resource, operations: list[Operation]) -> list[Operation]:
+    """Return those of *operations* that *account* may not do."""
+    return [each for each in operations if not await is_allowed(cluster, account, each)]

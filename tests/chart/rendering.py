@@ -1,0 +1,82 @@
+"""The chart as helm renders it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from haptic_trio.k8s.resource import Resource
+from tests.cluster.binaries import KUBERNETES, BinaryUnavailableError, find_helm, provide_helm
+
+CHART: Final = Path(__file__).parents[2] / "chart"
+VALUES: Final = Path(__file__).parent / "values"
+VALUE_SETS: Final = ("default", *sorted(path.stem for path in VALUES.glob("*.yaml")))
+RELEASE: Final = "demo"
+NAMESPACE: Final = "demo"
+COMMAND_LIMIT: Final = 60.0
+
+Settings = Mapping[str, Any]
+"""Values by their path, such as `haproxy.kind`."""
+
+
+class RenderError(Exception):
+    """helm refuses; the text is what it says."""
+
+
+class Helm:
+    """The helm of the tests, which is told the version of the API server that it shall render for."""
+
+    def __init__(self, binary: Path) -> None:
+        self.binary = binary
+
+    def lint(self, values: str = "default") -> None:
+        """Raises RenderError with what helm finds."""
+        self._run(["lint", "--strict", str(CHART), *value_files(values)])
+
+    def render(self, values: str = "default", *, namespace: str = NAMESPACE, **settings: Any) -> list[Resource]:
+        """Return the objects of the chart; raises RenderError. A `__` in the name of a setting stands for a dot."""
+        options = ["--namespace", namespace, *value_files(values), *set_options(settings)]
+        rendered = self._run(["template", RELEASE, str(CHART), *options])
+        return [each for each in yaml.safe_load_all(rendered) if each]
+
+    def _run(self, arguments: Iterable[str]) -> str:
+        command = [str(self.binary), *arguments, "--kube-version", KUBERNETES]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT, check=False)
+        if done.returncode:
+            raise RenderError(done.stdout + done.stderr)
+        return done.stdout
+
+
+def value_files(values: str) -> list[str]:
+    """Return the option for a set of values; the default ones need none."""
+    return [] if values == "default" else ["--values", str(VALUES / f"{values}.yaml")]
+
+
+def set_options(settings: Settings) -> list[str]:
+    """Return *settings* as options of helm."""
+    return [f"--set-json={name.replace('__', '.')}={json.dumps(value)}" for name, value in settings.items()]
+
+
+def find(objects: Iterable[Resource], kind: str, suffix: str = "") -> Resource:
+    """Return the only object of *kind* whose name ends in *suffix*."""
+    (found,) = [each for each in objects if each["kind"] == kind and each["metadata"]["name"].endswith(suffix)]
+    return found
+
+
+def pod_of(workload: Resource) -> Resource:
+    """Return the Pod that *workload* makes, without a name."""
+    return {"apiVersion": "v1", "kind": "Pod", **workload["spec"]["template"]}
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    """Skips where there is no helm, and builds it under HAPTIC_REQUIRE_CLUSTER=1."""
+    try:
+        return Helm(provide_helm() if os.environ.get("HAPTIC_REQUIRE_CLUSTER") == "1" else find_helm())
+    except BinaryUnavailableError as exc:
+        pytest.skip(str(exc))

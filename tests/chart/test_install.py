@@ -1,0 +1,216 @@
+"""The chart at work: installed by helm into a real cluster, with real HAProxies, and with one right less."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from haptic_trio.k8s.resource import Resource
+from tests.chart.rendering import CHART, RELEASE, Helm, Settings, set_options
+from tests.chart.test_roles import each_rule
+from tests.cluster.api import ApiError
+from tests.cluster.client import Cluster, until
+from tests.cluster.manifests import deployment, service
+
+pytestmark = [pytest.mark.cluster, pytest.mark.haproxy]
+LIMIT = 60.0
+NAME = f"{RELEASE}-haptic-trio"
+CONTROLLERS = "app.kubernetes.io/component=controller"
+HAPROXIES = "app.kubernetes.io/component=haproxy"
+OUTSIDE: Resource = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "outside"},
+    "spec": {"type": "ExternalName", "externalName": "elsewhere.test"},
+}
+"""A Service that is refused, so that there is something to tell about it."""
+
+
+def settings_of(namespace: str) -> dict[str, Any]:
+    """Return what tests want to be otherwise: classes of their own, and no waiting."""
+    own_class = {"ingressClass__name": namespace, "ingressClass__controller": f"haptic-trio/{namespace}"}
+    # Pods of the test cluster share the processes: an agent takes the HAProxy of its directory, by name, for its own.
+    own_directory = {"haproxy__extraArgs": ["--state-dir=/var/lib/haptic-trio/$(HAPTIC_AGENT_NAME)"]}
+    return {**own_class, **own_directory, "haproxy__drainSeconds": 0}
+
+
+def ingress(namespace: str, name: str, host: str, backend: str) -> Resource:
+    path = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": backend, "port": {"number": 80}}}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": name},
+        "spec": {"ingressClassName": namespace, "rules": [{"host": host, "http": {"paths": [path]}}]},
+    }
+
+
+@asynccontextmanager
+async def installed(cluster: Cluster, helm: Helm, namespace: str, settings: Settings) -> AsyncIterator[None]:
+    """Install the chart with helm; what is in no namespace goes with it."""
+    place = ["--namespace", namespace]
+    done = await cluster.run([str(helm.binary), "install", RELEASE, str(CHART), *place, *set_options(settings)])
+    assert done.status == 0, done.errors
+    try:
+        yield
+    finally:
+        with trio.move_on_after(10, shield=True):
+            await cluster.run([str(helm.binary), "uninstall", RELEASE, *place])
+
+
+@asynccontextmanager
+async def applied(cluster: Cluster, objects: list[Resource], namespace: str) -> AsyncIterator[None]:
+    """Apply *objects*; what is in no namespace goes with it."""
+    await cluster.apply(objects, namespace)
+    try:
+        yield
+    finally:
+        with trio.move_on_after(10, shield=True):
+            for each in objects:
+                if each["kind"] in {"ClusterRole", "ClusterRoleBinding", "IngressClass"}:
+                    await cluster.delete(each)
+
+
+async def logs_of(cluster: Cluster, namespace: str, selector: str) -> str:
+    """Return what the Pods have written; nothing of those that have not begun."""
+    found = []
+    for pod in await cluster.pods(namespace, selector):
+        with suppress(ApiError):
+            found.append(await cluster.logs(namespace, pod["metadata"]["name"]))
+    return "".join(found)
+
+
+async def complaints_of(cluster: Cluster, namespace: str) -> list[str]:
+    """Return the lines of controllers that say that they may not do something."""
+    said = await logs_of(cluster, namespace, CONTROLLERS)
+    return [line for line in said.splitlines() if "forbidden" in line.lower() or " 403 " in line]
+
+
+def fresh(namespace: str) -> dict[str, str]:
+    """Return the headers of a request on a connection of its own, to the host that tests serve."""
+    return {"host": f"{namespace}.test", "connection": "close"}
+
+
+async def balancer_of(cluster: Cluster, namespace: str) -> str:
+    """Return the address that the load balancer has given to HAProxy's Service."""
+    service = await cluster.wait(
+        f"/api/v1/namespaces/{namespace}/services/{NAME}-haproxy",
+        lambda found: found and found["status"]["loadBalancer"].get("ingress"),
+    )
+    return str(service["status"]["loadBalancer"]["ingress"][0]["ip"])
+
+
+async def is_served(client: httpx.AsyncClient, url: str, headers: dict[str, str]) -> bool:
+    """Return whether a request succeeds."""
+    try:
+        return (await client.get(url, headers=headers)).is_success
+    except httpx.TransportError:
+        return False
+
+
+async def events_of(cluster: Cluster, namespace: str, kind: str, name: str) -> list[Resource]:
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    items, _ = await cluster.api.list(path)
+    return [each for each in items if (each["regarding"].get("kind"), each["regarding"].get("name")) == (kind, name)]
+
+
+async def test_an_installed_chart_serves_an_ingress_with_no_right_missing(
+    cluster: Cluster, helm: Helm, namespace: str
+) -> None:
+    host = fresh(namespace)
+    objects = [deployment("echo", 2), service("echo"), ingress(namespace, "shop", host["host"], "echo")]
+    path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses/shop"
+    with trio.fail_after(LIMIT):
+        async with installed(cluster, helm, namespace, settings_of(namespace)):
+            await cluster.apply(objects, namespace)
+            await cluster.apply([OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")], namespace)
+            await cluster.wait_pods(namespace, CONTROLLERS, 2)
+            haproxies = await cluster.wait_pods(namespace, HAPROXIES, 2)
+            balancer = await balancer_of(cluster, namespace)
+            pods = [pod["status"]["podIP"] for pod in haproxies]
+            async with cluster.http() as client:
+                for url in (balancer, *[f"{pod}:8080" for pod in pods], *[f"{pod}:8404/metrics" for pod in pods]):
+                    await until(partial(is_served, client, f"http://{url}", host))
+            shop = await cluster.wait(path, lambda found: found and found["status"]["loadBalancer"])
+            await until(lambda: events_of(cluster, namespace, "Service", "outside"))
+            complaints = await complaints_of(cluster, namespace)
+
+    assert shop["status"]["loadBalancer"]["ingress"] == [{"ip": balancer}]
+    assert complaints == []
+
+
+async def test_a_haproxy_pod_that_is_deleted_serves_until_no_load_balancer_sends_it_anything(
+    cluster: Cluster, helm: Helm, namespace: str
+) -> None:
+    host = fresh(namespace)
+    objects = [deployment("echo", 1), service("echo"), ingress(namespace, "shop", host["host"], "echo")]
+    settings = {**settings_of(namespace), "haproxy__drainSeconds": 2}
+    answers: list[bool] = []
+    with trio.fail_after(LIMIT):
+        async with installed(cluster, helm, namespace, settings), cluster.http() as client:
+            await cluster.apply(objects, namespace)
+            url = f"http://{await balancer_of(cluster, namespace)}"
+            first, _ = await cluster.wait_pods(namespace, HAPROXIES, 2)
+            await until(partial(is_served, client, url, host))
+            path = f"/api/v1/namespaces/{namespace}/pods/{first['metadata']['name']}"
+            await cluster.api.delete(path)
+            while await cluster.find(path):
+                answers += [await is_served(client, url, host) for _ in range(20)]
+            await cluster.wait_pods(namespace, HAPROXIES, 2)
+            answers += [await is_served(client, url, host) for _ in range(20)]
+
+    assert len(answers) > 100
+    assert all(answers)
+
+
+def with_one_rule_less(helm: Helm, namespace: str, rule: str) -> list[Resource]:
+    """Return the objects of the chart, and an Ingress, but for *rule*."""
+    objects = helm.render(namespace=namespace, controller__replicas=1, **settings_of(namespace))
+    ((_, role, place),) = [found for found in each_rule(objects) if found[0] == rule]
+    del role["rules"][place]
+    # Last, so that no controller starts before it has what it is to have.
+    objects.sort(key=lambda one: one["kind"] in {"Deployment", "DaemonSet"})
+    return objects
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint", "never"),
+    [
+        ("Role /configmaps by name", "list configmaps", '"name": "load_config"'),
+        ("ClusterRole discovery.k8s.io/endpointslices", "list endpointslices", '"name": "watch_resources"'),
+        ("Role /pods", "list pods", "agent answers"),
+        ("Role coordination.k8s.io/leases", "POST leases", "leadership won"),
+    ],
+)
+async def test_without_a_rule_a_controller_says_what_it_may_not_and_does_not_get_further(
+    cluster: Cluster, helm: Helm, namespace: str, rule: str, complaint: str, never: str
+) -> None:
+    with trio.fail_after(LIMIT):
+        async with applied(cluster, with_one_rule_less(helm, namespace, rule), namespace):
+            complaints = await until(lambda: complaints_of(cluster, namespace))
+            said = await logs_of(cluster, namespace, CONTROLLERS)
+
+    assert all(complaint in line for line in complaints)
+    assert never not in said
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ("ClusterRole networking.k8s.io/ingresses/status", "PATCH ingresses"),
+        ("ClusterRole events.k8s.io/events", "POST events"),
+    ],
+)
+async def test_without_the_right_to_tell_a_controller_serves_and_says_what_it_may_not(
+    cluster: Cluster, helm: Helm, namespace: str, rule: str, complaint: str
+) -> None:
+    with trio.fail_after(LIMIT):
+        async with applied(cluster, with_one_rule_less(helm, namespace, rule), namespace):
+            await cluster.apply([OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")], namespace)
+            complaints = await until(lambda: complaints_of(cluster, namespace))
+            await cluster.wait_pods(namespace, HAPROXIES, 2)
+
+    assert all(complaint in line for line in complaints)

@@ -1,0 +1,159 @@
+"""What the chart renders, looked at without a cluster."""
+
+from base64 import b64decode
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from cryptography import x509
+
+from haptic_trio.cli.agent import agent
+from haptic_trio.cli.serve import serve
+from haptic_trio.config.load import load_config
+from haptic_trio.config.model import Config, DataplaneKind
+from tests.chart.golden_files import make_text, path_of
+from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, pod_of
+
+LIBRARIES = CHART.parent / "haptic_trio/libraries"
+COMMANDS = {"serve": serve, "agent": agent}
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_helm_finds_nothing_to_criticise(helm: Helm, values: str) -> None:
+    helm.lint(values)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
+    assert make_text(helm, values) == path_of(values).read_text(), "reviewed? then: make chart-golden"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("haproxy__kind", "StatefulSet", "'/haproxy/kind': value must be one of 'Deployment', 'DaemonSet'"),
+        ("controller__replica", 3, "'/controller': additional properties 'replica' not allowed"),
+        ("controller__replicas", "two", "'/controller/replicas': got string, want integer"),
+        ("haproxy__ports__http", 80, "'/haproxy/ports/http': minimum: got 80, want 1,024"),
+        ("haproxy__ports__http", 8443, "haproxy.ports and haproxy.metrics: 8443 is given twice"),
+        ("image__digest", "abc", "'/image/digest': 'abc' does not match pattern"),
+        ("config__podSelector", {}, "'/config': additional properties 'podSelector' not allowed"),
+        ("config__dataplane", {"kind": "local"}, "'/config/dataplane': additional properties 'kind' not allowed"),
+        (
+            "config__templating__extraContext__httpPort",
+            1,
+            "extraContext.httpPort is set by the chart: see haproxy.ports",
+        ),
+        ("config__templating__libraries", ["nginx"], 'there is no library "nginx", but base, ingress, ssl'),
+        ("config__watchedResources__pages", {"resources": "configmaps"}, "missing property 'apiVersion'"),
+        ("config__controller__leaderElection__enabled", False, "controller.replicas must be 1"),
+        ("agentTls__mode", "existing", "agentTls.existing.agentSecret is needed with agentTls.mode existing"),
+        ("agentTls__mode", "none", "'/agentTls/mode': value must be one of 'generate', 'cert-manager', 'existing'"),
+        ("serviceMonitor__interval", 30, "'/serviceMonitor/interval': got number, want string"),
+    ],
+)
+def test_wrong_values_are_refused_with_their_place(helm: Helm, setting: str, value: Any, message: str) -> None:
+    with pytest.raises(RenderError) as refusal:
+        helm.render(**{setting: value})
+
+    assert message in str(refusal.value)
+
+
+def test_the_chart_knows_what_each_library_watches() -> None:
+    known = yaml.safe_load((CHART / "files/watched-resources.yaml").read_text())
+
+    for library, watched in known.items():
+        shipped = yaml.safe_load((LIBRARIES / library / "library.yaml").read_text()).get("watchedResources", {})
+        assert {
+            name: {key: one[key] for key in ("apiVersion", "resources", "namespaces", "store") if key in one}
+            for name, one in shipped.items()
+        } == watched
+    assert known.keys() == {path.parent.name for path in LIBRARIES.glob("*/library.yaml")}
+
+
+def test_every_field_of_the_configuration_may_be_set_but_for_those_that_the_chart_sets() -> None:
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["config"]
+    open_fields: set[str] = set()
+    fields: set[str] = set()
+
+    def compare(shape: dict[str, Any], model: Any, path: str) -> None:
+        for field in msgspec.structs.fields(model):
+            name = f"{path}{field.encode_name}"
+            fields.add(name)
+            if field.encode_name in shape["properties"]:
+                open_fields.add(name)
+                inner = shape["properties"][field.encode_name]
+                if isinstance(inner, dict) and isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+                    compare(inner, field.type, f"{name}.")
+
+    compare(schema, Config, "")
+
+    assert fields - open_fields == {
+        "podSelector",
+        "dataplane.kind",
+        "dataplane.port",
+        "controller.leaderElection.leaseName",
+    }
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_the_configuration_is_valid_and_chooses_the_chart_s_own_pods(helm: Helm, values: str) -> None:
+    objects = helm.render(values)
+    config = load_config(find(objects, "ConfigMap"), None).config
+    kinds = ("Deployment", "DaemonSet")
+    (haproxy,) = [one for one in objects if one["kind"] in kinds and one["metadata"]["name"].endswith("-haproxy")]
+    pod = pod_of(haproxy)
+    ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+
+    assert config.dataplane.kind is DataplaneKind.AGENT
+    assert config.pod_selector.match_labels.items() <= pod["metadata"]["labels"].items()
+    assert config.dataplane.port == ports["agent"]
+    assert config.templating.extra_context["httpPort"] == ports["http"]
+    assert config.templating.extra_context["httpsPort"] == ports["https"]
+    assert config.templating.extra_context["metricsPort"] == ports.get("metrics", 0)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_containers_are_given_options_that_the_program_has(helm: Helm, values: str) -> None:
+    for workload in [one for one in helm.render(values) if one["kind"] in {"Deployment", "DaemonSet"}]:
+        verb, *arguments = pod_of(workload)["spec"]["containers"][0]["args"]
+        known = {option for parameter in COMMANDS[verb].params for option in parameter.opts}
+
+        assert {argument.partition("=")[0] for argument in arguments} <= known
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_haproxy_pods_get_no_token_and_nothing_is_bound_to_their_account(helm: Helm, values: str) -> None:
+    objects = helm.render(values)
+    workloads = [one for one in objects if one["kind"] in {"Deployment", "DaemonSet"}]
+    (pod,) = [pod_of(one)["spec"] for one in workloads if one["metadata"]["name"].endswith("-haproxy")]
+    account = find(objects, "ServiceAccount", "-haproxy")
+    bound = {subject["name"] for one in objects for subject in one.get("subjects", ())}
+
+    assert pod["automountServiceAccountToken"] is account["automountServiceAccountToken"] is False
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert bound == {find(objects, "ServiceAccount", "-controller")["metadata"]["name"]}
+
+
+def test_controller_and_agents_get_certificates_of_one_authority_by_the_names_they_ask_for(helm: Helm) -> None:
+    objects = helm.render()
+    certificates = {}
+    for component, secret in (("haproxy", "-agent-tls"), ("controller", "-controller-tls")):
+        data = {key: b64decode(value) for key, value in find(objects, "Secret", secret)["data"].items()}
+        certificate = x509.load_pem_x509_certificate(data["tls.crt"])
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(data["ca.crt"]))
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        certificates[component] = names.get_values_for_type(x509.DNSName)
+        assert data.keys() == {"ca.crt", "tls.crt", "tls.key"}
+    options = [
+        dict(argument.partition("=")[::2] for argument in pod_of(one)["spec"]["containers"][0]["args"])
+        for one in objects
+        if one["kind"] == "Deployment"
+    ]
+    asked = {name: value for one in options for name, value in one.items()}
+
+    assert certificates["haproxy"] == [asked["--agent-server-name"]]
+    assert certificates["controller"] == [asked["--allow-client"]]
+    private = [b64decode(value) for one in objects if one["kind"] == "Secret" for value in one["data"].values()]
+    assert sum(b"PRIVATE KEY" in value.splitlines()[0] for value in private) == 2, "the authority's key is not kept"

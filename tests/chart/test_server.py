@@ -1,0 +1,91 @@
+"""What the chart renders, as a real API server takes it."""
+
+from pathlib import Path
+
+import pytest
+import trio
+import yaml
+
+from tests.chart.rendering import CHART, RELEASE, VALUE_SETS, Helm, find, pod_of, set_options
+from tests.cluster.api import APPLY
+from tests.cluster.client import Cluster, until
+
+pytestmark = pytest.mark.cluster
+LIMIT = 30.0
+DEFINITIONS = Path(__file__).with_name("definitions.yaml")
+
+
+async def have_kinds_of_others(cluster: Cluster) -> None:
+    """Define the kinds of others; return when they are served."""
+    definitions = list(yaml.safe_load_all(DEFINITIONS.read_text()))
+    await cluster.apply(definitions)
+    for each in definitions:
+        spec = each["spec"]
+        path = f"/apis/{spec['group']}/v1/{spec['names']['plural']}"
+
+        async def is_served(path: str = path) -> bool:
+            return (await cluster.client.get(path)).is_success
+
+        await until(is_served)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+async def test_the_api_server_accepts_every_object_and_knows_each_of_its_fields(
+    cluster: Cluster, helm: Helm, namespace: str, values: str
+) -> None:
+    teams = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("team-a", "team-b")]
+    with trio.fail_after(LIMIT):
+        await have_kinds_of_others(cluster)
+        await cluster.apply(teams)
+        for each in helm.render(values, namespace=namespace):
+            options = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "test", "force": "true"}
+            await cluster.api.patch(await cluster.path_of(each, namespace), each, APPLY, **options)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+async def test_its_pods_keep_to_the_restricted_pod_security_standard(
+    cluster: Cluster, helm: Helm, namespace: str, values: str
+) -> None:
+    levels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    workloads = [one for one in helm.render(values) if one["kind"] in {"Deployment", "DaemonSet"}]
+    with trio.fail_after(LIMIT):
+        await cluster.apply(
+            [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": levels}}]
+        )
+        for workload in workloads:
+            pod = pod_of(workload)
+            pod["metadata"]["name"] = "probe"
+            pod["spec"]["serviceAccountName"] = "default"
+            created = await cluster.client.post(
+                f"/api/v1/namespaces/{namespace}/pods", json=pod, params={"dryRun": "All"}
+            )
+
+            assert created.status_code == 201, created.text
+    assert len(workloads) == 2
+
+
+async def test_an_upgrade_keeps_the_certificates_and_deleted_ones_are_made_anew_together(
+    cluster: Cluster, helm: Helm, namespace: str
+) -> None:
+    idle = {"controller__replicas": 0, "haproxy__replicas": 0, "ingressClass__name": namespace}
+    command = [str(helm.binary), "upgrade", "--install", RELEASE, str(CHART), "--namespace", namespace]
+    secrets = f"/api/v1/namespaces/{namespace}/secrets"
+
+    async def upgrade(**settings: str) -> dict[str, dict[str, str]]:
+        done = await cluster.run([*command, *set_options({**idle, **settings})])
+        assert done.status == 0, done.errors
+        objects = (await cluster.api.list(secrets, labelSelector=f"app.kubernetes.io/instance={RELEASE}"))[0]
+        objects = [{**one, "kind": "Secret"} for one in objects]
+        return {name: find(objects, "Secret", f"-{name}-tls")["data"] for name in ("agent", "controller")}
+
+    with trio.fail_after(LIMIT):
+        installed = await upgrade()
+        upgraded = await upgrade(controller__logFormat="console")
+        await cluster.api.delete(f"{secrets}/{RELEASE}-haptic-trio-agent-tls")
+        renewed = await upgrade()
+        removed = await cluster.run([str(helm.binary), "uninstall", RELEASE, "--namespace", namespace])
+
+    assert removed.status == 0, removed.errors
+    assert upgraded == installed
+    assert all(renewed[name]["ca.crt"] != installed[name]["ca.crt"] for name in installed)
+    assert renewed["agent"]["ca.crt"] == renewed["controller"]["ca.crt"]

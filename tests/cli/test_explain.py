@@ -1,0 +1,255 @@
+"""`explain` as a person and as a machine use it."""
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
+
+from haptic_trio.cli.explain_text import one_line, print_answer
+from haptic_trio.explain.answers import Line, LineAnswer, MadeBy
+from tests.cli.commands import invoke_cli, replace_in
+
+BROKEN = """\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: broken, namespace: default}
+spec:
+  ingressClassName: haptic
+  rules:
+    - host: broken.localhost
+      http:
+        paths:
+          - path: "/a b"
+            pathType: Prefix
+            backend: {service: {name: web, port: {number: 80}}}
+"""
+
+
+def ask(manifests: Path, *target: str) -> str:
+    """Return the answer as text."""
+    result = invoke_cli("explain", "--manifests", manifests, *target)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def ask_json(manifests: Path, *target: str) -> dict[str, Any]:
+    """Return the answer as data."""
+    answer: dict[str, Any] = json.loads(ask(manifests, *target, "--output", "json"))
+    return answer
+
+
+def test_a_line_is_explained(manifests: Path) -> None:
+    lines = invoke_cli("render", "--manifests", manifests).stdout.split("\n")
+    number = lines.index("    server s1 127.0.0.1:18881") + 1
+
+    told = ask(manifests, f"haproxy.cfg:{number}")
+
+    assert "in            backend default_web_80\n" in told
+    assert "made by       fragment ingress-backends, backends-ingress:" in told
+    assert "for           Service default/web, resourceVersion " in told
+    assert "resources.endpointSlices.get('default', 'web'): EndpointSlice default/web-1\n" in told
+
+
+def test_a_target_may_be_several_words(manifests: Path) -> None:
+    assert ask(manifests, "backend", "default_web_80") == ask(manifests, "backend default_web_80")
+
+
+def test_a_request_is_explained(manifests: Path) -> None:
+    told = ask(manifests, "demo.localhost/api/x")
+
+    assert "goes to       backend default_api_80\n" in told
+    assert "because of    maps/path-prefix.map:2  demo.localhost|/api/ default_api_80  (prefix)" in told
+    assert "next would be maps/path-prefix.map:1  demo.localhost|/ default_web_80  (prefix)" in told
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("haproxy.cfg:1", "line"),
+        ("backend no-route", "section"),
+        ("maps/path-prefix.map", "file"),
+        ("demo.localhost/api", "route"),
+        ("demo.localhost", "host"),
+        ("certificate demo.localhost", "certificate"),
+        ("Ingress default/demo", "object"),
+        ("Secret default/demo-tls", "object"),
+        ("EndpointSlice default/web-1", "object"),
+    ],
+)
+def test_json_and_text_tell_of_each_kind_of_target(manifests: Path, target: str, kind: str) -> None:
+    assert ask_json(manifests, target)["answer"] == kind
+    told = ask(manifests, target)
+    assert "\x1b" not in told
+    assert "PRIVATE KEY" not in told
+
+
+def test_an_object_names_what_it_made(manifests: Path) -> None:
+    answer = ask_json(manifests, "Service", "default/web")
+
+    assert [product["sections"] for product in answer["products"]] == [["backend default_web_80"]]
+    assert [use["fragment"] for use in answer["used_by"]] == ["ingress-prefix-paths"]
+
+
+def test_an_object_that_failed_is_explained_and_others_are_not_disturbed(manifests: Path) -> None:
+    (manifests / "broken.yaml").write_text(BROKEN)
+
+    told = ask(manifests, "Ingress default/broken")
+
+    assert "problem       Ingress default/broken, fragment ingress-prefix-paths: " in told
+    assert "nothing stands in for it" in told
+    assert "problem" not in ask(manifests, "Ingress default/demo")
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "messages"),
+    [
+        ("demo.localhos", 1, ["nothing here is called 'demo.localhos'", "did you mean  demo.localhost\n"]),
+        ("haproxy.cfg:99999", 1, ["haproxy.cfg has", "did you mean  haproxy.cfg:"]),
+        ("backend default_wb_80", 1, ["no section 'backend default_wb_80'", "did you mean  backend default_web_80\n"]),
+        ("Service default/wbe", 1, ["no object 'Service default/wbe'", "did you mean  Service default/web\n"]),
+        ("haproxy.cfg:0", 2, ["lines count from 1"]),
+        ("", 2, ["the target is empty"]),
+    ],
+)
+def test_what_cannot_be_explained_is_an_error(manifests: Path, target: str, code: int, messages: list[str]) -> None:
+    result = invoke_cli("explain", "--manifests", manifests, target)
+
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert all(message in result.stderr for message in messages), result.stderr
+
+
+def test_wrong_usage_is_another_exit_code(manifests: Path) -> None:
+    assert invoke_cli("explain", "--manifests", manifests).exit_code == 2
+    assert invoke_cli("explain", "haproxy.cfg:1").exit_code == 2
+
+
+def test_an_invalid_configuration_explains_nothing(manifests: Path) -> None:
+    replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
+
+    result = invoke_cli("explain", "--manifests", manifests, "haproxy.cfg:1")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "debounceIntervall" in result.stderr
+
+
+def test_the_line_that_our_parser_refuses_can_be_explained(manifests: Path) -> None:
+    replace_in(manifests / "config.yaml", "http-response set-header", "http-response sett-header")
+
+    result = invoke_cli("explain", "--manifests", manifests, "haproxy.cfg:38")
+    of_section = invoke_cli("explain", "--manifests", manifests, "frontend http")
+
+    assert result.exit_code == 0
+    assert "haproxy.cfg:38:" in result.stderr
+    assert "sett-header" in result.stdout
+    assert "reads like    frontend-rules-greeting:1\n" in result.stdout
+    assert of_section.exit_code == 1
+    assert "haproxy.cfg cannot be parsed" in of_section.stderr
+
+
+def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
+    made_by = MadeBy(output="haproxy.cfg", fragment="f", template="t", line=1, object=None)
+    line = Line(path="haproxy.cfg", line=1, text="global", is_secret=False)
+    answer = LineAnswer(line=line, section="", made_by=made_by, sources=(), depends_on=(), troubles=())
+    terminal, pipe = io.StringIO(), io.StringIO()
+
+    print_answer(Console(file=terminal, force_terminal=True), answer)
+    print_answer(Console(file=pipe), answer)
+
+    assert "\x1b[" in terminal.getvalue()
+    assert pipe.getvalue() == (
+        "line          haproxy.cfg:1\n                  global\nmade by       template haproxy.cfg, for no object\n"
+    )
+
+
+@pytest.mark.haproxy
+def test_what_haproxy_refuses_is_told_with_check(manifests: Path, haproxy_binary: Path) -> None:
+    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[src,map(/no_such_map)]")
+
+    result = invoke_cli("explain", "--manifests", manifests, "--check", "--haproxy", haproxy_binary, "frontend http")
+
+    assert result.exit_code == 0
+    assert "no_such_map" in result.stderr
+    assert "section       frontend http\n" in result.stdout
+
+
+def test_a_template_that_fails_for_everybody_explains_nothing(manifests: Path) -> None:
+    replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "{{ nothing.at.all }}")
+
+    result = invoke_cli("explain", "--manifests", manifests, "haproxy.cfg:1")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+def test_names_that_would_steer_a_terminal_or_forge_a_row_are_escaped(manifests: Path) -> None:
+    evil = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "x", "namespace": "default"},
+        "spec": {
+            "ingressClassName": "haptic",
+            "rules": [
+                {
+                    "host": "evil.localhost",
+                    "http": {
+                        "paths": [
+                            {
+                                "path": "/",
+                                "pathType": "Prefix",
+                                "backend": {
+                                    "service": {"name": "\x1b[2J\nfor           [red]Ingress", "port": {"name": "\x07"}}
+                                },
+                            }
+                        ]
+                    },
+                }
+            ],
+        },
+    }
+    (manifests / "evil.yaml").write_text(yaml.safe_dump(evil))
+
+    results = [
+        invoke_cli("explain", "--manifests", manifests, target)
+        for target in ("Ingress default/x", "evil.localhost", "evil.localhost/", "a\x1b[2J", "Ingress \x1b[2J/\x07")
+    ]
+
+    for result in results:
+        assert not set("\x1b\x07") & set(result.output)
+        assert "\nfor           [red]" not in result.output
+    assert any("\\x1b[2J\\nfor           [red]Ingress" in result.output for result in results)
+
+
+@given(st.text())
+def test_any_text_becomes_one_line(text: str) -> None:
+    shown = one_line(text)
+
+    assert len(Text(shown).plain.splitlines()) <= 1 or "\t" in shown
+    assert not any(ord(char) < 32 and char != "\t" for char in shown)
+
+
+@pytest.mark.haproxy
+def test_an_object_that_haproxy_refuses_is_explained_with_check(manifests: Path, haproxy_binary: Path) -> None:
+    block = "-----BEGIN {0}-----\nMIIBAAAA\n-----END {0}-----\n"
+    data = {
+        "tls.crt": base64.b64encode(block.format("CERTIFICATE").encode()).decode(),
+        "tls.key": base64.b64encode(block.format("PRIVATE KEY").encode()).decode(),
+    }
+    bad = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data}
+    (manifests / "bad.yaml").write_text(yaml.safe_dump({**bad, "metadata": {"name": "bad", "namespace": "default"}}))
+    replace_in(
+        manifests / "ingress.yaml", "      secretName: demo-tls", "      secretName: demo-tls\n    - secretName: bad"
+    )
+
+    unchecked = ask_json(manifests, "Secret default/bad")
+    checked = ask_json(manifests, "Secret default/bad", "--check", "--haproxy", str(haproxy_binary))
+
+    assert (len(unchecked["products"]), unchecked["troubles"]) == (1, [])
+    assert checked["products"] == []
+    assert [trouble["fragment"] for trouble in checked["troubles"]] == ["ingress-certificates"]

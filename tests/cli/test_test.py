@@ -1,0 +1,207 @@
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from tests.cli.commands import invoke_cli, replace_in
+from tests.embedded.builders import SITES, WEB, config_map
+
+EQUALS = """\
+web:
+  description: One site.
+  fixtures:
+    sites:
+      - SITE
+  assertions:
+    - {type: contains, text: backend web}
+    - type: equals
+      target: host.map
+      # What is rendered.
+      expected: |
+        old.example.com old
+plain: {assertions: [{type: contains, text: maxconn 100}]}
+""".replace("SITE", json.dumps(WEB))
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.usefixtures("haproxy_binary")]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Manifests whose configuration has two tests, one of which fails."""
+    text = "".join(f"    {line}\n" for line in config_map(EQUALS)["data"]["config"].splitlines())
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "config.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: haptic-trio\ndata:\n  config: |\n{text}"
+    )
+    return tmp_path / "site"
+
+
+def test_a_test_that_fails_is_shown_with_its_place_and_a_diff(site: Path) -> None:
+    result = invoke_cli("test", "--manifests", site)
+
+    assert result.exit_code == 1
+    assert "✗ web" in result.stdout
+    assert "host.map is something else" in result.stdout
+    assert "-old.example.com old" in result.stdout
+    assert "+web.example.com web" in result.stdout
+    assert "ConfigMap default/haptic-trio:" in result.stdout
+    assert "✓ plain" in result.stdout
+    assert "1 of 2 tests passed, 3 assertions" in result.stdout
+    assert result.stderr == ""
+    assert "\x1b" not in result.stdout
+
+
+def test_update_writes_what_is_there_and_nothing_else(site: Path) -> None:
+    before = (site / "config.yaml").read_text()
+
+    result = invoke_cli("test", "--manifests", site, "--update")
+
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 tests passed" in result.stdout
+    assert "1 expected texts rewritten" in result.stdout
+    after = (site / "config.yaml").read_text()
+    assert after == before.replace("old.example.com old", "web.example.com web")
+    assert invoke_cli("test", "--manifests", site, "--update").exit_code == 0
+    assert (site / "config.yaml").read_text() == after
+
+
+def test_a_filter_chooses_tests_by_part_of_a_name_or_by_pattern(site: Path) -> None:
+    for pattern in ("lai", "p*n"):
+        result = invoke_cli("test", "--manifests", site, "--filter", pattern)
+        assert result.exit_code == 0
+        assert "1 of 1 tests passed" in result.stdout
+
+    assert "2 tests" in invoke_cli("test", "--manifests", site, "--filter", "web", "--filter", "plain").stdout
+
+
+def test_a_filter_that_matches_nothing_is_no_success(site: Path) -> None:
+    result = invoke_cli("test", "--manifests", site, "--filter", "nothing")
+
+    assert result.exit_code == 2
+    assert "no test matches nothing" in result.stderr
+
+
+def test_json_has_everything(site: Path) -> None:
+    result = invoke_cli("test", "--manifests", site, "--output", "json", "--coverage", "--slowest", "2")
+
+    report = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert report["passed"] is False
+    web, plain = report["tests"]
+    assert (web["name"], web["verdict"], web["description"]) == ("web", "failed", "One site.")
+    assert web["assertions"][1]["diff"].endswith("+web.example.com web")
+    assert plain["assertions"][0]["verdict"] == "passed"
+    assert report["coverage"]["covered"] > 0.5
+    assert {one["name"] for one in report["coverage"]["templates"]} == {"haproxy.cfg", "maps/host.map"}
+    assert len(report["slowest"]) == 2
+
+
+def test_junit_goes_to_standard_output_or_to_a_file(site: Path, tmp_path: Path) -> None:
+    result = invoke_cli("test", "--manifests", site, "--output", "junit", "--junit", tmp_path / "junit.xml")
+
+    assert result.stdout == (tmp_path / "junit.xml").read_text()
+    root = ElementTree.fromstring(result.stdout)
+    assert root.attrib["tests"] == "2"
+    assert root.attrib["failures"] == "1"
+    (failure,) = root.iter("failure")
+    assert "+web.example.com web" in (failure.text or "")
+    assert [case.attrib["name"] for case in root.iter("testcase")] == ["web", "plain"]
+
+
+def test_coverage_and_times_are_shown_on_request(site: Path) -> None:
+    result = invoke_cli("test", "--manifests", site, "--coverage", "--slowest", "1", "--verbose")
+
+    assert "of lines and branches" in result.stdout
+    assert "slowest templates" in result.stdout
+    assert "✓ haproxy.cfg contains 'backend web'" in result.stdout
+
+
+def test_a_file_of_tests_is_for_the_configuration_beside_it(site: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more" / "more.yaml"
+    more.parent.mkdir()
+    more.write_text(
+        "extraContext: {greeting: bye}\nvalidationTests:\n  more:\n    assertions:\n"
+        "      - {type: contains, text: X-Greeting 'bye'}\n"
+        "      - type: equals\n        section: global\n        expected: wrong\n"
+    )
+    replace_in(site / "config.yaml", "old.example.com old", "web.example.com web")
+
+    result = invoke_cli("test", "--manifests", site, "--tests", more.parent)
+    assert result.exit_code == 1
+    assert "2 of 3 tests passed" in result.stdout
+    assert f"{more}:6" in result.stdout
+
+    result = invoke_cli("test", "--manifests", site, "--tests", more, "--update")
+    assert result.exit_code == 0, result.output
+    tests = yaml.safe_load(more.read_text())["validationTests"]["more"]["assertions"]
+    assert tests[1]["expected"] == "global\n    maxconn 100\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("type: contains, text: backend", "type: contans, text: backend", "did you mean `contains`?"),
+        ("    sites:\n", "    site:\n", "there is no watched resource 'site'"),
+        ("backend web}", "a, pattern: b}", "`text` and `pattern` exclude each other"),
+    ],
+)
+def test_a_test_that_cannot_be_used_is_explained_and_is_no_failed_test(
+    site: Path, old: str, new: str, message: str
+) -> None:
+    replace_in(site / "config.yaml", old, new)
+
+    result = invoke_cli("test", "--manifests", site)
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "ConfigMap default/haptic-trio:" in result.stderr
+    assert result.stdout == ""
+
+
+def test_the_tests_of_a_library_run_without_any_manifests() -> None:
+    result = invoke_cli("test", "--library", "base", "--filter", "settings")
+
+    assert result.exit_code == 0, result.output
+    assert "library base/tests/frame.yaml" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name what to test"),
+        (("--library", "bse"), "did you mean `base`?"),
+        (("--library", "base", "--update", "--coverage"), "--update goes with neither"),
+        (("--library", "base", "--haproxy", "no-such-program"), "no such executable"),
+    ],
+)
+def test_wrong_usage_is_no_failed_test(arguments: tuple[str, ...], message: str) -> None:
+    result = invoke_cli("test", *arguments)
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_configuration_without_tests_is_no_success(tmp_path: Path) -> None:
+    text = "".join(f"    {line}\n" for line in SITES.splitlines())
+    (tmp_path / "config.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: haptic-trio}}\ndata:\n  config: |\n{text}"
+    )
+
+    result = invoke_cli("test", "--manifests", tmp_path)
+
+    assert result.exit_code == 2
+    assert "there are no tests" in result.stderr
+
+
+def test_validate_runs_the_tests_too(site: Path) -> None:
+    result = invoke_cli("validate", "--manifests", site)
+
+    assert result.exit_code == 1
+    assert "the test 'web' fails: host.map is as expected: host.map is something else" in result.stdout
+    assert "tests:         1 problem" in result.stdout
+
+    replace_in(site / "config.yaml", "old.example.com old", "web.example.com web")
+    result = invoke_cli("validate", "--manifests", site)
+    assert "tests:         ok (2 tests)" in result.stdout

@@ -1,0 +1,49 @@
+"""Fixtures: one cluster for the whole session, and a namespace in it for each test."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.cluster.binaries import BinaryUnavailableError, find_binaries, provide_binaries
+from tests.cluster.client import Cluster, connect_cluster
+from tests.cluster.namespaces import why_no_namespaces
+from tests.cluster.rig import running_cluster
+from tests.cluster.state import State
+
+
+def require_cluster() -> None:
+    """Skip the test where no cluster can be; fail it, or build what is missing, under HAPTIC_REQUIRE_CLUSTER=1."""
+    required = os.environ.get("HAPTIC_REQUIRE_CLUSTER") == "1"
+    reason = why_no_namespaces()
+    if reason is None:
+        try:
+            _ = provide_binaries() if required else find_binaries()
+        except BinaryUnavailableError as exc:
+            reason = str(exc)
+    if reason is not None:
+        if required:
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def cluster_state() -> Iterator[State]:
+    """A cluster that runs until the session ends."""
+    require_cluster()
+    with running_cluster() as state:
+        yield state
+
+
+@pytest.fixture
+async def cluster(cluster_state: State) -> AsyncIterator[Cluster]:
+    """The shared cluster."""
+    async with connect_cluster(cluster_state) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def namespace(cluster: Cluster) -> AsyncIterator[str]:
+    """A namespace of the test's own."""
+    async with cluster.open_namespace() as name:
+        yield name

@@ -1,0 +1,109 @@
+"""Events of an agent: what two looks tell, and what a listener gets."""
+
+import pytest
+import trio
+
+from haptic_trio.dataplane.agent_events import QUEUE, Observer, Sight, Subscription, compare_sights
+from haptic_trio.dataplane.agent_messages import AgentEvent, EventKind
+from haptic_trio.dataplane.endpoint import EndpointInfo, EndpointUnreachableError
+from tests.support.endpoints import MemoryEndpoint, generation
+
+RUNS = Sight(pid=7, reloads=1, generation="a")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "deployed", "kinds"),
+    [
+        (RUNS, RUNS, False, ()),
+        (RUNS, Sight(generation="a"), False, (EventKind.CRASHED,)),
+        (Sight(generation="a"), RUNS, False, (EventKind.STARTED,)),
+        (RUNS, Sight(pid=8, generation="a"), False, (EventKind.CRASHED, EventKind.STARTED)),
+        (RUNS, Sight(pid=7, reloads=2, generation="a"), False, (EventKind.RELOADED,)),
+        (RUNS, Sight(pid=7, reloads=2, generation="b"), True, (EventKind.RELOADED, EventKind.GENERATION)),
+        (RUNS, Sight(pid=7, reloads=1, generation="b"), False, (EventKind.DRIFT,)),
+        (RUNS, Sight(pid=7, reloads=1), False, (EventKind.DRIFT,)),
+    ],
+)
+def test_two_looks_tell_what_has_happened(
+    before: Sight, after: Sight, deployed: bool, kinds: tuple[EventKind, ...]
+) -> None:
+    assert compare_sights(before, after, deployed=deployed) == kinds
+
+
+def event(number: int) -> AgentEvent:
+    return AgentEvent(kind=EventKind.RELOADED, sequence=number)
+
+
+async def test_a_listener_gets_events_in_order() -> None:
+    subscription = Subscription()
+    for number in range(QUEUE):
+        subscription.put(event(number))
+    assert [(await subscription.receive()).sequence for _ in range(QUEUE)] == list(range(QUEUE))
+
+
+async def test_a_slow_listener_loses_what_it_has_not_read_and_is_told_so() -> None:
+    subscription = Subscription()
+    for number in range(QUEUE + 5):
+        subscription.put(event(number))
+    mark = await subscription.receive()
+    assert (mark.kind, mark.sequence) == (EventKind.RESYNC, QUEUE + 4)
+    subscription.put(event(1000))
+    assert (await subscription.receive()).sequence == 1000
+
+
+class Flickering(MemoryEndpoint):
+    """An endpoint whose HAProxy goes away, or does not answer, as the test says."""
+
+    pid = 1
+    answers = True
+
+    async def describe(self) -> EndpointInfo:
+        if not self.answers:
+            raise EndpointUnreachableError(self.name, "told to fail")
+        info = await super().describe()
+        return EndpointInfo(name=info.name, version="2.8", generation=info.generation, pid=self.pid)
+
+
+async def test_the_observer_greets_listeners_and_tells_them_what_changes() -> None:
+    endpoint = Flickering("one", running=generation("a"))
+    observer = Observer(endpoint, boot="x")
+    async with observer.turn:
+        await observer.look()
+        with observer.subscribe() as subscription:
+            hello = await subscription.receive()
+            assert (hello.kind, hello.sequence, hello.boot) == (EventKind.HELLO, 0, "x")
+            assert hello.generation == generation("a").id
+            endpoint.running = generation("b")
+            await observer.look(deployed=True)
+            told = await subscription.receive()
+            assert (told.kind, told.sequence, told.deployed) == (EventKind.GENERATION, 1, True)
+    assert observer.listeners == 0
+
+
+async def test_an_agent_is_ready_while_a_generation_is_applied_and_haproxy_answers() -> None:
+    endpoint = Flickering("one")
+    observer = Observer(endpoint, boot="x")
+    await observer.look()
+    assert not observer.health().ready
+    endpoint.running = generation("a")
+    await observer.look()
+    assert observer.health().ready
+    endpoint.answers = False
+    await observer.look()
+    assert not observer.health().ready
+    endpoint.answers, endpoint.pid = True, 0
+    await observer.look()
+    assert not observer.health().ready
+
+
+async def test_an_agent_that_has_stopped_looking_is_not_live(autojump_clock: trio.testing.MockClock) -> None:
+    observer = Observer(Flickering("one"), boot="x", local=False)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(observer.run)
+        await trio.sleep(1000)
+        assert observer.health().live
+        await observer.turn.acquire()
+        await trio.sleep(1000)
+        assert not observer.health().live
+        observer.turn.release()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,140 @@
+"""Owners of objects are told what becomes of them, once, and again when it changes."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from haptic_trio.channels import ConfigSeen, Latest
+from haptic_trio.deployment.object_events import EventWriter
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.events import EVENTS, Allowance
+from haptic_trio.k8s.resource import Resource, ResourceRef
+from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.messages import ConfigValidated, Phases, Reason, ValidationFailed
+from tests.k8s.api_cluster import connected
+from tests.support.api_server import ApiServer, serving
+from tests.support.endpoints import generation
+from tests.support.kubernetes import ingress
+
+
+class Held(msgspec.Struct, frozen=True):
+    ref: ResourceRef
+    version: str = "1"
+    problem: Problem = Problem(message="a quote in a path")
+    has_stand_in: bool = False
+
+
+WEB = Held(ResourceRef("Ingress", "default", "web"))
+CONFIG_MAP: Resource = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": "default"}}
+
+
+class Board:
+    """What is held, the cells that tell of cycles, and the Events at the server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+        self.held: list[Held] = []
+        self.validated: Latest[ConfigValidated] = Latest()
+        self.refused: Latest[ValidationFailed] = Latest()
+        self.configuration: Latest[ConfigSeen] = Latest()
+        self.configuration.put(ConfigSeen(CONFIG_MAP, None))
+        self.stores = Stores([Store("ingresses", ["metadata.name"])])
+        self.stores["ingresses"].replace([ingress("web"), ingress("api")])
+
+    def end_cycle(self, *held: Held) -> None:
+        self.held = list(held)
+        self.validated.put(
+            ConfigValidated(correlation="1-1", reason=Reason.CHANGED, generation=generation("a"), phases=Phases())
+        )
+
+    def refuse(self) -> None:
+        problem = Problem(message="unknown keyword")
+        self.refused.put(
+            ValidationFailed(correlation="1-1", reason=Reason.CHANGED, phase="check", problems=(problem, problem))
+        )
+
+    @property
+    def events(self) -> list[Resource]:
+        return [stored.resource for stored in self.server.state.collections[EVENTS].objects.values()]
+
+    def reasons(self) -> list[str]:
+        return sorted(event["reason"] for event in self.events)
+
+
+@pytest.fixture
+async def board(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Board]:
+    async with serving() as server, connected(server, tmp_path / "kubeconfig") as cluster:
+        board = Board(server)
+        writer = EventWriter(
+            cluster,
+            board.stores,
+            held=lambda: board.held,
+            configuration=board.configuration,
+            instance="me",
+            allowance=Allowance(5, 0.2),
+        )
+        nursery.start_soon(writer.run, board.validated, board.refused)
+        await trio.testing.wait_all_tasks_blocked()
+        yield board
+        nursery.cancel_scope.cancel()
+
+
+async def test_owner_is_told_of_quarantine_and_release_once_each(board: Board) -> None:
+    board.end_cycle(WEB)
+    await board.server.until(lambda: board.reasons() == ["Quarantined"])
+    board.end_cycle(WEB)
+    board.end_cycle()
+    await board.server.until(lambda: board.reasons() == ["Quarantined", "Released"])
+
+    quarantined = next(event for event in board.events if event["reason"] == "Quarantined")
+    assert quarantined["type"] == "Warning"
+    assert quarantined["regarding"]["name"] == "web"
+    assert quarantined["note"] == "a quote in a path; nothing of it is served"
+    assert quarantined["reportingInstance"] == "me"
+    assert "series" not in quarantined
+
+
+async def test_same_thing_again_is_counted_in_one_event(board: Board) -> None:
+    for held in ([WEB], [], [WEB], []):
+        seen = len(board.server.requests)
+        board.end_cycle(*held)
+        await board.server.until(lambda seen=seen: len(board.server.requests) > seen)  # type: ignore[misc]
+    await board.server.until(lambda: all(event.get("series", {}).get("count") == 2 for event in board.events))
+
+    assert board.reasons() == ["Quarantined", "Released"]
+
+
+async def test_owner_of_the_configuration_is_told_when_nothing_can_be_deployed(board: Board) -> None:
+    board.refuse()
+    await board.server.until(lambda: board.reasons() == ["ConfigurationRefused"])
+
+    assert board.events[0]["regarding"]["kind"] == "ConfigMap"
+    assert board.events[0]["note"] == "unknown keyword (and 1 more); what was deployed before stays"
+
+
+async def test_many_events_are_written_at_a_limited_rate_and_none_is_lost(board: Board) -> None:
+    names = [f"ingress-{number}" for number in range(8)]
+    board.stores["ingresses"].replace([ingress(name) for name in names])
+    began = trio.current_time()
+
+    board.end_cycle(*[Held(ResourceRef("Ingress", "default", name)) for name in names])
+    await board.server.until(lambda: len(board.events) == 8)
+
+    assert trio.current_time() - began >= 0.5
+
+
+async def test_object_that_is_gone_gets_no_event(board: Board) -> None:
+    board.end_cycle(Held(ResourceRef("Ingress", "default", "gone")), WEB)
+    await board.server.until(lambda: bool(board.events))
+
+    assert [event["regarding"]["name"] for event in board.events] == ["web"]
+
+
+async def test_event_that_cannot_be_written_now_is_written_later(board: Board) -> None:
+    board.server.faults.failing = 1
+    board.end_cycle(WEB)
+
+    await board.server.until(lambda: board.reasons() == ["Quarantined"])

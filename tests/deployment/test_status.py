@@ -1,0 +1,257 @@
+"""The leader writes a status when it differs, once, and takes back what is ours alone."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from haptic_trio.channels import Latest
+from haptic_trio.deployment.status import StatusLedger, StatusWriter, find_object, follow_service
+from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.client import Selection
+from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.status import StatusKey
+from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
+from haptic_trio.k8s.store import Store, Stores
+from tests.k8s.api_cluster import Reports, connected
+from tests.support.api_server import ApiServer, serving
+from tests.support.kubernetes import ingress, ingress_class, service
+
+INGRESSES = ResourceType("networking.k8s.io/v1", "ingresses")
+CLASSES = ResourceType("networking.k8s.io/v1", "ingressclasses")
+CLAIM = IngressClaim(class_name="haptic", controller="us", without_class=False)
+HERE, THERE = {"ip": "192.0.2.7"}, {"ip": "192.0.2.8"}
+
+
+def with_address(resource: Resource, *entries: dict[str, str], version: str = "1") -> Resource:
+    metadata = {**resource["metadata"], "resourceVersion": version}
+    return {**resource, "metadata": metadata, "status": {"loadBalancer": {"ingress": list(entries)}}}
+
+
+class Desk:
+    """Stores of Ingresses and classes, and the source over them."""
+
+    def __init__(self) -> None:
+        self.stores = Stores(
+            [Store("ingresses", ["metadata.namespace", "metadata.name"]), Store("ingressClasses", ["metadata.name"])]
+        )
+        self.addresses: Latest[Addresses] = Latest()
+        self.source = IngressStatus(
+            CLAIM,
+            store="ingresses",
+            class_store="ingressClasses",
+            classes=self.stores["ingressClasses"].list,
+            addresses=lambda: self.addresses.value,
+        )
+
+
+KEY = StatusKey("ingress", ResourceRef("Ingress", "default", "web"))
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.addresses.put(Addresses(("192.0.2.7",)))
+    return desk
+
+
+def test_what_differs_is_written_and_what_was_written_is_not_written_again(desk: Desk) -> None:
+    ledger = StatusLedger(desk.stores, [desk.source])
+    desk.stores["ingresses"].upsert(ingress("web"))
+    difference = ledger.compare(KEY)
+    assert difference is not None
+    assert difference.wanted == {"loadBalancer": {"ingress": [HERE]}}
+    assert not difference.exact
+    ledger.note_written(KEY, difference)
+
+    assert ledger.compare(KEY) is None, "the watch has not brought it back yet"
+    desk.stores["ingresses"].upsert(with_address(ingress("web"), HERE, version="2"))
+    assert ledger.compare(KEY) is None
+    desk.stores["ingresses"].upsert(with_address(ingress("web"), THERE, version="3"))
+    assert ledger.compare(KEY) is not None, "somebody has changed it"
+
+
+def test_ours_that_becomes_another_ones_is_taken_back_in_that_version_only(desk: Desk) -> None:
+    ledger = StatusLedger(desk.stores, [desk.source])
+    desk.stores["ingresses"].upsert(with_address(ingress("web", ingress_class="other"), HERE))
+
+    difference = ledger.compare(KEY)
+
+    assert difference is not None
+    assert difference.wanted is None
+    assert difference.exact
+    ledger.note_written(KEY, difference)
+    assert ledger.compare(KEY) is None, "what is left then is not ours"
+
+
+def test_status_of_others_is_left_alone(desk: Desk) -> None:
+    ledger = StatusLedger(desk.stores, [desk.source])
+    desk.stores["ingresses"].upsert(with_address(ingress("web", ingress_class="other"), THERE))
+
+    assert ledger.compare(KEY) is None
+
+
+def test_nothing_is_compared_before_the_addresses_are_known() -> None:
+    desk = Desk()
+    ledger = StatusLedger(desk.stores, [desk.source])
+    desk.stores["ingresses"].upsert(with_address(ingress("web"), THERE))
+
+    assert ledger.compare(KEY) is None
+
+
+def test_change_of_a_class_is_a_look_at_everything_and_of_an_ingress_at_that(desk: Desk) -> None:
+    ledger = StatusLedger(desk.stores, [desk.source])
+    desk.stores["ingresses"].replace([ingress("web"), ingress("api")])
+    assert len(ledger.take_changes()) == 2
+    desk.stores["ingresses"].upsert(ingress("web", defaultBackend={}))
+    assert ledger.take_changes() == [KEY]
+
+    desk.stores["ingressClasses"].upsert(ingress_class("haptic", "us"))
+
+    assert len(ledger.take_changes()) == 2
+    assert ledger.take_changes() == []
+
+
+def test_source_without_its_store_is_left_out(desk: Desk) -> None:
+    assert StatusLedger(Stores([]), [desk.source]).everything() == []
+
+
+def test_object_is_found_in_whichever_store_has_it(desk: Desk) -> None:
+    desk.stores["ingresses"].upsert(ingress("web"))
+
+    assert find_object(desk.stores, KEY.ref) == ingress("web")
+    assert find_object(desk.stores, ResourceRef("Service", "default", "web")) is None
+
+
+class Office:
+    """A writer at an API server, with stores that follow it."""
+
+    def __init__(self, server: ApiServer, cluster: ApiCluster, nursery: trio.Nursery) -> None:
+        self.server = server
+        self.cluster = cluster
+        self.desk = Desk()
+        self.news: Latest[int] = Latest()
+        self._nursery = nursery
+        self.writer = StatusWriter(cluster, self.desk.stores, [self.desk.source])
+
+    async def open(self) -> None:
+        async def note(change: StoreChange) -> None:
+            self.news.put(self.news.version)
+
+        for resource_type, name in ((INGRESSES, "ingresses"), (CLASSES, "ingressClasses")):
+            selection = Selection(type=resource_type)
+
+            async def reflect(
+                selection: Selection = selection,
+                name: str = name,
+                *,
+                task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+            ) -> None:
+                stores = [self.desk.stores[name]]
+                await run_reflector(self.cluster, selection, stores, note, report=Reports(), task_status=task_status)
+
+            await self._nursery.start(reflect)
+        self._nursery.start_soon(self.writer.run, (self.news,))
+
+    def publish(self, *entries: str) -> None:
+        self.desk.addresses.put(Addresses(entries))
+        self.writer.look_again("ingress")
+
+    def address(self, name: str) -> Any:
+        stored = self.server.stored(INGRESSES, "default", name)
+        return ((stored.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+
+    @property
+    def writes(self) -> list[str]:
+        return [request for request in self.server.requests if request.startswith("PATCH")]
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        await self.server.until(claim)
+
+
+@pytest.fixture
+async def office(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Office]:
+    async with serving(ingress_class("other", "them")) as server, connected(server, tmp_path / "kubeconfig") as cluster:
+        office = Office(server, cluster, nursery)
+        yield office
+        nursery.cancel_scope.cancel()
+
+
+async def test_each_ingress_of_ours_is_written_once(office: Office) -> None:
+    office.server.put(ingress("web"), ingress("api"), ingress("foreign", ingress_class="other"))
+    await office.open()
+    office.publish("192.0.2.7")
+    await office.until(lambda: len(office.writes) == 2)
+    for number in range(5):
+        office.server.put(ingress("later", number=number))
+        office.server.put(ingress_class(f"class-{number}", "them"))
+    await office.until(lambda: office.address("later") == [HERE])
+    await trio.sleep(0.1)
+
+    assert office.address("web") == office.address("api") == [HERE]
+    assert office.address("foreign") == []
+    assert sum("/later/" in write for write in office.writes) <= 5
+    assert sum("/web/" in write for write in office.writes) == 1
+    assert all("fieldManager=haptic-trio" in write and "/status?" in write for write in office.writes)
+
+
+async def test_other_addresses_reach_every_ingress(office: Office) -> None:
+    office.server.put(ingress("web"), ingress("api"))
+    await office.open()
+    office.publish("192.0.2.7")
+    await office.until(lambda: office.address("web") == office.address("api") == [HERE])
+
+    office.publish("192.0.2.8", "lb.test")
+    await office.until(lambda: office.address("web") == office.address("api") == [THERE, {"hostname": "lb.test"}])
+    office.publish()
+    await office.until(lambda: office.address("web") == office.address("api") == [])
+
+
+async def test_ingress_that_is_no_longer_ours_loses_our_address(office: Office) -> None:
+    office.server.put(ingress("web"))
+    await office.open()
+    office.publish("192.0.2.7")
+    await office.until(lambda: office.address("web") == [HERE])
+
+    present = office.server.stored(INGRESSES, "default", "web")
+    office.server.put({**present, "spec": {**present["spec"], "ingressClassName": "other"}})
+    await office.until(lambda: office.address("web") == [])
+    await trio.sleep(0.05)
+
+    assert len(office.writes) == 2
+
+
+async def test_write_that_fails_is_tried_again(office: Office) -> None:
+    office.server.put(ingress("web"))
+    await office.open()
+    office.server.faults.failing = 2
+    office.publish("192.0.2.7")
+
+    await office.until(lambda: office.address("web") == [HERE])
+
+
+async def test_writing_ends_at_once_when_cancelled(office: Office) -> None:
+    office.server.put(ingress("web"))
+    await office.open()
+    office.server.faults.hanging = True
+    office.publish("192.0.2.7")
+    await office.until(lambda: len(office.writes) == 1)
+
+
+async def test_addresses_follow_the_service(tmp_path: Path, nursery: trio.Nursery) -> None:
+    addresses: Latest[Addresses] = Latest()
+    async with serving() as server, connected(server, tmp_path / "kubeconfig") as cluster:
+        nursery.start_soon(follow_service, cluster, "default", "haproxy", addresses)
+        with trio.fail_after(10):
+            seen, found = await addresses.wait_newer(0)
+            assert found.entries == ()
+            server.put(service("haproxy") | {"status": {"loadBalancer": {"ingress": [HERE]}}}, service("other"))
+            seen, found = await addresses.wait_newer(seen)
+            assert found.entries == ("192.0.2.7",)
+            server.remove(service("haproxy"))
+            seen, found = await addresses.wait_newer(seen)
+            assert found.entries == ()
+        nursery.cancel_scope.cancel()

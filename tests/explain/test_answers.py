@@ -1,0 +1,49 @@
+"""The form of answers as JSON: machines read it, so what is there stays."""
+
+from typing import get_args
+
+import msgspec
+
+from haptic_trio.explain import answers
+from haptic_trio.explain.answers import Answer
+
+FIELDS = {
+    "Named": "kind namespace name resource_version",
+    "Source": "template line",
+    "Trouble": "object fragment message place hint excerpt has_stand_in",
+    "MadeBy": "output fragment template line object",
+    "Lookup": "question found count",
+    "Line": "path line text is_secret",
+    "LineAnswer": "line section made_by sources depends_on troubles",
+    "Part": "first last made_by",
+    "Entry": "line scope path match backend made_by",
+    "SectionAnswer": "section first last parts routes routes_count depends_on troubles",
+    "FileAnswer": "path kind size digest is_secret lines output parts parts_count depends_on troubles",
+    "Step": "path key match found",
+    "Certificate": "line path digest names made_by",
+    "RouteAnswer": "host path status backend backend_made_by winner others others_count steps depends_on certificates"
+    " notes troubles",
+    "HostAnswer": "host entries entries_count certificates notes troubles",
+    "CertificateAnswer": "name certificates depends_on notes troubles",
+    "Product": "made_by lines lines_count sections files depends_on",
+    "Use": "output fragment template line questions objects count",
+    "ObjectAnswer": "object exists watched_as products idle used_by troubles",
+}
+
+
+def test_what_has_been_told_to_machines_stays() -> None:
+    known = {
+        name: {field.encode_name for field in msgspec.structs.fields(value)}
+        for name, value in vars(answers).items()
+        if isinstance(value, type) and issubclass(value, msgspec.Struct)
+    }
+
+    # More fields may come; none may go. Whoever adds one adds it here.
+    assert {name: set(fields.split()) for name, fields in FIELDS.items()} == known
+
+
+def test_each_answer_says_which_one_it_is() -> None:
+    tags = {kind.__struct_config__.tag for kind in get_args(Answer)}
+
+    assert tags == {"line", "section", "file", "route", "host", "certificate", "object"}
+    assert {kind.__struct_config__.tag_field for kind in get_args(Answer)} == {"answer"}

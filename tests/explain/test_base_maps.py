@@ -1,0 +1,140 @@
+"""The look-ups of the library `base` in Python, against those of a real HAProxy."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.explain.base_maps import (
+    EXACT,
+    PREFIX,
+    MapEntry,
+    RouteMap,
+    look_up,
+    plain_host,
+    read_entries,
+    scopes_of,
+)
+from haptic_trio.explain.routes import explain_route
+from haptic_trio.haproxy.maps import parse_map_file
+from tests.explain.sites import Workshop
+from tests.support.kubernetes import ingress, path, rule, service, service_backend
+from tests.support.proxy import check, running
+from tests.support.traffic import ask, free_port
+
+TELL = '    http-request return status 200 content-type text/plain lf-string "%[var(txn.backend)]"\n'
+HOSTS = (
+    "a.example.com",
+    "A.Example.com",
+    "a.example.com.",
+    "a.example.com:81",
+    "b.example.com",
+    "x.b.example.com",
+    "example.com",
+    "com",
+    "other.org",
+    "*.example.com",
+    "a|b",
+    "[::1]",
+    "[::1]:80",
+    "sub.wild.test",
+    "wild.test",
+)
+PATHS = ("/", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/A", "/a/bc/d", "/a//b", "/c", "/c/x", "/a%2Fb", "/e", "/e/")
+
+
+def rules() -> list[dict[str, object]]:
+    return [
+        ingress("a1", rule("a.example.com", path("/a", "s1"), path("/a/b", "s2", kind="Exact"), path("/a/b", "s3"))),
+        ingress("a2", rule("a.example.com", path("/a/b", "s4"), path("/a/b", "s5", kind="Exact")), age=2),
+        ingress("wild", rule("*.example.com", path("/c", "s6"), path("/a", "s7", kind="Exact"))),
+        ingress("wild2", rule("*.wild.test", path("/", "s1")), defaultBackend=service_backend("s8")),
+        ingress("any", rule(None, path("/e", "s9"), path("/e/", "s10", kind="Exact"))),
+        ingress("b", rule("b.example.com", path("/a", "gone")), defaultBackend=service_backend("s11")),
+        *(service(f"s{number}") for number in range(1, 12)),
+    ]
+
+
+@pytest.mark.haproxy
+def test_routes_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    workshop = Workshop(rules(), snippets={"frontend-routing-tell": TELL}, bindAddress="127.0.0.1", httpPort=port)
+    rendered = workshop.render()
+    site = workshop.site()
+    files = {file.path: file.content.decode() for file in rendered.files.values()}
+    assert check(tmp_path, rendered.text, files) == ""
+
+    with running(tmp_path, rendered.text, files, port=port):
+        for host, requested in product(HOSTS, PATHS):
+            answer = ask(port, host, requested)
+            told = explain_route(site, host, requested)
+            if answer.status == 200:
+                assert (told.status in {0, 404, 503}, told.backend) == (True, answer.body.strip("-")), (host, requested)
+            else:
+                assert told.status == answer.status == 400, (host, requested)
+
+
+@pytest.mark.haproxy
+def test_statuses_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    workshop = Workshop(rules(), bindAddress="127.0.0.1", httpPort=port)
+    rendered = workshop.render()
+    site = workshop.site()
+    files = {file.path: file.content.decode() for file in rendered.files.values()}
+
+    with running(tmp_path, rendered.text, files, port=port):
+        for host, requested in product(HOSTS, PATHS):
+            answer = ask(port, host, requested)
+            told = explain_route(site, host, requested)
+            ours = "503: the service behind this route" in answer.body
+            # A backend that exists has no servers here, which HAProxy says in other words.
+            assert (503 if ours else 0 if answer.status == 503 else answer.status) == told.status, (host, requested)
+
+
+WORDS = st.text("ab*.|/", max_size=6)
+
+
+@given(st.lists(st.tuples(WORDS.filter(bool), st.text("xyz", min_size=1, max_size=2)), max_size=8), WORDS, WORDS)
+def test_matches_are_what_the_definition_says(items: list[tuple[str, str]], host: str, requested: str) -> None:
+    entries = [MapEntry(line, key, value) for line, (key, value) in enumerate(items, 1)]
+    maps = {EXACT: RouteMap(entries), PREFIX: RouteMap(entries)}
+
+    found = look_up(maps, host, requested)
+
+    assert [lookup.map for lookup in found] == [EXACT, PREFIX] * len(scopes_of(host))
+    for lookup in found:
+        wanted = {entry for entry in entries if entry.key == lookup.key}
+        if lookup.map == PREFIX:
+            wanted = {entry for entry in entries if lookup.key.startswith(entry.key)}
+        assert set(lookup.matches) == wanted
+        assert list(lookup.matches) == sorted(wanted, key=lambda entry: (-len(entry.key), entry.line))
+
+
+@given(st.text("ab|/# \t\r\n\x0b\xa0", max_size=40))
+def test_entries_are_read_as_haproxy_reads_them(text: str) -> None:
+    entries = list(read_entries(text))
+
+    assert tuple((entry.key, entry.value) for entry in entries) == parse_map_file(text.encode())
+    lines = text.split("\n")
+    assert all(entry.key in lines[entry.line - 1] for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("given_host", "expected"),
+    [
+        ("A.Example.COM.", "a.example.com"),
+        ("a.example.com:8443", "a.example.com"),
+        ("[::1]:80", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("", ""),
+    ],
+)
+def test_a_host_is_taken_without_what_does_not_count(given_host: str, expected: str) -> None:
+    assert plain_host(given_host) == expected
+
+
+def test_scopes_go_from_narrow_to_wide() -> None:
+    assert scopes_of("a.b.c") == ("a.b.c", "*.b.c", "*")
+    assert scopes_of("localhost") == ("localhost", "*")

@@ -1,0 +1,131 @@
+"""What an object has made, who looks it up, and what is wrong with it."""
+
+from haptic_trio.explain.answers import HostAnswer, LineAnswer, ObjectAnswer, RouteAnswer
+from haptic_trio.explain.resolve import explain
+from haptic_trio.explain.site import Site
+from tests.explain.sites import Workshop, number_of, secret, site_of
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, ingress_class, path, rule, service
+
+
+def about(site: Site, target: str) -> ObjectAnswer:
+    answer = explain(site, target)
+    assert isinstance(answer, ObjectAnswer)
+    return answer
+
+
+def test_an_object_names_its_lines_files_and_sections() -> None:
+    site = site_of(
+        ingress("i", rule("a.example.com", path("/", "web")), tls=[{"secretName": "tls"}]),
+        service("web"),
+        endpoint_slice("web", endpoint("10.0.0.1"), ports=80),
+        secret("tls", "a.example.com"),
+    )
+    of_service, of_secret = about(site, "Service web"), about(site, "Secret tls")
+
+    (product,) = of_service.products
+    assert product.sections == ("backend default_web_80",)
+    assert [line.text.strip() for line in product.lines] == [
+        "backend default_web_80 from profile-http",
+        "server s1 10.0.0.1:80",
+        "",
+    ]
+    (certificate,) = of_secret.products
+    assert (certificate.files, [line.text for line in certificate.lines]) == (
+        ("ssl/default_tls.pem",),
+        ["ssl/default_tls.pem"],
+    )
+
+
+def test_an_object_that_makes_nothing_names_those_who_look_it_up() -> None:
+    site = site_of(
+        ingress("i", rule("a.example.com", path("/", "web", "http")), ingress_class="other"),
+        ingress_class("other", "haptic-trio/ingress-controller"),
+        service("web", {"name": "http", "port": 80}),
+        endpoint_slice("web", endpoint("10.0.0.1"), ports={"http": 80}),
+    )
+    of_slice, of_class = about(site, "EndpointSlice web-1"), about(site, "IngressClass other")
+
+    assert (of_slice.products, of_class.products) == ((), ())
+    (use,) = of_slice.used_by
+    assert (use.fragment, [str(one) for one in use.objects], use.count) == (
+        "ingress-backends",
+        ["Service default/web"],
+        1,
+    )
+    assert use.questions == ("resources.endpointSlices.get('default', 'web')",)
+    assert {one.fragment for one in of_class.used_by} >= {"ingress-backends", "ingress-prefix-paths"}
+
+
+def test_an_ingress_of_another_class_has_made_nothing_and_says_which_fragments_saw_it() -> None:
+    site = site_of(ingress("i", rule("a.example.com", path("/", "web")), ingress_class="foreign"))
+
+    answer = about(site, "Ingress i")
+
+    assert answer.products == ()
+    assert {made_by.fragment for made_by in answer.idle} >= {"ingress-prefix-paths", "ingress-exact-paths"}
+
+
+def test_an_object_that_is_not_there_names_those_who_look_for_it() -> None:
+    site = site_of(ingress("i", rule("a.example.com", path("/", "gone", "http"))))
+
+    answer = about(site, "service default/gone")
+
+    assert (answer.exists, answer.watched_as) == (False, ("services",))
+    assert [(use.fragment, str(use.objects[0])) for use in answer.used_by] == [
+        ("ingress-prefix-paths", "Ingress default/i")
+    ]
+
+
+def test_a_thousand_users_are_counted_and_few_are_named() -> None:
+    ingresses = [ingress(f"i{n}", rule(f"h{n}.example.com", path("/", "web", "http"))) for n in range(1000)]
+    site = site_of(*ingresses, service("web", {"name": "http", "port": 80}))
+
+    answer = about(site, "Service web")
+
+    (use,) = [use for use in answer.used_by if use.fragment == "ingress-prefix-paths"]
+    assert (use.count, len(use.objects)) == (1000, 10)
+    (found,) = [one for one in answer.products[0].depends_on if "ingressesByService" in one.question]
+    assert (found.count, len(found.found)) == (1000, 10)
+
+
+def test_an_object_that_failed_says_why_and_that_nothing_stands_in() -> None:
+    site = site_of(ingress("i", rule("a.example.com", path("/a b", "web"))))
+
+    answer = about(site, "Ingress i")
+
+    (trouble,) = answer.troubles
+    assert (trouble.fragment, trouble.has_stand_in) == ("ingress-prefix-paths", False)
+    assert trouble.place.startswith("ingress-route:")
+    assert "url_path" in trouble.message
+
+
+def test_the_host_of_an_object_that_failed_is_known_and_leads_to_it() -> None:
+    site = site_of(ingress("i", rule("a.example.com", path("/a b", "web"))))
+
+    of_host, of_request = explain(site, "a.example.com"), explain(site, "a.example.com/x")
+
+    assert isinstance(of_host, HostAnswer)
+    assert isinstance(of_request, RouteAnswer)
+    assert (of_host.entries, of_request.status) == ((), 404)
+    assert [str(trouble.object) for trouble in (*of_host.troubles, *of_request.troubles)] == ["Ingress default/i"] * 2
+
+
+def test_a_line_that_stands_in_for_a_newer_version_says_so() -> None:
+    workshop = Workshop([ingress("i", rule("a.example.com", path("/a", "web")))])
+    workshop.site()
+    broken = ingress("i", rule("a.example.com", path("/a b", "web")))
+    broken["metadata"]["resourceVersion"] = "2"
+    workshop.put(broken)
+    site = workshop.site()
+
+    line = explain(
+        site, f"maps/path-prefix.map:{number_of(site, 'maps/path-prefix.map', 'a.example.com|/a/ default_web_80')}"
+    )
+    request = explain(site, "a.example.com/a")
+
+    assert isinstance(line, LineAnswer)
+    assert line.made_by.object is not None
+    assert line.made_by.object.resource_version == "2"
+    assert [trouble.has_stand_in for trouble in line.troubles] == [True]
+    assert isinstance(request, RouteAnswer)
+    assert (request.backend, [trouble.has_stand_in for trouble in request.troubles]) == ("default_web_80", [True])

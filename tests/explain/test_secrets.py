@@ -1,0 +1,131 @@
+"""What derives from a Secret is shown as a hash, wherever it turns up."""
+
+import base64
+
+import msgspec
+import pytest
+
+from haptic_trio.explain.answers import FileAnswer, LineAnswer, to_json
+from haptic_trio.explain.resolve import explain
+from haptic_trio.explain.site import Site
+from haptic_trio.explain.targets import UnknownTargetError
+from tests.explain.sites import number_of, secret, site_of
+from tests.support.kubernetes import ingress, path, rule, service
+
+PASSWORD = "correct-horse-battery"
+USERS = """\
+userlist staff
+{% for secret in resources.tlsSecrets.list() %}
+{% fragment "user" for secret %}
+    user {{ ident(secret.metadata.name) }} insecure-password {{ ident(secret.data.password | b64decode) }}
+{% endfragment %}
+{% endfor %}
+"""
+NAMED = """\
+{% each secret in resources.tlsSecrets %}
+userlist {{ ident(secret.data.password | b64decode) }}
+{% endeach %}
+"""
+BORROWED = """\
+{% each ingress in resources.ingresses %}
+    # {{ ident((resources.tlsSecrets.list() | first).data.password | b64decode) }}
+{% endeach %}
+"""
+HANDED_DOWN = """\
+{% set password = (resources.tlsSecrets.list() | first).data.password | b64decode %}
+{% each ingress in resources.ingresses %}
+    # {{ ident(password) }}
+{% endeach %}
+"""
+BARE = "    # {{ ident((resources.tlsSecrets.list() | first).data.password | b64decode) }}\n"
+TARGETS = (
+    "Secret tls",
+    "Ingress i",
+    "Service web",
+    "global",
+    "userlist staff",
+    "defaults profile-http",
+    "frontend http",
+    "a.example.com",
+    "a.example.com/x",
+    "certificate a.example.com",
+    "file ssl/default_tls.pem",
+    "haproxy.cfg",
+    "ssl/https.list",
+    "maps/path-prefix.map",
+)
+
+
+def site_with(**snippets: str) -> Site:
+    holder = secret("tls", "a.example.com")
+    holder["data"]["password"] = base64.b64encode(PASSWORD.encode()).decode()
+    site = site_of(
+        ingress("i", rule("a.example.com", path("/", "web")), tls=[{"secretName": "tls"}]),
+        service("web"),
+        holder,
+        snippets={name.replace("_", "-"): text for name, text in snippets.items()},
+    )
+    assert PASSWORD in site.texts["haproxy.cfg"].text or not snippets
+    return site
+
+
+def everything(site: Site) -> str:
+    lines = [f"{path_}:{n}" for path_ in site.texts for n in range(1, len(site.lines_of(path_)) + 1)]
+    known = [target for target in TARGETS if target != "userlist staff" or "staff" in site.texts["haproxy.cfg"].text]
+    return msgspec.json.encode([to_json(explain(site, target)) for target in (*known, *lines)]).decode()
+
+
+def test_no_answer_holds_a_private_key_or_a_password() -> None:
+    for site in (
+        site_with(),
+        site_with(sections_staff=USERS),
+        site_with(global_borrowed=BORROWED),
+        site_with(global_bare=BARE),
+        site_with(global_handed_down=HANDED_DOWN),
+    ):
+        told = everything(site)
+        keys = [
+            line
+            for file in site.files.values()
+            if file.secret
+            for line in file.content.decode().split()
+            if len(line) > 20
+        ]
+        assert keys
+        assert not [line for line in keys if line in told]
+        assert PASSWORD not in told
+        assert "secret, digest " in told
+
+
+def test_a_line_for_a_secret_is_a_hash_and_its_neighbours_are_not() -> None:
+    site = site_with(sections_staff=USERS)
+    number = number_of(site, "haproxy.cfg", "userlist staff") + 1
+
+    hidden, plain = explain(site, f"haproxy.cfg:{number}"), explain(site, "path-prefix.map:1")
+
+    assert isinstance(hidden, LineAnswer)
+    assert isinstance(plain, LineAnswer)
+    assert (hidden.line.is_secret, str(hidden.made_by.object)) == (True, "Secret default/tls")
+    assert (plain.line.is_secret, plain.line.text) == (False, "a.example.com|/ default_web_80")
+
+
+def test_a_section_that_is_named_by_a_secret_is_told_by_its_hash() -> None:
+    site = site_with(sections_named=NAMED)
+    assert f"userlist {PASSWORD}\n" in site.texts["haproxy.cfg"].text
+
+    told = everything(site)
+
+    assert "userlist (secret, digest " in told
+    assert PASSWORD not in told
+    with pytest.raises(UnknownTargetError) as caught:
+        explain(site, f"userlist {PASSWORD[:-1]}")
+    assert caught.value.suggestions == ()
+
+
+def test_a_certificate_file_is_told_by_its_digest() -> None:
+    site = site_with()
+
+    answer = explain(site, "default_tls.pem")
+
+    assert isinstance(answer, FileAnswer)
+    assert (answer.is_secret, answer.digest) == (True, site.files["ssl/default_tls.pem"].digest)

@@ -1,0 +1,219 @@
+"""The whole controller over an API server that fails in every way, with a real HAProxy."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from haptic_trio.cli.demo_facts import FactLog
+from haptic_trio.cli.options import make_input
+from haptic_trio.cli.serve import ServeOptions, run_serve
+from haptic_trio.messages import IterationEnded, ProblemsReported, StageReached
+from tests.features.harness import Running, Site, Traffic
+from tests.support.api_server import ApiServer, serving
+from tests.support.haproxy import backend, free_port
+
+pytestmark = pytest.mark.haproxy
+
+
+class ServerSite(Site):
+    """A site whose objects are in an API server."""
+
+    def __init__(self, root: Path, port: int, server: ApiServer) -> None:
+        super().__init__(root, port)
+        self.server = server
+        self.kubeconfig = root / "kubeconfig"
+        self.token_file = root / "token"
+        self.token_file.write_text("first-token")
+        self._written: dict[str, tuple[Any, ...]] = {}
+
+    def write(self, name: str, *objects: Any) -> None:
+        """Put objects into the server; those written before under *name* and missing now are deleted."""
+        self.server.put(*objects)
+        kept = [(each["kind"], each["metadata"]["name"]) for each in objects]
+        for each in self._written.get(name, ()):
+            if (each["kind"], each["metadata"]["name"]) not in kept:
+                self.server.remove(each)
+        self._written[name] = objects
+
+    def remove(self, name: str) -> None:
+        """Delete what was written under *name*."""
+        for each in self._written.pop(name):
+            self.server.remove(each)
+
+
+@pytest.fixture
+async def site(instance_root: Path) -> AsyncIterator[ServerSite]:
+    """A site with a configuration and a class, and nothing to serve yet."""
+    async with serving() as server:
+        site = ServerSite(instance_root, free_port(), server)
+        server.write_kubeconfig(site.kubeconfig, token_file=str(site.token_file))
+        site.write_config()
+        site.write_class()
+        yield site
+
+
+@asynccontextmanager
+async def controller(site: ServerSite, binary: Path) -> AsyncIterator[Running]:
+    """Run the controller over *site*."""
+    options = ServeOptions(
+        input=make_input(None, None, "haptic-trio", "haptic-trio", os.fspath(binary), kubeconfig=site.kubeconfig),
+        state_dir=site.state,
+        listen="127.0.0.1:0",
+        on_exit="stop",
+    )
+    facts = FactLog()
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(partial(run_serve, options, observe=facts.take))
+        yield Running(serving, facts)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def serving_web(site: ServerSite, binary: Path) -> AsyncIterator[Running]:
+    """Run the controller over *site* with an Ingress for `web.localhost`, whose backend answers `one`."""
+    async with backend("one") as port:
+        site.write_service("web", port)
+        site.write_ingress("web", "web.localhost", "web")
+        async with controller(site, binary) as running:
+            await running.serves(site, "web.localhost", "one")
+            yield running
+
+
+async def told(running: Running, text: str) -> None:
+    """Return once a problem that holds *text* was told."""
+    await running.wait(ProblemsReported, lambda fact: any(text in str(problem) for problem in fact.problems))
+
+
+async def test_changes_at_the_api_server_reach_traffic(site: ServerSite, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary) as running, backend("two") as two:
+        before = await running.reloads()
+        site.write_service("web", two)
+        await running.serves(site, "web.localhost", "two")
+        assert await running.reloads() == before
+
+        site.write_ingress("more", "more.localhost", "web", "/shop")
+        await running.serves(site, "more.localhost", "two", "/shop")
+        site.remove("ingress-more")
+        await running.answers(site, "more.localhost", 404, "/shop")
+
+
+async def test_changed_config_map_opens_a_new_iteration_and_traffic_goes_on(
+    site: ServerSite, haproxy_binary: Path
+) -> None:
+    async with serving_web(site, haproxy_binary) as running, trio.open_nursery() as nursery:
+        traffic = Traffic()
+        nursery.start_soon(traffic.run, site, "web.localhost")
+        await traffic.wait_for(5)
+
+        site.write_config(reconciler={"debounceInterval": "30ms"})
+        ended = await running.wait(IterationEnded)
+        await running.wait(StageReached, lambda fact: (fact.iteration, fact.stage) == (2, 5))
+        site.write_ingress("more", "more.localhost", "web")
+        await running.serves(site, "more.localhost", "one")
+        await traffic.wait_for(5)
+
+        assert ended.reason == "configuration changed"
+        assert traffic.failures == []
+        nursery.cancel_scope.cancel()
+
+
+async def disturb(site: ServerSite, fault: str) -> None:
+    """Let the API server fail in one way, with a change in between, and recover."""
+    server = site.server
+    match fault:
+        case "watches cut":
+            for number in range(10):
+                server.cut_watches()
+                site.write_ingress(f"extra-{number}", f"extra-{number}.localhost", "web")
+                await trio.sleep(0.02)
+        case "stopped":
+            server.stop()
+            site.write_ingress("extra-1", "extra-1.localhost", "web")
+            await trio.sleep(0.5)
+            await server.start()
+        case "compacted":
+            server.stop()
+            server.compact()
+            await server.start()
+        case "expired":
+            server.faults.expire_watches = 5
+            server.expire_watches()
+        case "forbidden":
+            server.faults.forbidden |= {"ingresses", "services", "endpointslices"}
+            server.cut_watches()
+            await trio.sleep(0.5)
+            server.faults.forbidden.clear()
+        case "throttled":
+            server.faults.throttled = 20
+            server.faults.retry_after = 0
+            server.cut_watches()
+        case "failing":
+            server.faults.failing = 20
+            server.cut_watches()
+        case "token rotated":
+            server.rotate_token("second-token")
+            server.cut_watches()
+            await trio.sleep(0.2)
+            site.token_file.write_text("second-token")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["watches cut", "stopped", "compacted", "expired", "forbidden", "throttled", "failing", "token rotated"],
+)
+async def test_no_route_is_lost_whatever_the_api_server_does(
+    site: ServerSite, haproxy_binary: Path, fault: str
+) -> None:
+    async with serving_web(site, haproxy_binary) as running, trio.open_nursery() as nursery:
+        traffic = Traffic()
+        nursery.start_soon(traffic.run, site, "web.localhost")
+        site.write_ingress("gone", "gone.localhost", "web")
+        await running.serves(site, "gone.localhost", "one")
+
+        await disturb(site, fault)
+        site.write_ingress("after", "after.localhost", "web")
+        site.remove("ingress-gone")
+        await running.serves(site, "after.localhost", "one")
+        await running.answers(site, "gone.localhost", 404)
+        await traffic.wait_for(5)
+
+        assert traffic.failures == []
+        assert len(running.facts.all(IterationEnded)) == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_nothing_is_deployed_before_every_kind_could_be_listed(site: ServerSite, haproxy_binary: Path) -> None:
+    site.server.faults.forbidden.add("ingresses")
+    async with backend("one") as port:
+        site.write_service("web", port)
+        site.write_ingress("web", "web.localhost", "web")
+        async with controller(site, haproxy_binary) as running:
+            await running.wait(StageReached, lambda fact: fact.stage == 2)
+            await told(running, "ingresses is forbidden")
+            await trio.sleep(0.2)
+            assert running.iteration is not None
+            assert running.iteration.stage == 2
+            assert all(info.generation == "" for info in await running.describe())
+
+            site.server.faults.forbidden.clear()
+            await running.serves(site, "web.localhost", "one")
+
+
+async def test_controller_that_starts_before_the_api_server_waits_for_it(
+    site: ServerSite, haproxy_binary: Path
+) -> None:
+    site.server.stop()
+    async with backend("one") as port:
+        site.write_service("web", port)
+        site.write_ingress("web", "web.localhost", "web")
+        async with controller(site, haproxy_binary) as running:
+            await told(running, "is the API server running")
+            assert running.facts.all(StageReached) == []
+            await site.server.start()
+            await running.serves(site, "web.localhost", "one")

@@ -1,0 +1,96 @@
+"""F5 to F7, F10 and F11 on the real reconciler: terms that end anywhere, on virtual time."""
+
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from haptic_trio.fleet.model import EventType, GroupKey, ProviderStatus, RetryableError
+from tests.fleet.fake_provider import SPEC, WEB, FakeFleet
+
+RATE = 2.0
+EXAMPLES = max(100, (settings.default.max_examples if settings.default else 0) // 20)
+
+
+class Op(msgspec.Struct, frozen=True):
+    kind: Literal["resize", "drift", "kill", "hang", "notice", "ack", "fail", "slow", "demote", "term"]
+    choice: int
+    told: bool
+    """Whether the event that tells of it arrives."""
+    after: float
+    """Virtual seconds before the next."""
+
+
+OPS = st.lists(
+    st.builds(
+        Op,
+        st.sampled_from(["resize", "drift", "kill", "hang", "notice", "ack", "fail", "slow", "demote", "term", "term"]),
+        st.integers(0, 9),
+        st.booleans(),
+        st.sampled_from([0.01, 0.13, 0.35, 1.1, 4.0, 15.0]),
+    ),
+    max_size=10,
+)
+CALLS = ("list_owned", "create", "status", "begin_drain", "drained", "delete")
+
+
+def happen(fleet: FakeFleet, op: Op) -> None:
+    """Let *op* come to pass; terms are not its business."""
+    names = sorted(fleet.provider.things)
+    name = names[op.choice % len(names)] if names else ""
+    assert fleet.specs is not None
+    if op.kind == "resize":
+        fleet.specs[WEB] = msgspec.structs.replace(fleet.specs[WEB], size=op.choice % 4)
+    elif op.kind == "drift":
+        fleet.specs[WEB] = msgspec.structs.replace(fleet.specs[WEB], config_hash=str(op.choice))
+    elif op.kind == "kill" and name:
+        fleet.provider.things.pop(name)
+    elif op.kind == "hang" and name:
+        fleet.provider.become(name, ProviderStatus.UNRESPONSIVE)
+    elif op.kind == "notice" and name:
+        fleet.tell(EventType.TERMINATION_NOTICE, name)
+    elif op.kind == "ack" and name:
+        fleet.tell(EventType.DRAIN_ACKED, name)
+    elif op.kind == "fail":
+        fleet.provider.script[CALLS[op.choice % len(CALLS)]] = [RetryableError("down")] * 2
+    elif op.kind == "slow":
+        fleet.provider.script[CALLS[op.choice % len(CALLS)]] = [3.0, 30.0]
+    elif op.kind == "demote":
+        fleet.is_leader = False
+    if op.told:
+        fleet.tell(EventType.GROUP_CHANGED)
+
+
+async def live(fleet: FakeFleet, ops: list[Op]) -> None:
+    """Go through *ops*, in as many terms as they want, and end well."""
+    rest = list(ops)
+    while rest:
+        async with trio.open_nursery() as nursery:
+            fleet.is_leader = True
+            nursery.start_soon(fleet.make_reconciler(create_rate_limit=RATE).run)
+            began = len(fleet.provider.times_of("create"))
+            while rest:
+                op = rest.pop(0)
+                if op.kind == "term":
+                    break
+                happen(fleet, op)
+                await trio.sleep(op.after)
+            nursery.cancel_scope.cancel()
+        # The distance is kept within a term; the next one knows nothing of it.
+        times = fleet.provider.times_of("create")[began:]
+        assert all(later - earlier >= RATE for earlier, later in pairwise(times)), "F11"
+        fleet.is_leader = True
+    fleet.provider.script.clear()
+    async with fleet.term():
+        await fleet.wait_settled(within=1500.0)
+
+
+@settings(max_examples=EXAMPLES)
+@given(OPS)
+def test_whatever_happens_the_fleet_comes_to_rest_as_wanted(ops: list[Op]) -> None:
+    fleet = FakeFleet(specs={WEB: SPEC, GroupKey("api"): msgspec.structs.replace(SPEC, key=GroupKey("api"), size=1)})
+    trio.run(live, fleet, ops, clock=MockClock(autojump_threshold=0))

@@ -1,0 +1,288 @@
+"""What of a change goes ahead of the reload, and what waits for it."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
+from haptic_trio.haproxy.operations import (
+    AddBackend,
+    AddCrtListEntry,
+    AddMapEntry,
+    AddServer,
+    DeleteMapEntry,
+    DeleteServer,
+    Operation,
+    PublishBackend,
+    SetMapEntry,
+    SetServerAddress,
+    SetServerState,
+    StoreCertificate,
+)
+from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.split import SplitPlan, split_plan
+
+LTS, NEWEST = capabilities_of((2, 8)), capabilities_of((3, 4))
+MAP, LIST = "maps/p.map", "ssl/l.list"
+CA = trustme.CA()
+
+
+@cache
+def pem(name: str, number: int = 1) -> str:
+    """Return one of the certificates for a name."""
+    return CA.issue_cert(name, common_name=str(number)).private_key_and_cert_chain_pem.bytes().decode()
+
+
+KINDS = {"map": FileKind.MAP, "list": FileKind.CRT_LIST, "pem": FileKind.CERT, "http": FileKind.FILE}
+BASE: Mapping[str, str] = {
+    "defaults": "",
+    "frontend": "",
+    "app": "  server s1 10.0.0.1:80\n  server s2 10.0.0.2:80\n",
+    "more": "",
+    MAP: "/a app\n/b app\n",
+    LIST: "ssl/a.pem\n",
+    "ssl/a.pem": pem("a.test"),
+}
+RELOADS = {"frontend": "  http-request deny\n"}
+
+
+def build(*parts: Mapping[str, str]) -> Generation:
+    """Return the base with *parts* in place of its own."""
+    site = {**BASE, **{key: value for part in parts for key, value in part.items()}}
+    text = f"""\
+defaults http
+  mode http
+{site["defaults"]}
+frontend f from http
+  bind 127.0.0.1:1 ssl crt-list {LIST}
+{site["frontend"]}
+  use_backend %[path,map({MAP})]
+backend app from http
+{site["app"]}
+{site["more"]}"""
+    files: list[AuxFile] = [
+        make_file(KINDS[path.rpartition(".")[2]], path, content) for path, content in site.items() if "." in path
+    ]
+    return make_generation(parse_config(text), files)
+
+
+def split(desired: Mapping[str, str], capabilities: Capabilities = LTS) -> SplitPlan:
+    """Split the change from the base to one with a rule more, and what else is *desired*."""
+    return split_plan(build(), build(RELOADS, desired), capabilities)
+
+
+REASON = "frontend f: directive 'http-request' added"
+
+
+def test_the_first_generation_has_nothing_that_goes_ahead() -> None:
+    assert split_plan(None, build()) == SplitPlan(None, (), ("first generation",))
+
+
+def test_what_needs_no_reload_at_all_is_not_split() -> None:
+    desired = build({MAP: "/a app\n"})
+    assert split_plan(build(), desired) == SplitPlan(desired, (DeleteMapEntry(MAP, "/b"),), ())
+
+
+def test_what_only_a_reload_takes_is_not_split() -> None:
+    assert split({}) == SplitPlan(None, (), (REASON,))
+
+
+@pytest.mark.parametrize(
+    ("desired", "operations"),
+    [
+        ({"app": BASE["app"].replace("0.2", "0.3")}, [SetServerAddress("app", "s2", "10.0.0.3", 80)]),
+        ({"app": "  server s1 10.0.0.1:80\n"}, [DeleteServer("app", "s2")]),
+        (
+            {"app": BASE["app"] + "  server s3 10.0.0.3:80 check\n"},
+            [AddServer("app", "s3", "10.0.0.3:80", ("check",)), SetServerState("app", "s3", "ready")],
+        ),
+        ({MAP: "/a app\n/c app\n"}, [DeleteMapEntry(MAP, "/b"), AddMapEntry(MAP, "/c", "app")]),
+        ({"ssl/a.pem": pem("a.test", 2)}, [StoreCertificate("ssl/a.pem", pem("a.test", 2).encode())]),
+        (
+            {"ssl/b.pem": pem("b.test"), LIST: "ssl/a.pem\nssl/b.pem\n"},
+            [StoreCertificate("ssl/b.pem", pem("b.test").encode(), is_new=True), AddCrtListEntry(LIST, "ssl/b.pem")],
+        ),
+    ],
+)
+def test_what_the_process_can_take_goes_ahead_of_the_reload(
+    desired: Mapping[str, str], operations: Sequence[Operation]
+) -> None:
+    found = split(desired)
+    assert found.effective == build(desired)
+    assert list(found.operations)[: len(operations)] == operations
+    assert found.reasons == (REASON,)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    ["  balance leastconn\n", "  timeout server 9s\n", "  http-request deny\n"],
+    ids=["balance", "timeout", "rule"],
+)
+def test_servers_go_ahead_of_what_else_their_backend_changes(frame: str) -> None:
+    servers = "  server s1 10.0.0.9:80\n"
+    found = split({"app": frame + servers})
+    assert found.effective is not None
+    assert "".join(found.effective.text.split()) == "".join(build({"app": servers}).text.split())
+    assert found.operations == (SetServerAddress("app", "s1", "10.0.0.9", 80), DeleteServer("app", "s2"))
+    assert len(found.reasons) == 2
+
+
+@pytest.mark.parametrize(
+    "desired",
+    [
+        {"app": "  mode tcp\n  server s1 10.0.0.9:80\n  server s2 10.0.0.2:80\n"},
+        {"app": "  timeout server 9s\n" + BASE["app"].replace(":80", ":443 ssl verify none")},
+        {"app": "  default-server check\n" + BASE["app"].replace(":80", ":81")},
+        {"defaults": "  default-server check\n", "app": BASE["app"].replace(":80", ":81")},
+        {"app": "  server s1 10.0.0.1:80\n  timeout server 9s\n  default-server check\n  server s2 10.0.0.9:80\n"},
+        {
+            "app": BASE["app"] + "  server s3 10.0.0.3:80 ssl ca-file ssl/new.pem verify required\n",
+            "ssl/new.pem": pem("n"),
+        },
+        {"app": BASE["app"].replace("10.0.0.2", "example.org")},
+        {"more": "backend new from http\n  server s1 10.0.0.1:80\n"},
+    ],
+)
+def test_servers_wait_with_what_decides_how_they_are_spoken_to(desired: Mapping[str, str]) -> None:
+    found = split(desired)
+    assert (found.effective, found.operations) == (None, ())
+    assert len(found.reasons) > 1
+
+
+def test_a_server_that_a_rule_names_waits_with_the_rule() -> None:
+    running = build({"app": "  use-server s2 if { path /x }\n" + BASE["app"]})
+    desired = build({"app": "  server s1 10.0.0.9:80\n"})
+    assert split_plan(running, desired).operations == ()
+
+
+ROUTES = "/a app\n/c app\n/n new\n/b new\n"
+NEW = "backend new from http\n  server s1 10.0.0.1:80\n"
+
+
+def test_a_route_waits_for_the_backend_that_it_leads_to() -> None:
+    found = split({"more": NEW, MAP: ROUTES})
+    assert found.operations == (AddMapEntry(MAP, "/c", "app"),)
+    assert found.effective is not None
+    assert parse_map_file(found.effective.files[MAP].content) == (("/a", "app"), ("/c", "app"), ("/b", "app"))
+
+
+def test_a_backend_goes_ahead_with_its_routes_where_the_process_can_add_it() -> None:
+    found = split({"more": NEW, MAP: ROUTES}, NEWEST)
+    assert found.effective == build({"more": NEW, MAP: ROUTES})
+    assert found.operations == (
+        AddBackend("new", "http", "http"),
+        AddServer("new", "s1", "10.0.0.1:80"),
+        SetServerState("new", "s1", "ready"),
+        PublishBackend("new"),
+        SetMapEntry(MAP, "/b", "new"),
+        AddMapEntry(MAP, "/c", "app"),
+        AddMapEntry(MAP, "/n", "new"),
+    )
+
+
+def test_a_backend_is_removed_no_earlier_than_what_leads_to_it() -> None:
+    running = build({"more": NEW, "frontend": "  default_backend new\n"})
+    found = split_plan(running, build({MAP: "/a app\n"}), NEWEST)
+    assert found.operations == (DeleteMapEntry(MAP, "/b"),)
+
+
+def test_a_map_that_is_used_otherwise_then_waits() -> None:
+    desired = {"frontend": f"  http-request set-var(txn.x) path,map_beg({MAP})\n", MAP: "/a app\n"}
+    assert split_plan(build(), build(desired)).operations == ()
+
+
+def test_a_map_whose_order_counts_waits_as_a_whole() -> None:
+    rule = f"  http-request set-var(txn.x) path,map_reg({MAP})\n"
+    running, desired = build({"frontend": rule}), build({"frontend": rule, "more": NEW, MAP: ROUTES})
+    assert split_plan(running, desired).operations == ()
+
+
+def test_a_list_waits_for_the_certificate_that_waits() -> None:
+    long = pem("b.test") + "# " + "x" * 20_000 + "\n"
+    found = split({"ssl/b.pem": long, LIST: "ssl/a.pem\nssl/b.pem\n", MAP: "/a app\n"})
+    assert found.operations == (DeleteMapEntry(MAP, "/b"),)
+    assert found.effective is not None
+    assert found.effective.files[LIST].content == b"ssl/a.pem\n"
+
+
+def test_where_conditions_decide_what_is_read_nothing_goes_ahead() -> None:
+    desired = build(RELOADS, {"more": ".if 1\n.endif\n", MAP: "/a app\n"})
+    assert split_plan(build(), desired).operations == ()
+
+
+servers = st.dictionaries(
+    st.sampled_from(["s1", "s2", "s3"]),
+    st.tuples(st.integers(1, 3), st.sampled_from(["", "weight 3", "check", "disabled", "maxconn 5"])),
+    max_size=3,
+).map(lambda found: "".join(f"  server {name} 10.0.0.{number}:80 {words}\n" for name, (number, words) in found.items()))
+frames = st.sampled_from(["", "  balance leastconn\n", "  timeout server 9s\n", "  balance source\n"])
+backends = st.none() | st.tuples(frames, servers)
+sites = st.fixed_dictionaries(
+    {
+        "defaults": st.sampled_from(["", "  timeout client 9s\n", "  default-server maxconn 9\n"]),
+        "frontend": st.sampled_from(["", "  http-request deny\n"]),
+        "app": st.tuples(frames, servers).map("".join),
+        "b1": backends,
+        "b2": backends,
+        "routes": st.dictionaries(st.sampled_from(["/1", "/2", "/3"]), st.sampled_from(["app", "b1", "b2"])),
+        "certificates": st.dictionaries(st.sampled_from(["b.test", "c.test"]), st.integers(1, 2)),
+        "default": st.integers(1, 2),
+    }
+)
+
+
+def build_site(site: Mapping[str, Any]) -> Generation:
+    """Return the generation of a random site."""
+    more = "".join(
+        f"backend {name} from http\n{''.join(site[name])}" for name in ("b1", "b2") if site[name] is not None
+    )
+    chosen = site["certificates"]
+    return build(
+        {
+            "defaults": site["defaults"],
+            "frontend": site["frontend"],
+            "app": site["app"],
+            "more": more,
+            MAP: "".join(f"{key} {value}\n" for key, value in site["routes"].items()),
+            LIST: "ssl/a.pem\n" + "".join(f"ssl/{name}.pem\n" for name in chosen),
+            "ssl/a.pem": pem("a.test", site["default"]),
+            **{f"ssl/{name}.pem": pem(name, number) for name, number in chosen.items()},
+        }
+    )
+
+
+def names(generation: Generation) -> set[str]:
+    return {section.name for section in generation.config.all("backend")}
+
+
+@given(sites, sites, st.sampled_from([LTS, NEWEST]))
+def test_the_effective_generation_stands_between_both(
+    before: Mapping[str, Any], after: Mapping[str, Any], capabilities: Capabilities
+) -> None:
+    running, desired = build_site(before), build_site(after)
+    found = split_plan(running, desired, capabilities)
+    whole = make_plan(running, desired, capabilities=capabilities)
+    if found.effective is None:
+        assert found.operations == ()
+        assert found.reasons == whole.reasons
+        return
+    # It can be had without a reload, and it is a configuration of its own.
+    if found.reasons:
+        assert make_plan(running, found.effective, capabilities=capabilities).operations == found.operations
+    assert parse_config(found.effective.text) == found.effective.config
+    # What is left needs the reload, all of it.
+    assert make_plan(found.effective, desired, capabilities=capabilities).reasons == found.reasons
+    again = split_plan(found.effective, desired, capabilities)
+    assert (again.operations, again.reasons) == ((), found.reasons)
+    # A new route leads nowhere but to what is there.
+    old, new = (dict(parse_map_file(one.files[MAP].content)) for one in (running, found.effective))
+    fresh = {value for key, value in new.items() if old.get(key) != value}
+    assert fresh & names(desired) <= names(found.effective)

@@ -1,0 +1,134 @@
+"""What HAProxy says of the small configuration is what it says of the whole one."""
+
+from pathlib import Path
+
+import pytest
+import trustme
+
+from haptic_trio.dataplane.check import ConfigRefusedError, check_config
+from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_files, make_generation
+from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.stand_ins import with_stand_ins
+
+HEAD = """\
+global
+    maxconn 200
+
+defaults web
+    mode http
+    timeout client 5s
+    timeout server 5s
+    timeout connect 5s
+
+frontend http from web
+    bind :8080
+    bind :8443 ssl crt-list ssl/list.crt-list
+    use_backend named if { path /named }
+    use_backend %[path,map(maps/path.map)] if { nbsrv(b7) gt 0 }
+"""
+
+
+def backend(name: str, *lines: str) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"\nbackend {name} from web\n{body}    server s1 127.0.0.1:80\n"
+
+
+AUTHORITY = trustme.CA()
+
+
+def certificate(number: int) -> AuxFile:
+    issued = AUTHORITY.issue_cert(f"host{number}.test")
+    chain = b"".join(pem.bytes() for pem in (issued.private_key_pem, *issued.cert_chain_pems))
+    return make_file(FileKind.CERT, f"ssl/host{number}.pem", chain, secret=True)
+
+
+CERTIFICATES = [certificate(number) for number in range(5)]
+
+
+def built(extra: str = "", *, count: int = 50, head: str = HEAD, files: list[AuxFile] | None = None) -> Generation:
+    text = head + backend("named") + "".join(backend(f"b{number}") for number in range(count)) + extra
+    entries = "".join(f"ssl/host{number}.pem\n" for number in range(5))
+    default = [
+        make_file(FileKind.MAP, "maps/path.map", "".join(f"/{n} b{n}\n" for n in range(count))),
+        make_file(FileKind.CRT_LIST, "ssl/list.crt-list", entries),
+        *CERTIFICATES,
+    ]
+    return make_generation(parse_config(text), make_files([*default, *(files or [])]))
+
+
+async def is_accepted(binary: Path, generation: Generation) -> bool:
+    try:
+        await check_config(binary, generation, limit=20)
+    except ConfigRefusedError:
+        return False
+    return True
+
+
+GOOD = {
+    "new backend": built(backend("new", "balance leastconn")),
+    "new backend that others know": built(backend("new", "stick-table type ip size 100")),
+    "changed backend": built(count=49),
+    "new certificate": built(
+        files=[certificate(9), make_file(FileKind.CRT_LIST, "ssl/list.crt-list", "ssl/host9.pem\n")]
+    ),
+    "other certificate": built(files=[certificate(0)]),
+    "map": built(files=[make_file(FileKind.MAP, "maps/path.map", "/x b1\n")]),
+    "rule that names a backend": built(head=HEAD + "    use_backend b3 if { path /3 }\n"),
+}
+BAD = {
+    "mode": built(backend("new", "mode tcp") + "\nfrontend f from web\n    bind :9\n    default_backend new\n"),
+    "missing server to track": built(backend("new", "server s2 127.0.0.1:1 track none/s1")),
+    "unknown balance": built(backend("new", "balance nonsense")),
+    "missing backend": built(head=HEAD + "    default_backend missing\n"),
+    "not a certificate": built(files=[make_file(FileKind.CERT, "ssl/host3.pem", b"rubbish", secret=True)]),
+    "missing certificate": built(
+        files=[make_file(FileKind.CRT_LIST, "ssl/list.crt-list", "ssl/host1.pem\nssl/none.pem\n")]
+    ),
+    "missing table": built(head=HEAD + "    http-request track-sc0 src table b4\n"),
+}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("name", GOOD)
+async def test_what_is_good_is_accepted_with_stand_ins(haproxy_binary: Path, name: str) -> None:
+    small = with_stand_ins(built(), GOOD[name])
+
+    assert small is not None
+    assert len(small.config.sections) < 10
+    assert await is_accepted(haproxy_binary, GOOD[name])
+    assert await is_accepted(haproxy_binary, small)
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("name", BAD)
+async def test_what_is_bad_is_refused_with_stand_ins(haproxy_binary: Path, name: str) -> None:
+    small = with_stand_ins(built(), BAD[name])
+
+    assert small is not None
+    assert not await is_accepted(haproxy_binary, BAD[name])
+    assert not await is_accepted(haproxy_binary, small)
+
+
+def test_only_what_is_needed_of_lists_and_maps_is_left() -> None:
+    small = with_stand_ins(built(), built(backend("new"), files=[certificate(2)]))
+
+    assert small is not None
+    assert small.files["ssl/list.crt-list"].content == b"ssl/host0.pem\nssl/host2.pem\n"
+    assert small.files["maps/path.map"].content == b"/0 b0\n"
+    assert set(small.files) == {"ssl/list.crt-list", "maps/path.map", "ssl/host0.pem", "ssl/host2.pem"}
+    assert [section.name for section in small.config.all("backend")][-3:] == ["new", "b7", "named"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        built(head=HEAD.replace("maxconn 200", "maxconn 300")),
+        built(head=HEAD.replace("mode http", "mode tcp")),
+        built(head=".if feature(OPENSSL)\n.endif\n" + HEAD),
+        built(head=HEAD.replace("crt-list ssl/list.crt-list", "crt ssl/")),
+        built(count=3),
+    ],
+    ids=["global", "defaults", "conditions", "folder of certificates", "few sections"],
+)
+def test_there_are_no_stand_ins_where_everything_has_to_be_read(other: Generation) -> None:
+    assert with_stand_ins(built(), other) is None

@@ -1,0 +1,88 @@
+"""An API server that is a function of the test's, without sockets, for tests with a virtual clock."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+import msgspec
+import trio
+
+from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.api_auth import Credentials
+from haptic_trio.k8s.watching import Pace
+from tests.k8s.api_cluster import Reports
+
+KINDS = {"resources": [{"name": "services", "kind": "Service", "namespaced": True}]}
+EMPTY = {"metadata": {"resourceVersion": "10"}, "items": []}
+
+
+def status(code: int, reason: str, **headers: str) -> httpx.Response:
+    """Return a refusal."""
+    content = {"kind": "Status", "code": code, "reason": reason, "message": f"told {code}"}
+    return httpx.Response(
+        code, json=content, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
+
+
+def answer(content: object) -> httpx.Response:
+    """Return a whole answer."""
+    return httpx.Response(200, content=msgspec.json.encode(content))
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, chunks: AsyncGenerator[bytes, None]) -> None:
+        self._chunks = chunks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._chunks.aclose()
+
+
+def stream(*chunks: bytes, seconds: float) -> httpx.Response:
+    """Return an answer that tells *chunks* at once and ends after so many *seconds*."""
+
+    async def generate() -> AsyncGenerator[bytes, None]:
+        for chunk in chunks:
+            yield chunk
+        await trio.sleep(seconds)
+
+    return httpx.Response(200, stream=_Body(generate()))
+
+
+class ScriptedServer:
+    """Answers by a function, and notes each request with its time."""
+
+    def __init__(self, respond: Callable[[httpx.Request], httpx.Response]) -> None:
+        self._respond = respond
+        self.requests: list[tuple[float, httpx.Request]] = []
+
+    def times(self, text: str) -> list[float]:
+        """Return when requests with *text* in their URL came."""
+        return [at for at, request in self.requests if text in str(request.url)]
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        await trio.lowlevel.checkpoint()
+        self.requests.append((trio.current_time(), request))
+        if request.url.path == "/api/v1":
+            return answer(KINDS)
+        return self._respond(request)
+
+    @asynccontextmanager
+    async def connected(self, reports: Reports, *, pace: Pace = Pace()) -> AsyncIterator[ApiCluster]:  # noqa: B008
+        """Run a client of it that does not stream lists."""
+
+        async def load() -> Credentials:
+            await trio.lowlevel.checkpoint()
+            return Credentials(server="https://scripted", context=httpx.create_ssl_context(verify=False))
+
+        def make_client(_credentials: Credentials) -> httpx.AsyncClient:
+            return httpx.AsyncClient(transport=httpx.MockTransport(self._handle), base_url="https://scripted")
+
+        cluster = ApiCluster(load, report=reports, pace=pace, stream_lists=False, make_client=make_client)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            yield cluster
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,202 @@
+"""Every way to be somebody to an API server, and what happens when that changes."""
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import yaml
+
+from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.api_auth import Load, load_kubeconfig, load_service_account, read_namespace
+from haptic_trio.k8s.api_errors import CredentialsError, UnauthorizedError, UnreachableError
+from haptic_trio.k8s.client import Selection
+from tests.k8s.api_cluster import FAST, Reports, connected, viewing
+from tests.k8s.objects import SERVICES
+from tests.support.api_server import TOKEN, ApiServer, serving
+from tests.support.kubernetes import service
+
+ALL_SERVICES = Selection(type=SERVICES)
+
+
+def write_plugin(path: Path, token_file: Path) -> Path:
+    """Write a credential plugin that prints the token in *token_file*, and counts its runs beside it."""
+    path.write_text(
+        f"""
+import json, pathlib
+token = pathlib.Path({str(token_file)!r}).read_text()
+with open({str(token_file)!r} + ".runs", "a") as runs:
+    runs.write("x")
+status = {{"token": token}}
+print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}}))
+"""
+    )
+    return path
+
+
+async def read_one(server: ApiServer, load: Load) -> None:
+    """Connect with *load* and read the service."""
+    cluster = ApiCluster(load, report=Reports(), pace=FAST)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        assert await cluster.get(SERVICES, "default", "a")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("way", ["token", "token_file", "certificate", "plugin", "authority_file"])
+async def test_kubeconfig_works_in_each_form_and_leaves_no_file_behind(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    values = {
+        "token": TOKEN,
+        "token_file": str(tmp_path / "token"),
+        "certificate": "tester",
+        "plugin": str(write_plugin(tmp_path / "plugin.py", tmp_path / "token")),
+        "authority_file": str(tmp_path / "ca.pem"),
+    }
+    (tmp_path / "token").write_text(TOKEN)
+    async with serving(service("a")) as server:
+        config = server.write_kubeconfig(tmp_path / "config", **{way: values[way]})
+        await read_one(server, partial(load_kubeconfig, config))
+
+    assert list(temporary.iterdir()) == []
+
+
+async def test_context_is_chosen_by_name(tmp_path: Path) -> None:
+    async with serving(service("a")) as server:
+        config = server.write_kubeconfig(tmp_path / "config")
+        document = yaml.safe_load(config.read_text())
+        document["contexts"].append({"name": "broken", "context": {"cluster": "test", "user": "nobody"}})
+        document["users"].append({"name": "nobody", "user": {"token": "wrong"}})
+        document["current-context"] = "broken"
+        config.write_text(yaml.safe_dump(document))
+
+        await read_one(server, partial(load_kubeconfig, config, "test"))
+        with pytest.RaisesGroup(UnauthorizedError):
+            await read_one(server, partial(load_kubeconfig, config))
+
+
+async def test_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(service("a")) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+        (tmp_path / "token").write_text(TOKEN)
+        (tmp_path / "namespace").write_text("mine")
+        server.authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+
+        await read_one(server, partial(load_service_account, tmp_path))
+
+    assert read_namespace(tmp_path) == "mine"
+    assert read_namespace(tmp_path / "nowhere") == ""
+
+
+async def test_outside_of_a_cluster_there_is_no_service_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(CredentialsError, match="not in a cluster"):
+        await load_service_account(tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
+    with pytest.raises(CredentialsError, match=r"ca\.crt"):
+        await load_service_account(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- a", "apiVersion: v1\nkind: Config\n", "current-context: x\ncontexts: []\nclusters: []\nusers: []\n"]
+)
+async def test_unusable_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "config"
+    config.write_text(text)
+    with pytest.raises(CredentialsError, match="config: "):
+        await load_kubeconfig(config)
+
+
+async def test_missing_kubeconfig_and_failing_plugin_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError, match="no such kubeconfig"):
+        await load_kubeconfig(tmp_path / "nowhere")
+    async with serving() as server:
+        config = server.write_kubeconfig(tmp_path / "config", plugin=str(tmp_path / "missing.py"))
+        with pytest.raises(CredentialsError, match="config: "):
+            await load_kubeconfig(config)
+
+
+async def test_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    async with serving(service("a")) as server:
+        config = server.write_kubeconfig(tmp_path / "config", token_file=str(tmp_path / "token"))
+        async with connected(server, config) as cluster, viewing(cluster, ALL_SERVICES) as view:
+            await view.until("a")
+            (tmp_path / "token").write_text("second-token")
+            server.rotate_token("second-token")
+            before = len(server.requests)
+
+            await cluster.get(SERVICES, "default", "a")
+            # The open watch goes on, and nothing was refused on the way.
+            server.put(service("b"))
+            await view.until("a", "b")
+            assert len(server.requests) == before + 1
+            assert server.open_watches == 1
+
+
+async def test_refused_token_is_replaced_by_running_the_plugin_once_for_all(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    plugin = write_plugin(tmp_path / "plugin.py", tmp_path / "token")
+    async with serving(service("a")) as server:
+        config = server.write_kubeconfig(tmp_path / "config", plugin=str(plugin))
+        async with connected(server, config) as cluster, viewing(cluster, ALL_SERVICES) as view:
+            await view.until("a")
+            (tmp_path / "token").write_text("second-token")
+            server.rotate_token("second-token")
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(cluster.get, SERVICES, "default", "a")
+            server.put(service("b"))
+            await view.until("a", "b")
+
+    assert (tmp_path / "token.runs").read_text() == "xx"
+
+
+async def test_token_that_stays_refused_is_reported_and_the_watch_recovers(tmp_path: Path) -> None:
+    reports = Reports()
+    async with serving(service("a")) as server:
+        config = server.write_kubeconfig(tmp_path / "config")
+        async with connected(server, config, reports=reports) as cluster, viewing(cluster, ALL_SERVICES) as view:
+            await view.until("a")
+            server.rotate_token("second-token")
+            server.cut_watches()
+            await reports.wait(lambda reports: "401" in reports.messages)
+            with pytest.raises(UnauthorizedError):
+                await cluster.get(SERVICES, "default", "a")
+
+            # As `kubectl config set-credentials` does it.
+            server.write_kubeconfig(config, token="second-token")
+            server.put(service("b"))
+            await view.until("a", "b")
+            await reports.wait(lambda reports: not reports.messages)
+
+
+async def test_new_authority_is_trusted_once_its_file_is_there_and_the_old_one_no_more(tmp_path: Path) -> None:
+    ca_file = tmp_path / "ca.pem"
+    async with serving(service("a")) as server:
+        config = server.write_kubeconfig(tmp_path / "config", authority_file=str(ca_file))
+        async with connected(server, config) as cluster, viewing(cluster, ALL_SERVICES) as view:
+            await view.until("a")
+            former = ca_file.read_bytes()
+            server.rotate_authority()
+            server.stop()
+            await server.start()
+            with pytest.raises(UnreachableError, match="certificate verify failed"):
+                await cluster.get(SERVICES, "default", "a")
+
+            server.authority.cert_pem.write_to_path(ca_file)
+            server.put(service("b"))
+            await view.until("a", "b")
+
+            ca_file.write_bytes(former)
+            with pytest.raises(UnreachableError, match="certificate verify failed"):
+                await cluster.get(SERVICES, "default", "a")

@@ -1,0 +1,91 @@
+"""Events say a thing once, count it when it is said again, and an object is not heard for ever."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.k8s.events import (
+    Allowance,
+    EventType,
+    Notice,
+    NoticeBoard,
+    Regarding,
+    event_of,
+    said_again,
+    shorten,
+)
+
+NOW, LATER = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:01:00.000000Z"
+
+
+def notice(note: str = "broken", name: str = "web", namespace: str = "default") -> Notice:
+    regarding = Regarding(
+        api_version="networking.k8s.io/v1", kind="Ingress", namespace=namespace, name=name, uid=f"uid-{name}"
+    )
+    return Notice(regarding=regarding, type=EventType.WARNING, reason="Quarantined", action="Render", note=note)
+
+
+def test_event_has_what_the_api_asks_for() -> None:
+    event = event_of(notice("x" * 3000), instance="me", now=NOW)
+
+    assert event["metadata"]["namespace"] == "default"
+    assert event["regarding"]["uid"] == "uid-web"
+    assert len(event["note"].encode()) <= 1024
+    assert "series" not in event
+    assert event_of(notice(namespace=""), instance="me", now=NOW)["metadata"]["namespace"] == "default"
+
+
+def test_same_notice_has_the_same_name_and_another_one_another() -> None:
+    assert notice().name == notice().name
+    assert len({notice().name, notice("other").name, notice(name="api").name}) == 3
+
+
+def test_event_said_again_counts_on() -> None:
+    event = event_of(notice(), instance="me", now=NOW)
+
+    again = said_again(said_again(event, 1, now=NOW), 3, now=LATER)
+
+    assert again["series"] == {"count": 5, "lastObservedTime": LATER}
+    assert again["eventTime"] == NOW
+
+
+@given(st.text(max_size=100), st.integers(3, 50))
+def test_shortened_text_fits(text: str, limit: int) -> None:
+    short = shorten(text, limit)
+
+    assert len(short.encode()) <= limit
+    assert short == text or len(text.encode(errors="replace")) > limit or "?" in short
+
+
+def test_allowance_is_a_burst_and_then_one_for_each_interval() -> None:
+    allowance = Allowance(2, 10)
+
+    assert [allowance.take(100) for _ in range(2)] == [0, 0]
+    assert allowance.take(100) == pytest.approx(10)
+    assert allowance.take(105) == pytest.approx(5)
+    assert allowance.take(110) == 0
+    assert allowance.take(110) > 0
+
+
+def test_repetitions_that_wait_are_said_together() -> None:
+    board = NoticeBoard()
+    key = board.put(notice(), 0)
+    assert key is not None
+    board.put(notice(), 0)
+
+    assert board.look(key) == (notice(), 2)
+    board.put(notice(), 0)
+    assert board.said(key, 2)
+    assert board.look(key) == (notice(), 1)
+    assert not board.said(key, 1)
+    assert board.look(key) is None
+
+
+def test_object_with_too_much_to_say_is_not_heard_for_a_while_and_others_are() -> None:
+    board = NoticeBoard(burst=3, interval=60)
+
+    heard = [board.put(notice(str(number)), 0) is not None for number in range(5)]
+
+    assert heard == [True, True, True, False, False]
+    assert board.put(notice(name="api"), 0) is not None
+    assert board.put(notice("later"), 61) is not None

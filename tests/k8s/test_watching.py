@@ -1,0 +1,204 @@
+"""When a watch asks again, by a virtual clock."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import httpx
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from haptic_trio.k8s.client import Listed, Selection, Upserted, WatchEvent
+from tests.k8s.api_cluster import Reports
+from tests.k8s.objects import SERVICES, service
+from tests.k8s.scripted_server import EMPTY, ScriptedServer, answer, status, stream
+
+ALL_SERVICES = Selection(type=SERVICES)
+
+
+def line(kind: str, content: object) -> bytes:
+    return msgspec.json.encode({"type": kind, "object": content}) + b"\n"
+
+
+def is_watch(request: httpx.Request) -> bool:
+    return "watch" in request.url.params
+
+
+@asynccontextmanager
+async def watching(server: ScriptedServer, reports: Reports) -> AsyncIterator[list[WatchEvent]]:
+    """Follow all services; yields what is told."""
+    seen: list[WatchEvent] = []
+
+    async def follow() -> None:
+        async with server.connected(reports) as cluster, cluster.watch(ALL_SERVICES) as events:
+            async for event in events:
+                seen.append(event)  # noqa: PERF401  it is looked at meanwhile
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        yield seen
+        nursery.cancel_scope.cancel()
+
+
+def delays(times: list[float]) -> list[float]:
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+async def test_expiry_of_each_watch_is_answered_by_lists_at_growing_distance(autojump_clock: MockClock) -> None:
+    expired = line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        return stream(expired, seconds=0) if is_watch(request) else answer(EMPTY)
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()) as seen:
+        await trio.sleep(120)
+
+    lists = delays(server.times("limit=500"))
+    assert 0.1 <= lists[0] <= 0.2
+    assert all(7.5 <= delay <= 15 for delay in lists[8:])
+    assert len(lists) < 25
+    assert all(event == Listed(()) for event in seen)
+
+
+async def test_forbidden_list_is_asked_for_ever_more_rarely_and_never_told_as_empty(autojump_clock: MockClock) -> None:
+    server = ScriptedServer(lambda _request: status(403, "Forbidden"))
+    reports = Reports()
+    async with watching(server, reports) as seen:
+        await trio.sleep(600)
+        assert "told 403" in reports.messages
+
+    assert seen == []
+    assert 40 < len(server.times("limit=500")) < 100
+    # Told once, and taken back when nobody watches any more.
+    assert reports.told == 2
+
+
+async def test_retry_after_is_kept(autojump_clock: MockClock) -> None:
+    refusals = [status(429, "TooManyRequests", retry_after="7")] * 2
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if is_watch(request):
+            return stream(seconds=1000)
+        return refusals.pop() if refusals else answer(EMPTY)
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()) as seen:
+        await trio.sleep(30)
+
+    assert delays(server.times("limit=500")) == [7, 7]
+    assert seen == [Listed(())]
+
+
+async def test_watch_that_is_put_off_waits_as_long_as_it_is_told(autojump_clock: MockClock) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        return status(429, "TooManyRequests", retry_after="20") if is_watch(request) else answer(EMPTY)
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()):
+        await trio.sleep(100)
+
+    assert delays(server.times("watch=true")) == [20, 20, 20, 20]
+    assert len(server.times("limit=500")) == 1
+
+
+async def test_quiet_kind_costs_a_request_in_five_to_ten_minutes(autojump_clock: MockClock) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if not is_watch(request):
+            return answer(EMPTY)
+        return stream(seconds=float(request.url.params["timeoutSeconds"]))
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()) as seen:
+        await trio.sleep(3600)
+
+    watches = [request for _at, request in server.requests if is_watch(request)]
+    assert 6 <= len(watches) <= 13
+    assert len({request.url.params["timeoutSeconds"] for request in watches}) > 2
+    assert len(server.requests) == len(watches) + 2
+    assert seen == [Listed(())]
+
+
+async def test_watches_that_end_at_once_are_slowed_down(autojump_clock: MockClock) -> None:
+    server = ScriptedServer(lambda request: stream(seconds=0) if is_watch(request) else answer(EMPTY))
+    async with watching(server, Reports()):
+        await trio.sleep(120)
+
+    assert len(server.times("watch=true")) < 25
+
+
+async def test_absent_kind_is_empty_and_looked_for_each_half_minute(autojump_clock: MockClock) -> None:
+    server = ScriptedServer(lambda _request: status(404, "NotFound"))
+    widgets = Selection(type=msgspec.structs.replace(SERVICES, plural="widgets"))
+    reports = Reports()
+    async with server.connected(reports) as cluster, cluster.watch(widgets) as events:
+        with trio.fail_after(1):
+            assert await anext(events) == Listed(())
+        await trio.sleep(600)
+        assert "widgets.v1" in reports.messages
+
+    assert 20 <= len(server.requests) <= 45
+
+
+@pytest.mark.parametrize("cut", [1, 40, -1])
+async def test_event_that_was_cut_off_is_told_once_and_completely(autojump_clock: MockClock, cut: int) -> None:
+    first, second = service("a", version="11"), service("b", version="12")
+    whole = line("ADDED", first) + line("ADDED", second)
+    watches: list[str] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if not is_watch(request):
+            return answer(EMPTY)
+        watches.append(request.url.params["resourceVersion"])
+        if len(watches) == 1:
+            return stream(whole[: len(line("ADDED", first)) + cut], seconds=0)
+        return stream(whole if watches[-1] == "10" else line("ADDED", second), seconds=1000)
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()) as seen:
+        await trio.sleep(10)
+
+    assert watches == ["10", "11" if cut > 0 else "10"]
+    assert seen == [Listed(()), Upserted(first), Upserted(second)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+async def test_events_are_the_same_however_they_are_cut_into_chunks(autojump_clock: MockClock, size: int) -> None:
+    objects = [service(f"s{number}", version=str(11 + number), note="ü€") for number in range(20)]
+    whole = b"".join(line("ADDED", each) for each in objects)
+    chunks = [whole[start : start + size] for start in range(0, len(whole), size)]
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        return stream(*chunks, seconds=1000) if is_watch(request) else answer(EMPTY)
+
+    async with watching(ScriptedServer(respond), Reports()) as seen:
+        await trio.sleep(10)
+
+    assert seen == [Listed(()), *(Upserted(each) for each in objects)]
+
+
+@pytest.mark.parametrize("body", [b"<html>\n", b'{"type":"ADDED"}\n', b"[]\n", b'{"type":"ADDED","object":1}\n'])
+async def test_answer_that_is_no_watch_is_reported_and_asked_for_again(autojump_clock: MockClock, body: bytes) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        return stream(body, seconds=0) if is_watch(request) else answer(EMPTY)
+
+    reports = Reports()
+    server = ScriptedServer(respond)
+    async with watching(server, reports):
+        await trio.sleep(10)
+        assert "no stream of events" in reports.messages
+    assert len(server.times("watch=true")) > 2
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items":[1]}', b""])
+async def test_answer_that_is_no_list_is_reported_and_never_taken_for_empty(
+    autojump_clock: MockClock, body: bytes
+) -> None:
+    server = ScriptedServer(lambda _request: httpx.Response(200, content=body))
+    reports = Reports()
+    async with watching(server, reports) as seen:
+        await trio.sleep(10)
+        assert "the answer is no list" in reports.messages
+    assert seen == []

@@ -1,0 +1,149 @@
+"""What one change of the cluster costs: how many fragments the shipped libraries render for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trustme
+
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pages import differences
+from haptic_trio.pipeline.render import Rendered, Renderer
+from tests.support.kubernetes import (
+    endpoint,
+    endpoint_slice,
+    ingress,
+    ingress_class,
+    path,
+    rule,
+    service,
+    tls_secret,
+)
+from tests.support.rendering import KINDS, library_config
+
+COUNT = 1_000
+ISSUED = trustme.CA().issue_cert("tls.example.com", key_type=trustme.KeyType.ECDSA)
+BUNDLE = ISSUED.cert_chain_pems[0].bytes(), ISSUED.private_key_pem.bytes()
+
+
+def route(number: int, service_name: str = "", where: str = "/", **more: Any) -> Resource:
+    name = f"web{number}"
+    return ingress(name, rule(f"{name}.example.com", path(where, service_name or name)), **more)
+
+
+def slices(number: int, *addresses: str) -> Resource:
+    return endpoint_slice(f"web{number}", *(endpoint(address) for address in addresses), ports=80)
+
+
+class Cluster:
+    """The shipped libraries over many routes, rendered again and again."""
+
+    def __init__(self) -> None:
+        self.config = library_config("base", "ssl", "ingress", sslRedirect=True)
+        self.stores = Stores(Store(name, watched.index_by) for name, watched in self.config.watched_resources.items())
+        for number in range(COUNT):
+            self.put(route(number), service(f"web{number}"), slices(number, "10.0.0.1", "10.0.0.2"))
+        self.put(tls_secret("used", *BUNDLE), tls_secret("unused", *BUNDLE))
+        self.put(route(1, tls=[{"secretName": "used", "hosts": ["web1.example.com"]}]))
+        self.renderer = Renderer(self.config)
+        self.rendered = self.renderer.render_here(self.stores)
+
+    def matching(self, kind: str) -> list[Store]:
+        resources = self.config.watched_resources
+        return [store for name, store in self.stores.items() if KINDS[resources[name].resources] == kind]
+
+    def put(self, *objects: Resource) -> None:
+        for resource in objects:
+            for store in self.matching(resource["kind"]):
+                store.upsert(resource)
+
+    def remove(self, resource: Resource) -> None:
+        for store in self.matching(resource["kind"]):
+            store.delete(ref_of(resource))
+
+    def render(self) -> Rendered:
+        self.rendered = self.renderer.render_here(self.stores)
+        return self.rendered
+
+    def compare(self) -> None:
+        """See that what was rendered is what rendering everything anew gives."""
+        anew = Renderer(self.config).render_here(self.stores)
+        assert {path: text.text for path, text in self.rendered.texts.items()} == {
+            path: text.text for path, text in anew.texts.items()
+        }
+        assert self.rendered.files == anew.files
+        assert self.rendered.refusals == anew.refusals
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_nothing_is_rendered_when_nothing_changed(cluster: Cluster) -> None:
+    before = cluster.rendered
+    after = cluster.render()
+    assert after.fragments_rendered == 0
+    assert all(after.texts[path] is before.texts[path] for path in before.texts)
+    assert after.files is before.files
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        pytest.param(lambda c: c.put(slices(7, "10.0.0.9")), 1, id="endpoint"),
+        pytest.param(lambda c: c.put(slices(8, "10.0.0.9"), slices(9, "10.0.0.9")), 2, id="two endpoints"),
+        # Its paths, exact and others, its hosts, and the backend of the Service it names.
+        pytest.param(lambda c: c.put(route(2, where="/x")), 4, id="path"),
+        pytest.param(lambda c: c.put(route(3, "web4")), 5, id="another service"),
+        pytest.param(lambda c: c.put(route(COUNT, "web5")), 4, id="new ingress"),
+        pytest.param(lambda c: c.remove(route(9)), 1, id="ingress gone"),
+        pytest.param(lambda c: c.put(service("idle")), 1, id="new service"),
+        pytest.param(lambda c: c.remove(service("web11")), 0, id="service gone"),
+        pytest.param(lambda c: c.put(service("web12", {"port": 81, "protocol": "TCP"})), 1, id="service port"),
+        pytest.param(lambda c: c.put(tls_secret("used", *BUNDLE, age=3)), 1, id="certificate"),
+        pytest.param(lambda c: c.put(route(13, tls=[{"secretName": "unused"}])), 5, id="certificate used"),
+        pytest.param(lambda c: c.put(ingress_class("foreign", "example.com/other")), 0, id="class of others"),
+    ],
+)  # fmt: skip
+def test_a_change_renders_what_depends_on_it(cluster: Cluster, change: Callable[[Cluster], None], count: int) -> None:
+    change(cluster)
+    assert cluster.render().fragments_rendered == count
+
+
+def test_parts_without_a_change_are_the_same_objects(cluster: Cluster) -> None:
+    before = cluster.rendered.config.pieces
+    cluster.put(slices(500, "10.7.7.7"))
+    gone, come = differences(before, cluster.render().config.pieces)
+    (old,), (new,) = set(gone) - set(come), set(come) - set(gone)
+    assert (old.origin.subject.name, new.origin.subject.name) == ("web500", "web500")
+    assert "10.7.7.7" in new.text
+
+
+def test_class_that_is_looked_up_by_all_renders_all_of_them_again(cluster: Cluster) -> None:
+    cluster.put(route(20, ingress_class="by-controller"))
+    assert cluster.render().fragments_rendered == 4
+    cluster.put(ingress_class("by-controller", "haptic-trio/ingress-controller"))
+    assert cluster.render().fragments_rendered == 4
+
+
+def test_what_all_these_changes_have_made_is_what_rendering_anew_gives(cluster: Cluster) -> None:
+    cluster.compare()
+
+
+def test_first_certificate_opens_the_https_frontend_and_the_last_one_closes_it() -> None:
+    few = Cluster.__new__(Cluster)
+    few.config = library_config("base", "ssl", "ingress")
+    few.stores = Stores(Store(name, watched.index_by) for name, watched in few.config.watched_resources.items())
+    few.renderer = Renderer(few.config)
+    few.put(route(1, tls=[{"secretName": "used"}]), service("web1"))
+    assert "frontend https" not in few.render().text
+    few.put(tls_secret("used", *BUNDLE))
+    assert "frontend https" in few.render().text
+    assert few.rendered.fragments_rendered == 1
+    few.compare()
+    few.remove(tls_secret("used", *BUNDLE))
+    assert "frontend https" not in few.render().text
+    assert few.rendered.fragments_rendered == 0
+    few.compare()

@@ -1,0 +1,248 @@
+"""Data does not wait for phase 2, and phase 2 has the last word."""
+
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.haproxy.model import Generation, make_files
+from haptic_trio.messages import (
+    ConfigPrepared,
+    ConfigValidated,
+    DeploymentCompleted,
+    Phases,
+    Reason,
+    ReconcileTriggered,
+    Standing,
+    ValidationFailed,
+)
+from haptic_trio.pipeline.coordinator import run_fast_lane
+from haptic_trio.pipeline.cycle import Pipeline, Prepared, Valid
+from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.render import Rendered
+from haptic_trio.pulse import Pulse
+from tests.support.endpoints import generation
+from tests.support.facts import PROBLEM
+
+RENDERED = Rendered(files=make_files(()), texts={}, produced={}, refusals=())
+INTERVAL = 2.0
+CHECK = 0.5
+
+
+class LanePipeline(Pipeline):
+    """Prepares at once and checks in half a second; refuses what the test says."""
+
+    def __init__(self) -> None:
+        self.checks: list[tuple[str, float, bool]] = []
+        self.refused: dict[str, bool] = {}
+        """Correlation ids that phase 2 refuses, and whether that leads to an object."""
+        self.broken: set[str] = set()
+
+    async def prepare(self, correlation: str) -> Prepared:
+        await trio.lowlevel.checkpoint()
+        if correlation in self.broken:
+            raise RefusedError("render", (PROBLEM,))
+        return Prepared(correlation=correlation, generation=generation(correlation), rendered=RENDERED, phases=Phases())
+
+    async def check(self, prepared: Prepared, *, idle: bool) -> Valid:
+        self.checks.append((prepared.correlation, trio.current_time(), idle))
+        await trio.sleep(CHECK)
+        blocked = self.refused.get(prepared.correlation)
+        if blocked is not None:
+            error = RefusedError("check", (PROBLEM,))
+            error.blocked = blocked
+            raise error
+        return Valid(generation=prepared.generation, phases=Phases(check=CHECK))
+
+
+class Rig:
+    """A running fast lane with the test at all its ends."""
+
+    def __init__(self) -> None:
+        self.triggers, self._triggers_out = trio.open_memory_channel[ReconcileTriggered](50)
+        self._cycles_in, self.cycles = trio.open_memory_channel[CycleEvent](500)
+        self.prepared = Latest[ConfigPrepared]()
+        self.validated = Latest[ConfigValidated]()
+        self.refused = Latest[ValidationFailed]()
+        self.completed = Latest[DeploymentCompleted]()
+        self.pipeline = LanePipeline()
+        self.structural: set[str] = set()
+        self.retries = 0
+
+    def _next(self) -> str:
+        self.retries += 1
+        return f"r{self.retries}"
+
+    def _only_data(self, _valid: Generation, prepared: Generation) -> bool:
+        return prepared.text.strip("# \n") not in self.structural
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        await nursery.start(
+            partial(
+                run_fast_lane,
+                self._triggers_out,
+                self._cycles_in,
+                self.prepared,
+                self.validated,
+                self.refused,
+                self.completed,
+                pipeline=self.pipeline,
+                next_correlation=self._next,
+                check_interval=INTERVAL,
+                only_data=self._only_data,
+                facts=Facts(),
+                pulse=Pulse("coordinator", 10),
+                check_pulse=Pulse("checker", 10),
+            )
+        )
+
+    async def trigger(self, name: str) -> None:
+        self.triggers.send_nowait(ReconcileTriggered(correlation=name, reason=Reason.CHANGED, changes=1))
+        await wait_all_tasks_blocked()
+
+    def complete(self, name: str, *, held: tuple[str, ...] = (), failed: tuple[str, ...] = ()) -> None:
+        self.completed.put(
+            DeploymentCompleted(
+                correlation=name, generation="", results=(), failed=failed, seconds=0, standing=Standing(held=held)
+            )
+        )
+
+
+@pytest.fixture
+async def rig(autojump_clock: MockClock, nursery: trio.Nursery) -> Rig:
+    rig = Rig()
+    await rig.start(nursery)
+    return rig
+
+
+async def first_is_valid(rig: Rig) -> None:
+    await rig.trigger("c1")
+    await rig.validated.wait_newer(0)
+
+
+async def test_configuration_is_published_before_it_is_checked(autojump_clock: MockClock, rig: Rig) -> None:
+    await rig.trigger("c1")
+
+    assert rig.prepared.value is not None
+    assert rig.prepared.value.correlation == "c1"
+    assert rig.validated.version == 0
+    _version, valid = await rig.validated.wait_newer(0)
+    assert (valid.correlation, trio.current_time()) == ("c1", CHECK)
+
+
+async def test_checks_keep_their_interval_and_take_the_newest_at_idle_priority(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
+    await first_is_valid(rig)
+
+    for number in range(2, 12):
+        await rig.trigger(f"c{number}")
+        await trio.sleep(0.1)
+    await trio.sleep(10)
+
+    assert rig.pipeline.checks == [("c1", 0, False), ("c11", INTERVAL, True)]
+
+
+async def test_check_that_a_held_back_change_waits_for_is_not_put_off(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    rig.structural.add("c2")
+    await rig.trigger("c2")
+
+    rig.complete("c2", held=("e",))
+    await rig.validated.wait_newer(1)
+
+    assert rig.pipeline.checks[-1] == ("c2", CHECK, False)
+
+
+async def test_check_is_not_hurried_by_endpoints_that_hold_back_what_is_valid_already(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
+    await first_is_valid(rig)
+    await rig.trigger("c2")
+
+    rig.complete("c2", held=("e",))
+    await rig.validated.wait_newer(1)
+
+    assert rig.pipeline.checks[-1] == ("c2", INTERVAL, True)
+
+
+async def test_failed_deployment_has_its_configuration_checked_at_once(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    await rig.trigger("c2")
+
+    rig.complete("c2", failed=("e",))
+    await rig.validated.wait_newer(1)
+
+    assert rig.pipeline.checks[-1] == ("c2", CHECK, False)
+
+
+async def test_refused_object_is_left_out_by_another_cycle(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.refused["c2"] = True
+
+    await rig.trigger("c2")
+    _version, valid = await rig.validated.wait_newer(1)
+
+    assert valid.correlation == "r1"
+    assert rig.prepared.value is not None
+    assert rig.prepared.value.reason is Reason.REFUSED
+    assert rig.refused.version == 0
+
+
+async def test_refusal_that_leads_to_no_object_is_told(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.refused["c2"] = False
+
+    await rig.trigger("c2")
+    _version, refused = await rig.refused.wait_newer(0)
+
+    assert (refused.correlation, refused.phase) == ("c2", "check")
+    assert rig.validated.version == 1
+
+
+async def test_failed_render_publishes_nothing(autojump_clock: MockClock, rig: Rig) -> None:
+    rig.pipeline.broken.add("c1")
+
+    await rig.trigger("c1")
+
+    assert rig.prepared.version == 0
+    assert rig.refused.value is not None
+    assert rig.refused.value.phase == "render"
+
+
+async def test_ledger_hears_of_a_cycle_before_the_others_do(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+
+    told = []
+    while True:
+        try:
+            told.append(type(rig.cycles.receive_nowait()))
+        except trio.WouldBlock:
+            break
+    assert told == [ReconcileTriggered, ConfigPrepared, ConfigValidated]
+
+
+async def test_lane_ends_with_its_input_and_closes_its_ends(autojump_clock: MockClock) -> None:
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        await rig.start(nursery)
+        await rig.trigger("c1")
+        rig.triggers.close()
+
+    async for _event in rig.cycles:
+        pass
+    assert rig.prepared.version == 1
+
+
+async def test_cancelled_lane_closes_its_ends(autojump_clock: MockClock) -> None:
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        await rig.start(nursery)
+        await rig.trigger("c1")
+        nursery.cancel_scope.cancel()
+
+    assert rig.validated.version == 0
+    with pytest.raises(trio.BrokenResourceError):
+        await rig.trigger("c2")

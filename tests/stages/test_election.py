@@ -1,0 +1,149 @@
+"""Who leads is what the lease says, as the running configuration wants it."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from haptic_trio.channels import Facts, Latest
+from haptic_trio.config.model import Config, ControllerConfig, Duration, LeaderElection
+from haptic_trio.k8s.lease import LEASES
+from haptic_trio.messages import LeadershipChanged
+from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
+from haptic_trio.stages.leadership import drain_limit
+from tests.k8s.api_cluster import connected
+from tests.support.api_server import ApiServer, serving
+from tests.support.controller import ControllerRig, config_map
+from tests.support.facts import drain
+
+
+class Candidate:
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+        self.wishes: Latest[LeaderElection] = Latest()
+        self.leadership: Latest[LeadershipChanged] = Latest()
+        self.facts = Facts()
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership.value is not None and self.leadership.value.is_leader
+
+    def wish(self, **fields: Any) -> None:
+        self.wishes.put(LeaderElection(**fields))
+
+    async def wait(self, *, is_leader: bool) -> None:
+        seen = 0
+        with trio.fail_after(10):
+            while self.is_leader is not is_leader:
+                seen, _ = await self.leadership.wait_newer(seen)
+
+    def spec(self, name: str = "haptic-trio-leader") -> dict[str, Any]:
+        spec: dict[str, Any] = self.server.stored(LEASES, "default", name)["spec"]
+        return spec
+
+
+@pytest.fixture
+async def candidate(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Candidate]:
+    async with serving() as server, connected(server, tmp_path / "kubeconfig") as cluster:
+        candidate = Candidate(server)
+        async with trio.open_nursery() as electing:
+            await electing.start(
+                partial(
+                    run_leadership,
+                    cluster,
+                    "default",
+                    candidate.wishes,
+                    candidate.leadership,
+                    identity="me",
+                    facts=candidate.facts,
+                )
+            )
+            yield candidate
+            electing.cancel_scope.cancel()
+        assert not candidate.is_leader
+
+
+async def test_nobody_reaches_for_the_lease_before_there_is_something_to_deploy(candidate: Candidate) -> None:
+    await wait_all_tasks_blocked(0.05)
+
+    assert candidate.leadership.value == LeadershipChanged(is_leader=False, identity="me", transitions=0)
+    assert candidate.server.requests == []
+    assert drain(candidate.facts) == []
+
+
+async def test_leadership_is_won_told_and_given_back_at_the_end(candidate: Candidate) -> None:
+    candidate.wish()
+    await candidate.wait(is_leader=True)
+
+    assert drain(candidate.facts) == [LeadershipChanged(is_leader=True, identity="me", transitions=0)]
+    assert candidate.spec()["holderIdentity"] == "me"
+
+
+async def test_other_durations_keep_the_lease_and_another_name_leaves_it_to_expire(candidate: Candidate) -> None:
+    candidate.wish()
+    await candidate.wait(is_leader=True)
+    candidate.wish(lease_duration=Duration(40))
+    await candidate.server.until(lambda: candidate.spec()["leaseDurationSeconds"] == 40)
+    assert len(drain(candidate.facts)) == 1
+
+    candidate.wish(lease_name="other")
+    await candidate.server.until(
+        lambda: (
+            ("default", "other") in candidate.server.state.collections[LEASES].objects
+            and candidate.spec("other")["holderIdentity"] == "me"
+        )
+    )
+    await candidate.wait(is_leader=True)
+    assert candidate.spec()["holderIdentity"] == "me", "not released: others may not know of the new name yet"
+
+
+async def test_without_election_this_replica_leads_and_with_it_again_only_with_the_lease(candidate: Candidate) -> None:
+    candidate.wish(enabled=False)
+    await candidate.wait(is_leader=True)
+    await wait_all_tasks_blocked(0.02)
+    assert candidate.server.requests == []
+
+    candidate.server.faults.forbidden.add("leases")
+    candidate.wish()
+    await candidate.wait(is_leader=False)
+    candidate.server.faults.forbidden.clear()
+    await candidate.wait(is_leader=True)
+
+
+async def test_lead_alone_needs_nobody() -> None:
+    leadership: Latest[LeadershipChanged] = Latest()
+
+    lead_alone(leadership, Facts())
+
+    assert leadership.value is not None
+    assert leadership.value.is_leader
+
+
+def test_identity_is_of_one_run() -> None:
+    assert make_identity() != make_identity()
+
+
+@pytest.mark.parametrize(
+    ("election", "limit"),
+    [
+        (LeaderElection(), 5),
+        (LeaderElection(lease_duration=Duration(12)), 2),
+        (LeaderElection(enabled=False, lease_duration=Duration(12)), 5),
+    ],
+)
+def test_deployment_in_flight_ends_before_others_may_lead(election: LeaderElection, limit: float) -> None:
+    assert drain_limit(ControllerConfig(leader_election=election)) == limit
+
+
+async def test_iteration_that_has_come_up_says_what_it_wants_of_the_election(rig: ControllerRig) -> None:
+    rig.cluster.put(config_map(controller={"leaderElection": {"leaseName": "mine"}}))
+
+    async with rig.running():
+        await rig.reached(5, 1)
+
+    assert rig.process.election.value == LeaderElection(lease_name="mine")
+    assert Config().controller.leader_election != rig.process.election.value

@@ -1,0 +1,40 @@
+"""What a fragment sees of its surroundings is compared by what a template can tell apart."""
+
+from typing import Any
+
+import pytest
+
+from haptic_trio.templating.emit import Emitted
+from haptic_trio.templating.missing import MissingValue
+from haptic_trio.templating.scope import same
+
+CIRCLE: list[Any] = [1]
+CIRCLE.append(CIRCLE)
+OTHER: list[Any] = [1]
+OTHER.append(OTHER)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (1, 1), ("a", "a"), (Emitted("a"), Emitted("a")), ([1, {"a": (2,)}], [1, {"a": (2,)}]), (None, None),
+        (range(3), range(3)), (float("nan"), float("nan")), (CIRCLE, OTHER), (len, len),
+        (MissingValue(name="x"), MissingValue(name="x")),
+    ],
+)  # fmt: skip
+def test_the_same(left: Any, right: Any) -> None:
+    assert same(left, right, {})
+    assert same({"x": left}, {"x": right}, {})
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (1, 2), (1, True), (1, 1.0), (0.0, -0.0), ("a", Emitted("a")), (["a"], [Emitted("a")]), ([1], (1,)),
+        ([1], [1, 2]), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({"a": 1}, {"b": 1}), (None, False), (object(), object()),
+        (MissingValue(name="x"), MissingValue(name="y")), (iter([]), iter([])), (CIRCLE, [1, [1, [1]]]),
+    ],
+)  # fmt: skip
+def test_not_the_same(left: Any, right: Any) -> None:
+    assert not same(left, right, {})
+    assert not same({"x": left}, {"x": right}, {})
