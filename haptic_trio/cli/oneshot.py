@@ -104,10 +104,16 @@ async def read_config(options: InputOptions) -> LoadedConfig:
     cluster = make_cluster(options, _ignore_problems)
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
+        outcome: LoadedConfig | ProblemsError
         try:
-            return await _load(cluster, options.source)
-        finally:
-            nursery.cancel_scope.cancel(reason="everything has been read")
+            outcome = await _load(cluster, options.source)
+        except ProblemsError as exc:
+            # Raised in here it would come out in a group.
+            outcome = exc
+        nursery.cancel_scope.cancel(reason="everything has been read")
+    if isinstance(outcome, ProblemsError):
+        raise outcome
+    return outcome
 
 
 def _ignore_problems(_source: str, _problems: tuple[Problem, ...]) -> None:
