@@ -25,8 +25,8 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARGS=--check drives the story by itself)
 	@$(BIN)/haptic-trio demo $(ARGS)
 
-test: $(STAMP)  ## run all tests (ARGS goes to pytest)
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP)  ## run all tests but those of test-cluster (ARGS goes to pytest)
+	@$(BIN)/python -m pytest -m "not cluster" $(ARGS)
 
 test-deep: $(STAMP)  ## run the property tests with ten times the examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
