@@ -106,7 +106,7 @@ async def test_report_follows_the_iteration_and_is_not_ready_between_two(tmp_pat
     assert (before.iteration, before.is_ready, before.is_live) == (0, False, True)
     assert (during.iteration, during.stage, during.is_ready, during.is_leader) == (1, 5, True, True)
     limits = {component.name: component.limit for component in during.components}
-    assert limits.keys() == {"coordinator", "deployer", "scheduler", "drift monitor", "debouncer"}
+    assert limits.keys() == {"checker", "coordinator", "deployer", "scheduler", "drift monitor", "debouncer"}
     assert limits["deployer"] == 14
     assert (after.iteration, after.stage, after.is_ready, after.components) == (0, 0, False, ())
     # What a probe reads can be written, configured durations included.

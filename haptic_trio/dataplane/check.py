@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,6 +60,8 @@ class CheckDirectory:
         self._root = root
         self._path: Path | None = None
         self._held: Generation | None = None
+        # Whoever removes it need not wait for a check that is being cancelled.
+        self._lock = threading.Lock()
 
     def write(self, generation: Generation) -> Path:
         """Have the files of *generation* there, and return where; blocks on the disk.
@@ -66,6 +69,10 @@ class CheckDirectory:
         Raises OSError, and UnsafePathError for files that would lie elsewhere.
         """
         check_files(generation.files, RESERVED)
+        with self._lock:
+            return self._write(generation)
+
+    def _write(self, generation: Generation) -> Path:
         held, self._held = self._held, None
         if held is not None and self._path is not None:
             # What is a folder now may have been a file.
@@ -73,7 +80,7 @@ class CheckDirectory:
                 self._alter(self._path, held, generation)
                 self._held = generation
                 return self._path
-        self.remove()
+        self._remove()
         # Made 0700: nobody else gets to the files below it.
         self._path = Path(tempfile.mkdtemp("", "haptic-trio-check-", self._root))
         (self._path / PRELUDE_NAME).write_text(PRELUDE)
@@ -83,6 +90,10 @@ class CheckDirectory:
 
     def remove(self) -> None:
         """Remove it; the next check makes another one."""
+        with self._lock:
+            self._remove()
+
+    def _remove(self) -> None:
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
         self._path, self._held = None, None

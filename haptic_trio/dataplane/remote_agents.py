@@ -66,20 +66,25 @@ class RemoteAgents:
 
     async def _follow(self, link: AgentLink, renew: Callable[[], None]) -> None:
         address = link.client.address
+        was_away = False
 
         def take(event: AgentEvent) -> None:
+            nonlocal was_away
             if event.kind is EventKind.HELLO:
                 self._log.info("agent connected", agent=address.name, generation=event.generation[:12])
             elif event.kind is not EventKind.HEARTBEAT and not event.deployed:
                 self._log.warning("agent reports", agent=address.name, what=event.kind.value, pid=event.pid)
             known = link.running.id if link.running is not None else ""
-            if is_suspicious(event, known):
+            # What was meant for it while it was away has failed, and may wait long until it is tried again.
+            if was_away or is_suspicious(event, known):
                 renew()
+            was_away = False
 
         delay = FIRST_DELAY
         reported = ""
         while True:
             heard, why = await follow_once(address, self._context, take)
+            was_away = True
             if heard:
                 delay = FIRST_DELAY
             if heard or why != reported:

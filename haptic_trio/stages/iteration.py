@@ -139,6 +139,7 @@ async def _start_stages(
             )
         )
         reached(5, "reconcile")
-        nursery.start_soon(run_freeze, channels.validated)
+        if process.tunes_gc:
+            nursery.start_soon(run_freeze, channels.validated)
     if starting.cancelled_caught:
         raise StartTimeoutError(limit, state.stage)
