@@ -11,7 +11,7 @@ ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYN
 VERSIONS ?= 2.8 3.2 3.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deep test-haproxy test-cluster image chart-golden lint format bench bench-sync lock clean
+.PHONY: help demo test test-crashes test-deep test-haproxy test-cluster image chart-golden lint format bench bench-sync lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,8 +25,11 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARGS=--check drives the story by itself)
 	@$(BIN)/haptic-trio demo $(ARGS)
 
-test: $(STAMP)  ## run all tests but those of test-cluster (ARGS goes to pytest)
-	@$(BIN)/python -m pytest -m "not cluster" $(ARGS)
+test: $(STAMP)  ## run all tests but those of test-cluster and test-crashes (ARGS goes to pytest)
+	@$(BIN)/python -m pytest -m "not cluster and not crash" $(ARGS)
+
+test-crashes: $(STAMP)  ## kill -9 at random points of 200 deployments, and make many changes under a live client
+	@$(BIN)/python -m pytest -m crash $(ARGS)
 
 test-deep: $(STAMP)  ## run the property tests with ten times the examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
@@ -35,7 +38,7 @@ test-deep: $(STAMP)  ## run the property tests with ten times the examples
 test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.2 3.4", fetched where absent
 	@failed=; for version in $(VERSIONS); do \
 	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
-	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m "haproxy and not soak" $(ARGS) || failed="$$failed $$version"; \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m "haproxy and not soak and not crash" $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
 	done; \

@@ -8,11 +8,11 @@ from typing import Literal
 
 import trio
 
-from haptic_trio.dataplane.check import PRELUDE, PRELUDE_NAME
+from haptic_trio.dataplane.check import PRELUDE, PRELUDE_NAME, ConfigRefusedError, run_check
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.files import CONFIG_NAME, GenerationFiles
-from haptic_trio.dataplane.master import MasterClient
+from haptic_trio.dataplane.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.process import (
     MasterProcess,
     ProcessRecord,
@@ -135,13 +135,36 @@ class Supervisor:
         Raises LoadRefusedError when HAProxy will not, and EndpointError when
         it does not answer; either way the caller turns `current` back.
         """
-        if not await self._is_ready():
+        process = self._process
+        if process is None or not await self._is_ready():
             await self._start()
             return
-        report = await self.master.reload(limit=START_LIMIT)
+        report = await self._reload(process)
         await trio.to_thread.run_sync(self.output.shorten)
         if not report.loaded:
             raise LoadRefusedError(report.output)
+
+    async def _reload(self, process: MasterProcess) -> ReloadReport:
+        # A master that dies meanwhile may leave its end of the connection open in a worker: nobody would answer then.
+        outcomes: list[ReloadReport | EndpointError] = []
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                try:
+                    outcomes.append(await self.master.reload(limit=START_LIMIT))
+                except EndpointError as exc:
+                    outcomes.append(exc)
+                nursery.cancel_scope.cancel(reason="the master has answered")
+
+            nursery.start_soon(ask)
+            while process.is_alive():  # noqa: ASYNC110 - only one task may wait for its exit
+                await trio.sleep(POLL_INTERVAL)
+            nursery.cancel_scope.cancel(reason="the master is dead")
+        if not outcomes:
+            raise EndpointUnreachableError(self._name, "haproxy has ended during a reload")
+        if isinstance(outcomes[0], EndpointError):
+            raise outcomes[0]
+        return outcomes[0]
 
     async def _is_ready(self) -> bool:
         """Wait out a reload that somebody has begun and not awaited; False when no process runs."""
@@ -226,7 +249,9 @@ class Supervisor:
                 refusal = exc
             if refusal is not None:
                 # A process took what the whole text does not allow; what was loaded before it has worked.
-                if not was_patched or not await trio.to_thread.run_sync(self._files.turn_back):
+                if not (was_patched and await self._is_refused()):
+                    raise refusal
+                if not await trio.to_thread.run_sync(self._files.turn_back):
                     raise refusal
                 self._log.warning("turning back to the generation before", error=str(refusal))
                 await self._start()
@@ -234,6 +259,16 @@ class Supervisor:
             self._log.error("haproxy did not start", error=str(exc))
         else:
             await trio.to_thread.run_sync(self._files.mark_loaded)
+
+    async def _is_refused(self) -> bool:
+        """Whether it is the files that HAProxy does not start with: it may as well have been killed meanwhile."""
+        try:
+            await run_check(self.binary, [self._config, self._files.current / CONFIG_NAME], limit=START_LIMIT)
+        except ConfigRefusedError:
+            return True
+        except HapticError:
+            return False
+        return False
 
     async def _start(self) -> None:
         if self._process is not None:

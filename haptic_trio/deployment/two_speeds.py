@@ -127,7 +127,11 @@ class TwoSpeeds:
                 self._why = self._why or "prepared"
             elif names == self._endpoints.keys():
                 self._why = None
-            return self._deploy(names, "endpoints", now, may_reload=True, message=self._valid)
+            generation = self._valid.generation
+            if self._prepared is not None:
+                # It may be one that came back, and has served this already.
+                generation = self._add_data(generation, self._prepared.generation)
+            return self._deploy(names, "endpoints", now, may_reload=True, message=self._valid, generation=generation)
         why, self._why = self._why or "held back", None
         # Most of what is prepared needs no reload; who holds back something of it is deployed to once more.
         may_reload = why != "prepared" and self._valid is not None and self._reload_due() <= now
