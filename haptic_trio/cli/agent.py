@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from haptic_trio.cli.options import log_format_option
 from haptic_trio.cli.serve import check_listen, default_state_dir
 from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.agent_attached import AttachedAgent
@@ -133,13 +134,7 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
 @click.option(
     "--deadline", type=click.FloatRange(1), default=150.0, show_default=True, help="Seconds that a request may take."
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
-    show_default=True,
-    envvar="HAPTIC_LOG_FORMAT",
-)
+@log_format_option
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

@@ -12,7 +12,7 @@ from haptic_trio.channels import Facts
 from haptic_trio.cli.explain_text import one_line, print_answer
 from haptic_trio.cli.findings import Area, find, make_console, print_findings
 from haptic_trio.cli.oneshot import ParseOnly, Snapshot, read_snapshot
-from haptic_trio.cli.options import input_options, make_input
+from haptic_trio.cli.options import InputOptions, input_options
 from haptic_trio.config.templates import template_set
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import Problem, ProblemsError
@@ -50,14 +50,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 def explain(
     *,
     target: tuple[str, ...],
-    manifests: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    in_cluster: bool,
-    namespace: str | None,
-    config_map: str,
-    secret: str,
-    haproxy: str | None,
+    source: InputOptions,
     check: bool,
     output_format: str,
 ) -> None:
@@ -88,22 +81,12 @@ def explain(
     Exit codes: 0 explained, 1 there is no such thing, or several, or nothing
     could be rendered, 2 the command could not do its work.
     """
-    options = make_input(
-        manifests,
-        namespace,
-        config_map,
-        secret,
-        haproxy,
-        kubeconfig=kubeconfig,
-        context=context,
-        in_cluster=in_cluster,
-    )
     console = make_console(sys.stderr)
-    snapshot = trio.run(read_snapshot, options)
+    snapshot = trio.run(read_snapshot, source)
     if snapshot.loaded is None:
         print_findings(console, snapshot.findings)
         sys.exit(1)
-    explained = trio.run(partial(_render, snapshot, haproxy=haproxy, check=check))
+    explained = trio.run(partial(_render, snapshot, haproxy=source.haproxy, check=check))
     print_findings(console, find(Area.OUTPUT, explained.problems))
     try:
         answer = answer_to(explained.site, " ".join(target))

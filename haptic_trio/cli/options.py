@@ -1,6 +1,7 @@
 """Options that several verbs share."""
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +25,38 @@ class InputOptions(msgspec.Struct, frozen=True, kw_only=True):
     haproxy: str | None
 
 
-def input_options(command: F) -> F:
-    """Add what `make_input` takes: where the cluster is, what in it is the configuration, and which HAProxy."""
+def input_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what says where the cluster is, what in it is the configuration, and which HAProxy.
+
+    *command* gets all of it as one value, `source`; see `make_input`.
+    """
+
+    @wraps(command)
+    def with_source(
+        *,
+        manifests: Path | None,
+        kubeconfig: Path | None,
+        context: str | None,
+        in_cluster: bool,
+        namespace: str | None,
+        config_map: str,
+        secret: str,
+        haproxy: str | None,
+        **others: Any,
+    ) -> None:
+        source = make_input(
+            manifests,
+            namespace,
+            config_map,
+            secret,
+            haproxy,
+            kubeconfig=kubeconfig,
+            context=context,
+            in_cluster=in_cluster,
+        )
+        command(source=source, **others)
+
+    decorated = with_source
     for decorate in reversed(
         (
             click.option(
@@ -77,8 +108,19 @@ def input_options(command: F) -> F:
             ),
         )
     ):
-        command = decorate(command)
-    return command
+        decorated = decorate(decorated)
+    return decorated
+
+
+def log_format_option(command: F) -> F:
+    """Add `--log-format`."""
+    return click.option(
+        "--log-format",
+        type=click.Choice(["console", "json"]),
+        default="console",
+        show_default=True,
+        envvar="HAPTIC_LOG_FORMAT",
+    )(command)
 
 
 def make_input(

@@ -11,7 +11,7 @@ import trio
 from haptic_trio.cli.files import write_generation
 from haptic_trio.cli.findings import count_errors, make_console, print_findings, visible
 from haptic_trio.cli.oneshot import read_snapshot, render_snapshot
-from haptic_trio.cli.options import input_options, make_input
+from haptic_trio.cli.options import InputOptions, input_options
 from haptic_trio.haproxy.model import AuxFile, Generation
 
 
@@ -29,14 +29,7 @@ from haptic_trio.haproxy.model import AuxFile, Generation
 @click.option("--strict", is_flag=True, help="Write nothing if anything is wrong.")
 def render(
     *,
-    manifests: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    in_cluster: bool,
-    namespace: str | None,
-    config_map: str,
-    secret: str,
-    haproxy: str | None,
+    source: InputOptions,
     output: Path | None,
     with_files: bool,
     show_secrets: bool,
@@ -57,21 +50,11 @@ def render(
     Exit codes: 0 all is well, 1 something is wrong (standard error says
     what), 2 the command could not do its work.
     """
-    options = make_input(
-        manifests,
-        namespace,
-        config_map,
-        secret,
-        haproxy,
-        kubeconfig=kubeconfig,
-        context=context,
-        in_cluster=in_cluster,
-    )
-    snapshot = trio.run(read_snapshot, options)
+    snapshot = trio.run(read_snapshot, source)
     findings = list(snapshot.findings)
     generation = None
     if snapshot.loaded is not None:
-        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=check))
+        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=check))
         generation = outcome.generation
         findings += outcome.findings
     errors = count_errors(findings)

@@ -27,7 +27,7 @@ from haptic_trio.cli.endpoints import (
     run_agent_list,
 )
 from haptic_trio.cli.loading import load_for_agents, load_for_api_pods, load_for_local_instances, load_for_pods
-from haptic_trio.cli.options import InputOptions, input_options, make_input
+from haptic_trio.cli.options import InputOptions, input_options, log_format_option
 from haptic_trio.cli.publishing import Publishing, make_publishing, publish_options
 from haptic_trio.commentator import run_commentator
 from haptic_trio.dataplane.agent import lock_directory
@@ -134,13 +134,7 @@ def check_listen(_context: click.Context, _parameter: click.Parameter, value: st
     show_default=True,
     help="Leave HAProxy serving when the controller ends (the next start adopts it), or stop it.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
-    show_default=True,
-    envvar="HAPTIC_LOG_FORMAT",
-)
+@log_format_option
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -149,14 +143,7 @@ def check_listen(_context: click.Context, _parameter: click.Parameter, value: st
 )
 def serve(
     *,
-    manifests: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    in_cluster: bool,
-    namespace: str | None,
-    config_map: str,
-    secret: str,
-    haproxy: str | None,
+    source: InputOptions,
     state_dir: Path,
     instances: int,
     agents: tuple[AgentAddress, ...],
@@ -182,16 +169,7 @@ def serve(
     """
     configure_logs("json" if log_format == "json" else "console", log_level or "info")
     options = ServeOptions(
-        input=make_input(
-            manifests,
-            namespace,
-            config_map,
-            secret,
-            haproxy,
-            kubeconfig=kubeconfig,
-            context=context,
-            in_cluster=in_cluster,
-        ),
+        input=source,
         state_dir=state_dir.absolute(),
         instances=instances,
         agents=make_agent_list(agents, agent_ca, agent_cert, agent_key),

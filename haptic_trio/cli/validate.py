@@ -18,7 +18,7 @@ from haptic_trio.cli.findings import (
     print_findings,
 )
 from haptic_trio.cli.oneshot import Outcome, Snapshot, read_snapshot, render_snapshot
-from haptic_trio.cli.options import input_options, make_input
+from haptic_trio.cli.options import InputOptions, input_options
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.embedded.cases import find_cases
@@ -60,14 +60,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 )
 def validate(
     *,
-    manifests: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    in_cluster: bool,
-    namespace: str | None,
-    config_map: str,
-    secret: str,
-    haproxy: str | None,
+    source: InputOptions,
     output_format: str,
 ) -> None:
     """Check a cluster or a directory of manifests as `serve` would, and report everything that is wrong at once.
@@ -83,22 +76,12 @@ def validate(
     Exit codes: 0 all is well, 1 something is wrong, 2 the command could not
     do its work.
     """
-    options = make_input(
-        manifests,
-        namespace,
-        config_map,
-        secret,
-        haproxy,
-        kubeconfig=kubeconfig,
-        context=context,
-        in_cluster=in_cluster,
-    )
-    snapshot = trio.run(read_snapshot, options)
+    snapshot = trio.run(read_snapshot, source)
     outcome = None
     tests: tuple[Problem, ...] = ()
     if snapshot.loaded is not None:
-        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=True))
-        tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(haproxy))
+        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=True))
+        tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(source.haproxy))
     report = Report(snapshot=snapshot, outcome=outcome, tests=tests)
     if output_format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(to_json(report)), indent=2))

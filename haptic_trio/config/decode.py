@@ -5,8 +5,9 @@ structs in `model` are the only schema.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -70,10 +71,16 @@ def decode_document(document: Document, model: type[T]) -> Decoded[T]:
         start = Mark(document.source, 0, 0, 0, None, 0)
         root = MappingNode(MAP_TAG, [], start, start)
     walker = _Walker(document)
-    value = walker.decode(root, inspect.type_info(model), "")
+    value = walker.decode(root, _shape_of(cast("Hashable", model)), "")
     if walker.problems:
         raise ConfigInvalidError(sorted(walker.problems, key=lambda problem: (problem.line, problem.column)))
     return Decoded(cast("T", value), document.source, walker.places)
+
+
+@cache
+def _shape_of(model: Hashable) -> inspect.Type:
+    """Return what *model* consists of; worked out once, since it takes longer than to decode a usual document."""
+    return inspect.type_info(model)
 
 
 def nearest_hint(name: str, valid: Iterable[str]) -> str:

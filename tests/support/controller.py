@@ -162,6 +162,7 @@ class ControllerRig:
         """Begin a new log of facts and deployments, so that what is noted is no leak."""
         self.facts = FactLog()
         self.endpoint.taken.clear()
+        self.endpoint.looked_at.clear()
 
     async def wait(
         self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
