@@ -125,6 +125,11 @@ async def fetch(port: int, *, host: str = "example.org") -> tuple[int, str]:
     return int(head.split()[1]), body
 
 
+async def bodies_of(port: int) -> set[str]:
+    """Return the bodies of many answers: HAProxy 3.3 and later choose the server of each at random."""
+    return {(await fetch(port))[1] for _ in range(64)}
+
+
 async def wait_for_body(port: int, body: str, *, host: str = "example.org") -> None:
     """Return once a request is answered with *body*."""
     with trio.fail_after(10):
