@@ -11,7 +11,7 @@ ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYN
 VERSIONS ?= 2.8 3.2 3.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-crashes test-deep test-haproxy test-cluster image chart-golden lint format bench bench-sync lock clean
+.PHONY: help demo test test-crashes test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,7 +28,7 @@ demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARG
 test: $(STAMP)  ## run all tests but those of test-cluster and test-crashes (ARGS goes to pytest)
 	@$(BIN)/python -m pytest -m "not cluster and not crash and not soak" $(ARGS)
 	@# What counts objects has a process of its own; 5: none of the tests that ARGS name is one of these.
-	@$(BIN)/python -m pytest -m "soak and not crash" $(ARGS) || [ $$? -eq 5 ]
+	@$(BIN)/python -m pytest -m "soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]
 
 test-crashes: $(STAMP)  ## kill -9 at random points of 200 deployments, and make many changes under a live client
 	@$(BIN)/python -m pytest -m crash $(ARGS)
@@ -40,7 +40,7 @@ test-deep: $(STAMP)  ## run the property tests with ten times the examples
 test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.2 3.4", fetched where absent
 	@failed=; for version in $(VERSIONS); do \
 	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
-	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m "haproxy and not soak and not crash" $(ARGS) || failed="$$failed $$version"; \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m "haproxy and not soak and not crash and not cluster" $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
 	done; \
@@ -49,6 +49,10 @@ test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS=
 test-cluster: $(STAMP)  ## run the tests on a real Kubernetes control plane, which is built on first use (needs root, Go)
 	@$(BIN)/python -m tests.cluster.binaries >/dev/null || [ $$? -eq 3 ]
 	@$(BIN)/python -m pytest -m cluster $(ARGS)
+
+conformance: $(STAMP)  ## run the official Gateway API suite (PROFILE=…, RUN=test,pattern…; VERSION=3.4 takes that HAProxy; needs root, Go)
+	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
+	  $(BIN)/python -m tests.conformance.run $(addprefix --profile ,$(PROFILE)) $(addprefix --run ,$(RUN)) $(ARGS)
 
 image: $(STAMP)  ## build the container image (TAG=…; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
 	@$(if $(BUILDER),BUILDER=$(BUILDER)) $(BIN)/python -m tests.chart.image $(TAG)
@@ -69,6 +73,10 @@ format: $(STAMP)  ## format and apply the linters' safe fixes
 
 bench: $(STAMP)  ## measure how long changes take to reach traffic (VERSION=3.4 takes that HAProxy; ARGS goes to the bench)
 	@$(BIN)/python -m bench.run --json bench/results/figures.json $(if $(VERSION),--version $(VERSION)) $(ARGS)
+
+bench-cluster: $(STAMP)  ## measure on a real Kubernetes control plane (needs root, Go)
+	@$(BIN)/python -m tests.cluster.binaries >/dev/null
+	@$(BIN)/python -m tests.cluster.figures $(ARGS)
 
 bench-sync: $(STAMP)  ## measure what one deployment costs, local and through an agent, on HAProxy 2.8 and 3.4
 	@$(BIN)/python -m bench.sync $(ARGS)

@@ -27,6 +27,7 @@ leader, finds the present value there, and nothing is replayed. *counted*:
 what does not fit is counted, and the commentator reports the number.
 """
 
+from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -71,6 +72,7 @@ class Latest(Generic[T]):
         self._value: T | None = None
         self._version = 0
         self._changed = trio.Event()
+        self._others: set[trio.Event] = set()
 
     @property
     def value(self) -> T | None:
@@ -89,6 +91,8 @@ class Latest(Generic[T]):
         # An Event cannot be unset, so each version gets a new one.
         self._changed.set()
         self._changed = trio.Event()
+        for event in self._others:
+            event.set()
 
     async def wait_newer(self, seen: int) -> tuple[int, T]:
         """Return the newest value and its version once that exceeds *seen*."""
@@ -96,6 +100,31 @@ class Latest(Generic[T]):
             await self._changed.wait()
         value: Any = self._value
         return self._version, value
+
+
+class News:
+    """What is put into any of some cells from now on, for one task to wait for."""
+
+    def __init__(self, cells: Sequence[Latest[Any]]) -> None:
+        self._seen = {cell: cell.version for cell in cells}
+
+    async def wait(self) -> list[Any]:
+        """Return the newest values that were not returned before, in the order of the cells, once there are any."""
+        while not (found := self._take()):
+            event = trio.Event()
+            for cell in self._seen:
+                cell._others.add(event)  # noqa: SLF001  the two are one piece
+            try:
+                await event.wait()
+            finally:
+                for cell in self._seen:
+                    cell._others.discard(event)  # noqa: SLF001
+        return found
+
+    def _take(self) -> list[Any]:
+        found = [cell for cell, seen in self._seen.items() if cell.version > seen]
+        self._seen.update((cell, cell.version) for cell in found)
+        return [cell.value for cell in found]
 
 
 class ConfigSeen(msgspec.Struct, frozen=True):

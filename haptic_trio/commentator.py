@@ -133,6 +133,21 @@ def _endpoint_lost(fact: m.EndpointLost) -> Story:
     return "warning", "endpoint lost", {"endpoint": fact.endpoint}
 
 
+def _fleet_changed(fact: m.FleetChanged) -> Story:
+    present = {state: number for state, number in fact.states.items() if number}
+    return "info", "fleet changed", {"group": fact.group, "size": fact.size, **present}
+
+
+def _instance_draining(fact: m.InstanceDraining) -> Story:
+    return "info", "instance draining", {
+        "instance": fact.instance, "reason": fact.reason, "s": round(fact.seconds, 1),
+    }  # fmt: skip
+
+
+def _instance_troubled(fact: m.InstanceTroubled) -> Story:
+    return "warning", "trouble with an instance", {"instance": fact.instance, "error": fact.error}
+
+
 def _scheduled(fact: m.DeploymentScheduled) -> Story:
     return "debug", "deployment scheduled", {
         "correlation": fact.correlation, "why": fact.why, "endpoints": len(fact.endpoints),
@@ -237,6 +252,9 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.Released: _released,
     m.EndpointsDiscovered: _discovered,
     m.EndpointLost: _endpoint_lost,
+    m.FleetChanged: _fleet_changed,
+    m.InstanceDraining: _instance_draining,
+    m.InstanceTroubled: _instance_troubled,
     m.DeploymentScheduled: _scheduled,
     m.DeploymentStarted: _deployment_started,
     m.InstanceDeployed: _instance_deployed,
@@ -289,6 +307,14 @@ def count(fact: msgspec.Struct, metrics: Metrics) -> None:  # noqa: C901, PLR091
             metrics.quarantined.set(fact.held)
         case m.EndpointsDiscovered():
             metrics.endpoints.set(len(fact.endpoints))
+        case m.FleetChanged():
+            metrics.fleet_size.labels(fact.group).set(fact.size)
+            for state, number in fact.states.items():
+                metrics.fleet_instances.labels(fact.group, state).set(number)
+        case m.InstanceDraining():
+            metrics.fleet_drains.labels(fact.reason).inc()
+        case m.InstanceTroubled():
+            metrics.fleet_errors.labels(fact.group).inc()
         case m.IndexSynchronized():
             for store, number in fact.counts.items():
                 metrics.resources.labels(store).set(number)

@@ -6,7 +6,7 @@ handlers look at the running iteration through callables; they never wait for
 it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import hypercorn.trio
 import msgspec
@@ -16,12 +16,26 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from haptic_trio.pulse import PulseState
 
+MOST_RECEIVED = 1 << 16
+"""Bytes of one message on a websocket."""
 
-class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
+
+class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How many instances of the controller's own there are."""
+
+    name: str
+    size: int
+    """How many shall be ready."""
+    ready: int
+    starting: int
+    draining: int
+
+
+class HealthReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of the process at a moment."""
 
     iteration: int
@@ -31,6 +45,8 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool
     is_leader: bool
     components: tuple[PulseState, ...]
+    fleet: tuple[GroupHealth, ...] = ()
+    """Left out where the instances are somebody else's."""
 
     @property
     def is_live(self) -> bool:
@@ -38,8 +54,10 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
         return not any(component.stalled for component in self.components)
 
 
-def make_app(report: Callable[[], HealthReport], registry: CollectorRegistry) -> Starlette:
-    """Return the application that answers `/healthz`, `/readyz` and `/metrics`."""
+def make_app(
+    report: Callable[[], HealthReport], registry: CollectorRegistry, more: Sequence[BaseRoute] = ()
+) -> Starlette:
+    """Return the application that answers `/healthz`, `/readyz` and `/metrics`, and *more*."""
 
     async def healthz(_request: Request) -> Response:
         state = report()
@@ -52,7 +70,7 @@ def make_app(report: Callable[[], HealthReport], registry: CollectorRegistry) ->
     async def metrics(_request: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
+    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics), *more])
 
 
 def _json(state: HealthReport, *, ok: bool) -> Response:
@@ -61,16 +79,24 @@ def _json(state: HealthReport, *, ok: bool) -> Response:
 
 
 async def serve_app(
-    app: Starlette, bind: str, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
+    app: Starlette,
+    bind: str,
+    *,
+    umask: int | None = None,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve *app* on *bind* (`address:port`, port 0 for any free one) until cancelled.
+    """Serve *app* on *bind* (`address:port`, port 0 for any free one, or `unix:PATH`) until cancelled.
 
+    *umask* is that of the unix socket.
     started() gives the addresses that are bound. Raises OSError when the
     address is taken.
     """
     config = ServerConfig()
     config.bind = [bind]
+    config.umask = umask
     config.accesslog = None
     config.loglevel = "ERROR"
     config.graceful_timeout = 1.0
+    # Of what is received: viewers of the console ask in a few words.
+    config.websocket_max_message_size = MOST_RECEIVED
     await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ and dots escaped as kubectl wants them (`labels.kubernetes\\.io/service-name`).
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -235,7 +235,8 @@ def _plain_find(steps: tuple[Step, ...]) -> Find:
 
     def find_one(obj: Any) -> list[Any]:
         for step in steps:
-            if type(obj) is dict:
+            # What nearly everything is comes first: the other question is a slow one.
+            if type(obj) is dict or isinstance(obj, Mapping):
                 if step not in obj:
                     return []
                 obj = obj[step]
@@ -253,7 +254,7 @@ def _find_many(obj: Any, steps: tuple[Step, ...]) -> list[Any]:
     for step in steps:
         found: list[Any] = []
         for value in values:
-            if type(value) is dict:
+            if type(value) is dict or isinstance(value, Mapping):
                 if step is Wildcard.ALL:
                     found.extend(value.values())
                 elif step in value:
@@ -280,11 +281,20 @@ def _rfc_find(expression: str, segments: list[_Segment]) -> Find:
 
     def find(obj: Any) -> list[Any]:
         try:
-            return [node.value for node in compiled.finditer(obj)]
+            return [node.value for node in compiled.finditer(_plain(obj))]
         except (jsonpath_rfc9535.JSONPathRecursionError, RecursionError):
             return []
 
     return find
+
+
+def _plain(obj: Any) -> Any:
+    """Return *obj* with mappings of other kinds as dictionaries; looks into no dictionary, which holds plain data."""
+    if isinstance(obj, list):
+        return [_plain(item) for item in obj]
+    if isinstance(obj, Mapping) and type(obj) is not dict:
+        return {key: _plain(value) for key, value in obj.items()}
+    return obj
 
 
 def _origin(segments: list[_Segment], index: int) -> int:

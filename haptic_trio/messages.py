@@ -189,6 +189,35 @@ class EndpointLost(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
 
 
+class FleetChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of instances that the controller owns is other than it was."""
+
+    group: str
+    size: int
+    """Instances that shall be ready."""
+    states: Mapping[str, int]
+    """How many there are of each state: `pending`, `starting`, `ready`, `draining`, `deleting`."""
+
+
+class InstanceDraining(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance takes nothing new and finishes what it has; told again by each term that finds it so."""
+
+    instance: str
+    group: str
+    reason: str
+    """Such as `scale-down` or `config-drift`."""
+    seconds: float
+    """How long it may take."""
+
+
+class InstanceTroubled(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about an instance of the controller's own has failed; it will be tried again."""
+
+    instance: str
+    group: str
+    error: str
+
+
 class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
     """A deployment should run now."""
 

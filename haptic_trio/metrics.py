@@ -40,6 +40,12 @@ class Metrics:
         self.quarantined = gauge("quarantined_objects", "Objects that are held because they cannot be rendered.")
         self.resources = gauge("resource_count", "Objects in a store.", "type")
         self.endpoints = gauge("endpoints", "HAProxy instances that can be deployed to.")
+        self.fleet_size = gauge("fleet_size", "Instances of the controller's own that shall be ready.", "group")
+        self.fleet_instances = gauge(
+            "fleet_instances", "Instances of the controller's own, by state.", "group", "state"
+        )
+        self.fleet_drains = counter("fleet_drains", "Drains of instances that were begun, by reason.", "reason")
+        self.fleet_errors = counter("fleet_errors", "What failed about instances and is tried again.", "group")
         self.iterations = counter("iterations", "Iterations that ended, by reason.", "reason")
         self.config_invalid = counter("config_invalid", "Changed configurations that were refused.")
         self.facts_lost = counter("facts_lost", "Facts that the commentator was too slow for.")

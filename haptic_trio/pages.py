@@ -18,6 +18,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 K = TypeVar("K")
 
+_NOTHING: Any = object()
+
 PAGE_SIZE = 64
 """Items in a page when many are put at once; a page is split at twice as many."""
 
@@ -57,8 +59,8 @@ class Paged(Generic[T]):
     __slots__ = ("_length", "pages")
 
     def __init__(self, pages: Iterable[Page[T]] = ()) -> None:
-        self.pages = tuple(page for page in pages if page.items)
-        self._length = sum(len(page.items) for page in self.pages)
+        self.pages = tuple([page for page in pages if page.items])
+        self._length = -1
 
     @classmethod
     def of(cls, items: Iterable[T]) -> "Paged[T]":
@@ -67,6 +69,8 @@ class Paged(Generic[T]):
         return cls(Page(given[start : start + PAGE_SIZE]) for start in range(0, len(given), PAGE_SIZE))
 
     def __len__(self) -> int:
+        if self._length < 0:
+            self._length = sum([len(page.items) for page in self.pages])
         return self._length
 
     def __iter__(self) -> Iterator[T]:
@@ -74,9 +78,9 @@ class Paged(Generic[T]):
 
     def __getitem__(self, index: int) -> T:
         """Return one item; counts the pages before it."""
-        place = index + self._length if index < 0 else index
-        if not 0 <= place < self._length:
-            raise IndexError(f"no item {index} among {self._length}")
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"no item {index} among {len(self)}")
         for page in self.pages:
             if place < len(page.items):
                 return page.items[place]
@@ -84,11 +88,15 @@ class Paged(Generic[T]):
         raise AssertionError("the length is that of all pages")
 
     def __repr__(self) -> str:
-        return f"Paged({self._length} items, {len(self.pages)} pages)"
+        return f"Paged({len(self)} items, {len(self.pages)} pages)"
 
     def summaries(self, function: Callable[[tuple[T, ...]], S]) -> list[S]:
         """Return *function* of each page's items, in order; pages that were asked before are not computed again."""
-        return [page.summary(function) for page in self.pages]
+        # What is known is looked up in place: with thousands of pages the calls would be the cost.
+        return [
+            known if (known := page._summaries.get(function, _NOTHING)) is not _NOTHING else page.summary(function)  # noqa: SLF001
+            for page in self.pages
+        ]
 
 
 def differences(before: Paged[T], after: Paged[T]) -> tuple[list[T], list[T]]:

@@ -1,5 +1,6 @@
 import copy
 import json
+from types import MappingProxyType
 from typing import Any
 
 import jsonpath_rfc9535
@@ -165,3 +166,10 @@ def test_remove_path_shares_what_is_not_on_the_path() -> None:
 def test_remove_path_refuses_what_is_no_plain_path(expression: str) -> None:
     with pytest.raises(JSONPathError, match="cannot be removed"):
         remove_path(SLICE, compile_path(expression))
+
+
+@pytest.mark.parametrize("expression", ["a.b[0].c", "a.*[*].c", "$.a.b[?@.c == 1].c", "$..c"])
+def test_mappings_of_other_kinds_are_objects_too(expression: str) -> None:
+    value = MappingProxyType({"a": MappingProxyType({"b": [{"c": 1}]})})
+    assert compile_path(expression).find(value) == [1]
+    assert compile_path("$[?@.a].a.b[0].c").find([value]) == [1]

@@ -8,6 +8,9 @@
   "metricsAddress" "*"
   "metricsPort" (ternary (int .Values.haproxy.metrics.port) 0 .Values.haproxy.metrics.enabled)
 }}
+{{- if has "gateway" .Values.config.templating.libraries }}
+{{- $_ := set $known "gatewayController" .Values.gatewayClass.controller }}
+{{- end }}
 {{- $ports := values .Values.haproxy.ports }}
 {{- if .Values.haproxy.metrics.enabled }}
 {{- $ports = append $ports .Values.haproxy.metrics.port }}
@@ -19,7 +22,7 @@
 {{- end }}
 {{- range $name, $_ := .Values.config.templating.extraContext }}
 {{- if hasKey $known $name }}
-{{- fail (printf "config.templating.extraContext.%s is set by the chart: see haproxy.ports, haproxy.metrics and ingressClass" $name) }}
+{{- fail (printf "config.templating.extraContext.%s is set by the chart: see haproxy.ports, haproxy.metrics, ingressClass and gatewayClass" $name) }}
 {{- end }}
 {{- end }}
 {{- $set := dict
@@ -28,6 +31,12 @@
   "controller" (dict "leaderElection" (dict "leaseName" (include "haptic-trio.leaseName" .)))
   "templating" (dict "extraContext" $known)
 }}
+{{- if eq .Values.haproxy.kind "fleet" }}
+{{- $template := printf "%s-haproxy" (include "haptic-trio.fullname" .) }}
+{{- $_ := set $set "instances" (dict "podTemplate" $template "size" (int .Values.haproxy.replicas)) }}
+{{- else if .Values.config.instances }}
+{{- fail (printf "config.instances is about pods that the controller makes, and haproxy.kind is %s: set that to fleet" .Values.haproxy.kind) }}
+{{- end }}
 {{- toYaml (mergeOverwrite (deepCopy .Values.config) $set) }}
 {{- end }}
 
@@ -84,12 +93,12 @@
 {{- if ternary (has $namespace (.namespaces | default list)) (empty .namespaces) (ne $namespace "") }}
 {{- $read := ternary (list "get" "list" "watch") (list "list" "watch") (eq (.store | default "full") "on-demand") }}
 {{- $_ := set $verbs .key (concat (get $verbs .key | default list) $read | uniq | sortAlpha) }}
+{{- if .writesStatus }}
+{{- $_ := set $verbs (printf "%s/status" .key) (list "patch") }}
 {{- end }}
 {{- end }}
-{{- if hasKey $verbs "networking.k8s.io/ingresses" }}
-{{- $_ := set $verbs "networking.k8s.io/ingresses/status" (list "patch") }}
 {{- end }}
-{{- if without (keys $verbs) "networking.k8s.io/ingressclasses" "gateway.networking.k8s.io/gatewayclasses" "/namespaces" "/nodes" }}
+{{- if without (keys $verbs) "networking.k8s.io/ingressclasses" "gateway.networking.k8s.io/gatewayclasses" "gateway.networking.k8s.io/gatewayclasses/status" "/namespaces" "/nodes" }}
 {{- $_ := set $verbs "events.k8s.io/events" (list "create" "get" "update") }}
 {{- end }}
 {{- range $key := keys $verbs | sortAlpha }}

@@ -18,6 +18,14 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ last . }}
 {{- end }}
 
+{{/* What the HAProxy pods are chosen by that get connections: those of a fleet that do not drain. */}}
+{{- define "haptic-trio.servingSelector" -}}
+{{ include "haptic-trio.selector" (list . "haproxy") }}
+{{- if eq .Values.haproxy.kind "fleet" }}
+haptic-trio/serving: "true"
+{{- end }}
+{{- end }}
+
 {{/* All labels, of (list ROOT COMPONENT). */}}
 {{- define "haptic-trio.labels" -}}
 {{- $root := first . -}}

@@ -94,3 +94,45 @@ labels:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
+
+{{/* HAProxy's pod, whoever makes it. */}}
+{{- define "haptic-trio.haproxyPod" -}}
+metadata: {{- include "haptic-trio.podMetadata" (list . "haproxy") | nindent 2 }}
+spec:
+  {{- include "haptic-trio.podSettings" (list . "haproxy" (ne .Values.haproxy.kind "DaemonSet")) | nindent 2 }}
+  automountServiceAccountToken: false
+  # The hook, a deployment in flight (10 s), and what HAProxy is given to end its connections (5 s), with room.
+  terminationGracePeriodSeconds: {{ add .Values.haproxy.drainSeconds 30 }}
+  containers:
+    - name: haproxy
+      {{- include "haptic-trio.containerSettings" (list . "haproxy") | nindent 6 }}
+      args:
+        - agent
+        - --state-dir=/var/lib/haptic-trio/agent
+        - --listen=0.0.0.0:{{ .Values.haproxy.ports.agent }}
+        - --health-listen=0.0.0.0:{{ .Values.haproxy.ports.health }}
+        - --tls-cert=/etc/haptic-trio/tls/tls.crt
+        - --tls-key=/etc/haptic-trio/tls/tls.key
+        - --client-ca=/etc/haptic-trio/tls/ca.crt
+        - --allow-client={{ include "haptic-trio.fullname" . }}-controller
+        - --on-exit=stop
+        - --log-format={{ .Values.controller.logFormat }}
+        {{- with .Values.haproxy.extraArgs }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      env:
+        - {name: HAPTIC_AGENT_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+      ports:
+        - {name: http, containerPort: {{ .Values.haproxy.ports.http }}}
+        - {name: https, containerPort: {{ .Values.haproxy.ports.https }}}
+        - {name: agent, containerPort: {{ .Values.haproxy.ports.agent }}}
+        - {name: health, containerPort: {{ .Values.haproxy.ports.health }}}
+        {{- if .Values.haproxy.metrics.enabled }}
+        - {name: metrics, containerPort: {{ .Values.haproxy.metrics.port }}}
+        {{- end }}
+      {{- with .Values.haproxy.drainSeconds }}
+      lifecycle:
+        preStop:
+          sleep: {seconds: {{ . }}}
+      {{- end }}
+{{- end }}

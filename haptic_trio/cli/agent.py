@@ -49,6 +49,8 @@ class AgentCommand(msgspec.Struct, frozen=True, kw_only=True):
     served: AgentOptions
     health_listen: str | None = None
     on_exit: OnExit = "leave"
+    grace: float = DEFAULT_GRACE
+    """Seconds that HAProxy has to finish what it serves, where it is stopped."""
     attach: Path | None = None
     """The master socket of an HAProxy that somebody else runs."""
 
@@ -126,6 +128,14 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     envvar="HAPTIC_AGENT_ON_EXIT",
     help="Leave HAProxy serving when the agent ends (the next start adopts it), or stop it.",
 )
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=DEFAULT_GRACE,
+    show_default=True,
+    envvar="HAPTIC_AGENT_GRACE",
+    help="Seconds that HAProxy has to finish what it serves before `--on-exit stop` ends it by force.",
+)
 @click.option("--max-generation", type=click.IntRange(1), default=512, show_default=True, help="MiB of one generation.")
 @click.option("--max-store", type=click.IntRange(1), default=256, show_default=True, help="MiB of uploads kept.")
 @click.option("--max-upload", type=click.IntRange(1), default=8, show_default=True, help="MiB of one upload.")
@@ -155,6 +165,7 @@ def agent(
     attach: Path | None,
     health_listen: str | None,
     on_exit: OnExit,
+    grace: float,
     max_generation: int,
     max_store: int,
     max_upload: int,
@@ -200,6 +211,7 @@ def agent(
         ),
         health_listen=health_listen,
         on_exit=on_exit,
+        grace=grace,
         attach=attach.absolute() if attach is not None else None,
     )
     trio.run(run_agent_until_signalled, command)
@@ -249,7 +261,7 @@ async def run_agent(
     )
     log = get_logger("agent")
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(endpoint.run, on_exit=command.on_exit, grace=DEFAULT_GRACE))
+        await nursery.start(partial(endpoint.run, on_exit=command.on_exit, grace=command.grace))
         try:
             served: ServedAgent = await nursery.start(
                 partial(

@@ -1,7 +1,7 @@
-"""Which HAProxy instances `serve` keeps: processes of this machine, a fixed list of agents elsewhere, or pods."""
+"""Which HAProxy instances `serve` keeps: processes of this machine, agents or APIs elsewhere, or pods."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,16 +11,26 @@ import trio
 
 from haptic_trio.dataplane.agent_client import AgentAddress
 from haptic_trio.dataplane.agent_tls import TlsFiles
+from haptic_trio.dataplane.dataplaneapi_client import Credentials
+from haptic_trio.dataplane.dataplaneapi_list import ApiAddress, RemoteApis
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.remote_agents import RemoteAgents
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess
+from haptic_trio.stages.process import Process
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _AGENT = re.compile(
     r"(?P<name>[A-Za-z0-9][\w.-]*)=(?P<url>https://(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?)/?"
 )
+_API = re.compile(
+    r"(?:(?P<name>[A-Za-z0-9][\w.-]*)=)?"
+    r"(?P<url>https?://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?)/?"
+)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+USERNAME = "HAPTIC_DATAPLANE_USERNAME"
+PASSWORD = "HAPTIC_DATAPLANE_PASSWORD"  # noqa: S105  the name of a variable
+"""In the environment, in place of what the Secret says: on a command line everybody could read it."""
 
 
 class AgentList(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +38,16 @@ class AgentList(msgspec.Struct, frozen=True, kw_only=True):
 
     addresses: tuple[AgentAddress, ...]
     tls: TlsFiles
+
+
+class ApiList(msgspec.Struct, frozen=True, kw_only=True):
+    """Data Plane APIs that are there from beginning to end."""
+
+    addresses: tuple[ApiAddress, ...]
+    authorities: Path | None = None
+    """Who has signed their certificates; None: those that the system trusts."""
+    credentials: Credentials | None = None
+    """In place of those in the Secret."""
 
 
 class PodMode(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +58,7 @@ class PodMode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agent_options(command: F) -> F:
-    """Add `--agent`, `--pods`, `--agent-ca`, `--agent-cert`, `--agent-key` and `--agent-server-name`."""
+    """Add `--agent`, `--pods`, `--dataplane`, and what goes with each."""
     for decorate in reversed(
         (
             click.option(
@@ -75,6 +95,22 @@ def agent_options(command: F) -> F:
                 envvar="HAPTIC_AGENT_SERVER_NAME",
                 help="Name in the certificates of agents in pods, which have no names of their own.",
             ),
+            click.option(
+                "--dataplane",
+                "apis",
+                multiple=True,
+                metavar="[NAME=]URL",
+                envvar="HAPTIC_DATAPLANES",
+                callback=_take_apis,
+                help="Deploy over the HAProxy Data Plane API at https://HOST:PORT instead of to local instances; may be"
+                f" repeated. User and password are those of the Secret, or {USERNAME} and {PASSWORD}.",
+            ),
+            click.option(
+                "--dataplane-ca",
+                type=_FILE,
+                envvar="HAPTIC_DATAPLANE_CA",
+                help="Authorities that signed the certificates of Data Plane APIs; without it those of the system.",
+            ),
         )
     ):
         command = decorate(command)
@@ -93,6 +129,48 @@ def _read_agents(
     if len({address.name for address in addresses}) < len(addresses):
         raise click.BadParameter("a name is given twice")
     return tuple(addresses)
+
+
+def _take_apis(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> tuple[ApiAddress, ...]:
+    return read_apis(values)
+
+
+def read_apis(values: Sequence[str]) -> tuple[ApiAddress, ...]:
+    """Return the addresses in *values*, each named by what stands before it, or by itself; raises BadParameter."""
+    addresses = []
+    for value in values:
+        match = _API.fullmatch(value)
+        if match is None or int(match["port"] or 443) > 65535:
+            # It is not quoted: it may hold a password.
+            hint = "such as edge-1=https://10.0.0.7:5555, without user and password"
+            raise click.BadParameter(f"expected an address, with or without a name, {hint}")
+        name = match["name"] or f"{match['host'].strip('[]')}:{match['port'] or match['url'].partition(':')[0]}"
+        addresses.append(ApiAddress(name=name, url=match["url"]))
+    if len({address.name for address in addresses}) < len(addresses):
+        raise click.BadParameter("a name is given twice")
+    return tuple(addresses)
+
+
+def make_api_list(
+    apis: tuple[ApiAddress, ...],
+    authorities: Path | None,
+    environment: Mapping[str, str],
+    *,
+    agents: tuple[AgentAddress, ...],
+    pods: bool,
+) -> ApiList | None:
+    """Return the options as one value; None without `--dataplane`. Raises UsageError when they do not fit together."""
+    if not apis:
+        if authorities is not None:
+            raise click.UsageError("--dataplane-ca goes with --dataplane")
+        return None
+    if agents or pods:
+        raise click.UsageError("--dataplane excludes --agent and --pods")
+    username, password = environment.get(USERNAME), environment.get(PASSWORD)
+    if bool(username) != bool(password):
+        raise click.UsageError(f"{USERNAME} and {PASSWORD} go together")
+    credentials = Credentials(username=username, password=password) if username and password else None
+    return ApiList(addresses=apis, authorities=authorities, credentials=credentials)
 
 
 def make_agent_list(
@@ -135,3 +213,28 @@ async def run_agent_list(
 ) -> None:
     """Follow *agents* until cancelled; see `RemoteAgents.run`. Raises TlsFilesError."""
     await RemoteAgents(agents.addresses, agents.tls).run(publish, task_status=task_status)
+
+
+async def run_api_list(
+    apis: ApiList,
+    process: Process,
+    *,
+    task_status: trio.TaskStatus[Sequence[Endpoint]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Follow *apis* until cancelled, and have *process* know them; see `RemoteApis.run`. Raises AuthoritiesError.
+
+    Each request goes with the credentials of the configuration that runs;
+    between two iterations with those of the one before.
+    """
+    last: Credentials | None = None
+
+    def find_credentials() -> Credentials | None:
+        nonlocal last
+        state = process.running.value
+        known = state.loaded.credentials if state is not None and state.loaded is not None else None
+        if known is not None:
+            last = Credentials(username=known.dataplane_username, password=known.dataplane_password)
+        return last
+
+    remote = await trio.to_thread.run_sync(RemoteApis, apis.addresses, find_credentials, apis.authorities)
+    await remote.run(process.instances.put, task_status=task_status)

@@ -1,10 +1,24 @@
 """Which configurations `serve` can run, given how it was told to reach its instances."""
 
+from functools import partial
+
+from haptic_trio.cli.endpoints import AgentList, ApiList, PodMode
 from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import DataplaneKind
+from haptic_trio.dataplane.dataplaneapi_client import Credentials
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.stages.process import Load
+
+
+def choose_load(agents: AgentList | None, apis: ApiList | None, pods: PodMode | None) -> Load:
+    """Return what loads a configuration for instances that are reached like that; local ones where all are None."""
+    if pods is not None:
+        return load_for_pods if pods.access is not None else load_for_api_pods
+    if apis is not None:
+        return partial(load_for_apis, environment=apis.credentials)
+    return load_for_local_instances if agents is None else load_for_agents
 
 
 def load_for_local_instances(config_map: Resource, secret: Resource | None) -> LoadedConfig:
@@ -16,6 +30,28 @@ def load_for_agents(config_map: Resource, secret: Resource | None) -> LoadedConf
     """Load a configuration for a list of agents."""
     # `local` is what nobody has chosen.
     return _load_for(config_map, secret, (DataplaneKind.AGENT, DataplaneKind.LOCAL))
+
+
+def load_for_apis(
+    config_map: Resource, secret: Resource | None, *, environment: Credentials | None = None
+) -> LoadedConfig:
+    """Load a configuration for a list of Data Plane APIs; credentials of the *environment* go before the Secret's."""
+    if environment is not None:
+        values = {"dataplane_username": environment.username, "dataplane_password": environment.password}
+        # Its version stays, so that a change of it is seen as one.
+        secret = {"metadata": (secret or {}).get("metadata") or {}, "stringData": values}
+    loaded = _load_for(config_map, secret, (DataplaneKind.DATAPLANEAPI, DataplaneKind.LOCAL), lacks="--pods or --agent")
+    if loaded.credentials is None:
+        raise ConfigInvalidError(
+            [
+                Problem(
+                    message="the Data Plane API needs credentials, and there is no Secret",
+                    source=loaded.config_map_source,
+                    hint="create a Secret with dataplane_username and dataplane_password",
+                )
+            ]
+        )
+    return loaded
 
 
 def load_for_pods(config_map: Resource, secret: Resource | None) -> LoadedConfig:
@@ -42,6 +78,7 @@ def _load_for(
     hint: str = "",
 ) -> LoadedConfig:
     loaded = load_config(config_map, secret)
+    _refuse_directories(loaded)
     kind = loaded.config.dataplane.kind
     if kind not in kinds:
         raise ConfigInvalidError(
@@ -55,6 +92,27 @@ def _load_for(
             ]
         )
     return loaded
+
+
+def _refuse_directories(loaded: LoadedConfig) -> None:
+    """Raise ConfigInvalidError for directories that are no good to the check that HAProxy makes here."""
+    dataplane = loaded.config.dataplane
+    problems = [
+        Problem(
+            message=f"{directory!r} is absolute",
+            source=loaded.config_map_source,
+            path=f"dataplane.{field}",
+            hint="write it relative, such as `maps`: files go where the Data Plane API keeps them",
+        )
+        for field, directory in (
+            ("mapsDir", dataplane.maps_dir),
+            ("sslCertsDir", dataplane.ssl_certs_dir),
+            ("generalStorageDir", dataplane.general_storage_dir),
+        )
+        if directory.startswith("/")
+    ]
+    if problems:
+        raise ConfigInvalidError(problems)
 
 
 def _with_selector(loaded: LoadedConfig) -> LoadedConfig:

@@ -7,8 +7,13 @@ import click
 from haptic_trio import __version__
 from haptic_trio.cli.agent import agent
 from haptic_trio.cli.bench import bench
+from haptic_trio.cli.completion import completion
+from haptic_trio.cli.debug import debug
 from haptic_trio.cli.demo import demo
+from haptic_trio.cli.diff import diff
 from haptic_trio.cli.explain import explain
+from haptic_trio.cli.fleet import fleet
+from haptic_trio.cli.new import new
 from haptic_trio.cli.render import render
 from haptic_trio.cli.serve import serve
 from haptic_trio.cli.test import test
@@ -30,12 +35,16 @@ def cli() -> None:
     \b
     Start here:
       haptic-trio demo                       a running example on this machine
+      haptic-trio new DIR                    a starting configuration, with something to serve
       haptic-trio validate --manifests DIR   is what is in DIR good?
       haptic-trio test --manifests DIR       do its own tests pass?
       haptic-trio render --manifests DIR     what would HAProxy get?
+      haptic-trio diff --help                what would a change change, and would HAProxy reload?
       haptic-trio explain --help             which object and template made this line, or this route?
       haptic-trio serve --manifests DIR      keep local HAProxy processes in step with DIR
       haptic-trio agent --help               keep HAProxy on other machines in step, too
+      haptic-trio fleet list                 which HAProxy processes does `serve` keep?
+      haptic-trio debug                      what does `serve` do right now?
 
     DIR holds Kubernetes manifests; one of them is the ConfigMap with the
     configuration. Exit codes: 0 all is well, 1 the input has problems,
@@ -43,7 +52,22 @@ def cli() -> None:
     """
 
 
-for command in (agent, bench, demo, explain, render, serve, test, validate, version):
+for command in (
+    agent,
+    bench,
+    completion,
+    debug,
+    demo,
+    diff,
+    explain,
+    fleet,
+    new,
+    render,
+    serve,
+    test,
+    validate,
+    version,
+):
     cli.add_command(command)
 
 

@@ -16,6 +16,7 @@ from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.client import Client, NotFoundError
+from haptic_trio.k8s.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.store import Store, Stores
@@ -99,6 +100,34 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
     return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings))
 
 
+async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
+    """Return what the cluster would hold if the manifests in the directory *changed* were applied to it.
+
+    Raises `IncompleteError` if a kind cannot be read.
+    """
+    found: dict[str, tuple[Problem, ...]] = {}
+    below = make_cluster(options, found.__setitem__)
+    above = DirectoryCluster(changed, report=found.__setitem__)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(below.run)
+        await nursery.start(above.run)
+        loaded: LoadedConfig | None = None
+        stores = Stores(())
+        findings: list[Finding] = []
+        try:
+            loaded = await _load_overlaid(above, below, options.source)
+        except ProblemsError as exc:
+            findings = find(Area.CONFIGURATION, exc.problems)
+        if loaded is not None:
+            stores = await _fill_stores(below, loaded.config, found)
+            for name, store in (await _fill_stores(above, loaded.config, found)).items():
+                for resource in store.list():
+                    stores[name].upsert(resource)
+        nursery.cancel_scope.cancel(reason="everything has been read")
+    manifests = [finding for problems in found.values() for finding in find(Area.MANIFESTS, problems)]
+    return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings))
+
+
 async def read_config(options: InputOptions) -> LoadedConfig:
     """Return the configuration in the cluster; raises a `ProblemsError` if it is invalid or absent."""
     cluster = make_cluster(options, _ignore_problems)
@@ -121,7 +150,17 @@ def _ignore_problems(_source: str, _problems: tuple[Problem, ...]) -> None:
 
 
 async def _load(cluster: Client, source: ConfigSource) -> LoadedConfig:
-    config_map = await _get(cluster, CONFIG_MAPS, source.namespace, source.config_map)
+    return await _load_overlaid(cluster, cluster, source)
+
+
+async def _load_overlaid(above: Client, below: Client, source: ConfigSource) -> LoadedConfig:
+    """Return the configuration as *above* has it, each of its two objects as *below* has it where that one has none."""
+
+    async def get(resource_type: ResourceType, name: str) -> Resource | None:
+        found = await _get(above, resource_type, source.namespace, name)
+        return found if found is not None else await _get(below, resource_type, source.namespace, name)
+
+    config_map = await get(CONFIG_MAPS, source.config_map)
     if config_map is None:
         raise ProblemsError(
             [
@@ -132,7 +171,7 @@ async def _load(cluster: Client, source: ConfigSource) -> LoadedConfig:
                 )
             ]
         )
-    secret = await _get(cluster, SECRETS, source.namespace, source.secret)
+    secret = await get(SECRETS, source.secret)
     return await trio.to_thread.run_sync(load_config, config_map, secret)
 
 
@@ -145,7 +184,7 @@ async def _get(cluster: Client, resource_type: ResourceType, namespace: str, nam
 
 async def _fill_stores(cluster: Client, config: Config, problems: dict[str, tuple[Problem, ...]]) -> Stores:
     stores = Stores(
-        Store(name, watched.index_by, config.watched_resources_ignore_fields)
+        Store(name, watched.index_by, (*config.watched_resources_ignore_fields, *watched.ignore_fields))
         for name, watched in config.watched_resources.items()
     )
 

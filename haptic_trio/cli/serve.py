@@ -18,23 +18,28 @@ import trio
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.cli.cluster import make_cluster
+from haptic_trio.cli.console_service import console_option, make_console
 from haptic_trio.cli.endpoints import (
     AgentList,
+    ApiList,
     PodMode,
     agent_options,
     make_agent_list,
+    make_api_list,
     make_pod_mode,
     run_agent_list,
+    run_api_list,
 )
-from haptic_trio.cli.loading import load_for_agents, load_for_api_pods, load_for_local_instances, load_for_pods
+from haptic_trio.cli.fleet_service import count_groups, fleet_of, serving_control, with_fleet
+from haptic_trio.cli.loading import choose_load
 from haptic_trio.cli.options import InputOptions, input_options, log_format_option
 from haptic_trio.cli.publishing import Publishing, make_publishing, publish_options
 from haptic_trio.commentator import run_commentator
 from haptic_trio.dataplane.agent import lock_directory
 from haptic_trio.dataplane.agent_client import AgentAddress
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.dataplane.dataplaneapi_list import ApiAddress
 from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.dataplane.local import LocalInstances
 from haptic_trio.dataplane.supervisor import OnExit
 from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.embedded.gate import GuardedLoad
@@ -46,7 +51,9 @@ from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics
 from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
-from haptic_trio.stages.process import Load, Process, Telling
+from haptic_trio.stages.fleet import LocalFleet, make_local_fleet
+from haptic_trio.stages.pod_fleet import PodFleet, make_pod_fleet
+from haptic_trio.stages.process import Process, Telling
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 _LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
@@ -64,10 +71,14 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     instances: int = 1
     agents: AgentList | None = None
     """Deploy to these instead of to local instances."""
+    apis: ApiList | None = None
+    """Deploy over these Data Plane APIs instead of to local instances."""
     pods: PodMode | None = None
     """Deploy to pods instead of to local instances."""
     publishing: Publishing = Publishing()
     listen: str = "127.0.0.1:9090"
+    console: str = "auto"
+    """Whether there is a debug console: `on`, `off`, or `auto`, which is on where *listen* is a loopback address."""
     on_exit: str = "leave"
     """`leave` HAProxy serving, to be adopted by the next start, or `stop` it."""
     follow_log_level: bool = False
@@ -114,7 +125,8 @@ def check_listen(_context: click.Context, _parameter: click.Parameter, value: st
     default=1,
     show_default=True,
     envvar="HAPTIC_INSTANCES",
-    help="How many local HAProxy instances to run side by side; they share their ports.",
+    help="How many local HAProxy instances to run side by side, where `instances.size` of the configuration says"
+    " nothing; they share their ports.",
 )
 @agent_options
 @publish_options
@@ -127,6 +139,7 @@ def check_listen(_context: click.Context, _parameter: click.Parameter, value: st
     envvar="HAPTIC_LISTEN",
     help="Where /healthz, /readyz and /metrics are served; port 0 takes any free one.",
 )
+@console_option
 @click.option(
     "--on-exit",
     type=click.Choice(["leave", "stop"]),
@@ -152,9 +165,12 @@ def serve(
     agent_key: Path | None,
     pods: bool,
     agent_server_name: str,
+    apis: tuple[ApiAddress, ...],
+    dataplane_ca: Path | None,
     publish_service: tuple[str, str] | None,
     publish_addresses: tuple[str, ...],
     listen: str,
+    console: str,
     on_exit: str,
     log_format: str,
     log_level: str | None,
@@ -173,9 +189,11 @@ def serve(
         state_dir=state_dir.absolute(),
         instances=instances,
         agents=make_agent_list(agents, agent_ca, agent_cert, agent_key),
+        apis=make_api_list(apis, dataplane_ca, os.environ, agents=agents, pods=pods),
         pods=make_pod_mode(pods, agents, agent_ca, agent_cert, agent_key, agent_server_name),
         publishing=make_publishing(publish_service, publish_addresses),
         listen=listen,
+        console=console,
         on_exit=on_exit,
         follow_log_level=log_level is None,
     )
@@ -241,7 +259,7 @@ async def _run_locked(
     process = Process(
         client=cluster,
         source=options.input.source,
-        load=GuardedLoad(_load_of(options), binary, scratch=scratch),
+        load=GuardedLoad(choose_load(options.agents, options.apis, options.pods), binary, scratch=scratch),
         pods=PodEndpoints(cluster, namespace, options.pods.access, report=report) if options.pods is not None else None,
         telling=_telling_of(options, server, identity),
         haproxy=binary,
@@ -253,20 +271,25 @@ async def _run_locked(
         tunes_gc=True,
         follow_log_level=options.follow_log_level,
     )
+    fleet = _make_fleet(options, process, server)
+    process = with_fleet(process, fleet)
+    console = await make_console(options.console, options.listen, options.state_dir, process)
+    observe = console.observing(observe)
     async with _ending_first() as controlled, trio.open_nursery() as narrating:
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
             # Outside of what leads: the lease is given back after the last deployment, and before the connection goes.
             async with trio.open_nursery() as electing:
                 with controlled:
-                    app = make_app(partial(health_of, process), metrics.registry)
+                    app = make_app(partial(health_of, process), metrics.registry, console.routes)
                     try:
                         addresses = await serving.start(serve_app, app, options.listen)
                     except* OSError as group:
                         raise ListenError(f"cannot listen on {options.listen}: {_reason_of(group)}") from group
                     log.info("health and metrics are served", addresses=addresses)
+                    console.announce(addresses)
                     await serving.start(cluster.run)
-                    instances.put(tuple(await serving.start(_make_instances(options, process))))
+                    instances.put(tuple(await serving.start(_make_instances(options, process, fleet)) or ()))
                     if server is None:
                         lead_alone(leadership, facts)
                     else:
@@ -281,7 +304,9 @@ async def _run_locked(
                                 facts=facts,
                             )
                         )
-                    async with trio.open_nursery() as controlling:
+                    async with serving_control(options.state_dir, process), trio.open_nursery() as controlling:
+                        if fleet is not None:
+                            controlling.start_soon(fleet.run)
                         controlling.start_soon(run_controller, process)
                         task_status.started(Serving(process, tuple(addresses)))
                 electing.cancel_scope.cancel(reason="the controller has ended")
@@ -318,12 +343,6 @@ def _reason_of(error: BaseException) -> str:
     return getattr(first, "strerror", None) or str(first)
 
 
-def _load_of(options: ServeOptions) -> Load:
-    if options.pods is not None:
-        return load_for_pods if options.pods.access is not None else load_for_api_pods
-    return load_for_local_instances if options.agents is None else load_for_agents
-
-
 def _telling_of(options: ServeOptions, server: ApiCluster | None, identity: str) -> Telling | None:
     if server is None:
         return None
@@ -331,14 +350,28 @@ def _telling_of(options: ServeOptions, server: ApiCluster | None, identity: str)
     return Telling(server=server, instance=identity, service=publishing.service, addresses=publishing.addresses)
 
 
-def _make_instances(options: ServeOptions, process: Process) -> Callable[..., Awaitable[None]]:
-    """Return what keeps the instances; its started() gives them, later ones it puts into the process."""
+def _make_instances(
+    options: ServeOptions, process: Process, fleet: LocalFleet | PodFleet | None
+) -> Callable[..., Awaitable[None]]:
+    """Return what keeps the instances; its started() may give some, later ones it puts into the process."""
     if process.pods is not None:
         return partial(process.pods.run, process.instances.put)
     if options.agents is not None:
         return partial(run_agent_list, options.agents, process.instances.put)
+    if options.apis is not None:
+        return partial(run_api_list, options.apis, process)
+    assert isinstance(fleet, LocalFleet), "there are no other ways"
+    return fleet.provider.run
+
+
+def _make_fleet(options: ServeOptions, process: Process, server: ApiCluster | None) -> LocalFleet | PodFleet | None:
+    """Return who makes the instances, or looks at them; None where they are a list of others'."""
+    if options.pods is not None:
+        return make_pod_fleet(process, server) if server is not None else None
+    if options.agents is not None or options.apis is not None:
+        return None
     on_exit: OnExit = "stop" if options.on_exit == "stop" else "leave"
-    return LocalInstances(options.state_dir, process.haproxy, count=options.instances, on_exit=on_exit).run
+    return make_local_fleet(process, options.state_dir, size=options.instances, on_exit=on_exit)
 
 
 def _make_scratch(state_dir: Path) -> Path:
@@ -352,11 +385,12 @@ def _make_scratch(state_dir: Path) -> Path:
 def health_of(process: Process) -> HealthReport:
     """Return the state of *process* now."""
     state = process.running.value
-    leadership = process.leadership.value
+    leadership, fleet = process.leadership.value, fleet_of(process)
     return HealthReport(
         iteration=state.number if state else 0,
         stage=state.stage if state else 0,
         is_ready=state is not None and state.is_ready,
         is_leader=leadership is not None and leadership.is_leader,
         components=state.pulses.states() if state else (),
+        fleet=count_groups(fleet.present if fleet is not None else None),
     )

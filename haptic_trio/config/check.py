@@ -9,7 +9,7 @@ import msgspec
 
 from haptic_trio.config.check_tests import check_tests
 from haptic_trio.config.document import item_path, key_path
-from haptic_trio.config.model import Config, DataplaneKind, WatchedResource
+from haptic_trio.config.model import Config, WatchedResource
 from haptic_trio.config.selectors import check_field_selector, check_label_selector
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.errors import Problem, ProblemsError
@@ -93,7 +93,6 @@ def _check_pod_selector(config: Config) -> Iterator[Problem]:
 
 def _check_directories(config: Config) -> Iterator[Problem]:
     dataplane = config.dataplane
-    may_be_absolute = dataplane.kind is DataplaneKind.DATAPLANEAPI
     for field, value in (
         ("mapsDir", dataplane.maps_dir),
         ("sslCertsDir", dataplane.ssl_certs_dir),
@@ -105,9 +104,8 @@ def _check_directories(config: Config) -> Iterator[Problem]:
             message, hint = f"{value!r} is no safe path", "use letters, digits, `_`, `-`, `.` and `/`"
         elif ".." in value.split("/"):
             message, hint = f"{value!r} leaves its directory", "write it without `..`"
-        elif value.startswith("/") and not may_be_absolute:
-            message = f"{value!r} is absolute"
-            hint = f"with kind {dataplane.kind} it is relative to the directory of haproxy.cfg"
+        elif value.startswith("/"):
+            message, hint = f"{value!r} is absolute", "it is relative to the directory of haproxy.cfg"
         elif field == "configFile" and (value.endswith("/") or value.split("/")[-1] in {"", "."}):
             message, hint = f"{value!r} names no file", "such as `haproxy.cfg`"
         if message:
@@ -132,6 +130,13 @@ def _check_ignored_fields(config: Config) -> Iterator[Problem]:
             remove_path({}, compile_path(expression))
         except JSONPathError as exc:
             yield _jsonpath_problem(exc, item_path("watchedResourcesIgnoreFields", index))
+    for name, watched in config.watched_resources.items():
+        for index, expression in enumerate(watched.ignore_fields):
+            try:
+                remove_path({}, compile_path(expression))
+            except JSONPathError as exc:
+                path = key_path("watchedResources", name)
+                yield _jsonpath_problem(exc, item_path(f"{path}.ignoreFields", index))
 
 
 def _check_watched(name: str, watched: WatchedResource) -> Iterator[Problem]:

@@ -100,13 +100,41 @@ class DataplaneConfig(_Model, frozen=True):
     max_parallel: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many instances are deployed to at once; 0 is no limit."""
     maps_dir: str = "maps"
-    """Directory of maps on the instances, as haproxy.cfg names it; relative unless `kind` is `dataplaneapi`."""
+    """Directory of maps on the instances, as haproxy.cfg names it, relative to that file."""
     ssl_certs_dir: str = "ssl"
     """Directory of certificates and crt-lists."""
     general_storage_dir: str = "general"
     """Directory of all other files, such as error pages."""
     config_file: str = "haproxy.cfg"
     """File that receives the rendered HAProxy configuration."""
+
+
+class InstancesConfig(_Model, frozen=True):
+    """The HAProxy instances that the controller itself makes, replaces and removes; see fleet.md."""
+
+    size: Annotated[int, msgspec.Meta(ge=0, le=64)] | None = None
+    """Instances that shall be ready. Absent: as many as `--instances` says; one pod where there is a `podTemplate`."""
+    surge: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    """Instances above `size` that replacements may use at once. All but urgent ones take one."""
+    max_age: Duration = Duration(0)
+    """From this age on an instance is replaced, one at a time, each a little earlier by chance; `0s` is no limit."""
+    forced_age: Duration = Duration(0)
+    """At this age an instance is replaced whatever else goes on; `0s` is no limit."""
+    drain_timeout: Duration = Duration(300)
+    """How long an instance that leaves may finish what it has; `0s` cuts its connections off."""
+    start_timeout: PositiveDuration = Duration(60)
+    """An instance that is not ready by then is removed, and another one is made."""
+    health_interval: PositiveDuration = Duration(10)
+    """Between two looks at each instance."""
+    missed: Annotated[int, msgspec.Meta(ge=1)] = 3
+    """Looks in a row without an answer after which an instance is replaced."""
+    create_interval: Duration = Duration(0)
+    """Least time between two instances that are made; `0s` is no limit."""
+    revision: str = ""
+    """Any text. Another one has all instances replaced, one after the other."""
+    pod_template: str = ""
+    """With `--pods`: the PodTemplate in the controller's namespace that pods are made from. Empty: somebody else makes
+    them, such as a Deployment."""
 
 
 class ReconcilerMode(StrEnum):
@@ -187,9 +215,14 @@ class WatchedResource(_Model, frozen=True):
     """Only objects with these field values: `metadata.name=x,spec.type!=ExternalName`."""
     namespaces: tuple[str, ...] = ()
     """Only objects of these namespaces; empty is all."""
+    ignore_fields: tuple[str, ...] = ()
+    """JSONPaths of fields that count for nothing and are not kept, beside those of `watchedResourcesIgnoreFields`."""
     store: StoreKind = StoreKind.FULL
-    """`full` keeps whole objects; `on-demand` keeps their keys and fetches an object when a template asks for it.
-    With a directory as the cluster everything is in memory anyway, and both are the same."""
+    """`full` keeps whole objects; `on-demand` keeps their keys and fetches an object when a template uses it."""
+    cache_size: Annotated[int, msgspec.Meta(ge=0)] = 256
+    """How many objects that were fetched `on-demand` are kept between two renders."""
+    cache_ttl: PositiveDuration = Duration(300)
+    """How long after its last use an object that was fetched `on-demand` is kept."""
     required: bool = True
     """False: a kind that may not be read counts as empty instead of holding back the start."""
     enable_validation_webhook: bool = False
@@ -244,6 +277,8 @@ class Config(_Model, frozen=True):
     """What is logged."""
     dataplane: DataplaneConfig = DataplaneConfig()
     """How and how often instances are deployed to."""
+    instances: InstancesConfig = InstancesConfig()
+    """The instances that the controller makes, replaces and removes."""
     reconciler: ReconcilerConfig = ReconcilerConfig()
     """When changes become renders."""
     validation: ValidationConfig = ValidationConfig()

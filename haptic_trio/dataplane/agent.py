@@ -34,6 +34,7 @@ from haptic_trio.dataplane.check import (
     CheckTimeoutError,
     ConfigRefusedError,
     check_config,
+    find_acceptance,
     run_check,
 )
 from haptic_trio.dataplane.disk import UnsafePathError
@@ -49,7 +50,8 @@ from haptic_trio.dataplane.endpoint import (
 )
 from haptic_trio.dataplane.files import GenerationFiles
 from haptic_trio.dataplane.ports import find_conflict
-from haptic_trio.dataplane.supervisor import LoadRefusedError, OnExit, Supervisor
+from haptic_trio.dataplane.runtime import OtherWorkerError
+from haptic_trio.dataplane.supervisor import LoadRefusedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.worker import WorkerState
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.capabilities import Capabilities
@@ -74,18 +76,18 @@ class InstanceLockedError(HapticError):
 
 
 class LocalAgent:
-    """The instance *name* in *directory*; an Endpoint while `run` runs."""
+    """The instance *name* in *directory*, kept by what *supervisor* makes; an Endpoint while `run` runs."""
 
     _writes_at_once = False
     """Whether the files follow each patch: HAProxy may be started by somebody who knows of no note."""
 
-    def __init__(self, name: str, directory: Path, binary: Path) -> None:
+    def __init__(self, name: str, directory: Path, binary: Path, *, supervisor: SupervisorFactory = Supervisor) -> None:
         self._name = name
         self._directory = directory
         self._scratch = directory / "check"
         self._files = GenerationFiles(directory)
         self._lock = trio.Lock()
-        self._supervisor = Supervisor(directory, self._files, binary, name=name, lock=self._lock)
+        self._supervisor = supervisor(directory, self._files, binary, name=name, lock=self._lock)
         self._capabilities: tuple[int, Capabilities] = 0, Capabilities()
         self._worker = WorkerState(name)
         self._told = 0
@@ -103,17 +105,16 @@ class LocalAgent:
     ) -> None:
         """Own the directory and its HAProxy until cancelled; see `Supervisor.run`."""
         with lock_directory(self._directory):
-            await trio.to_thread.run_sync(self._recover)
+            await trio.to_thread.run_sync(self._clear_scratch)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._supervisor.run, on_exit=on_exit, grace=grace))
                 nursery.start_soon(self._write_out)
                 task_status.started()
 
-    def _recover(self) -> None:
+    def _clear_scratch(self) -> None:
         # Checks of a controller that was killed have left their files, and keys among them.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(mode=0o700)
-        self._files.recover()
 
     async def describe(self) -> EndpointInfo:
         """Return what runs; an instance without a process has pid 0."""
@@ -158,14 +159,18 @@ class LocalAgent:
             return await self._read_running()
 
     async def _read_running(self) -> Generation | None:
-        return await trio.to_thread.run_sync(self._files.read_running) if self._files.clear else None
+        if not self._files.clear:
+            return None
+        return self._files.find_running() or await trio.to_thread.run_sync(self._files.read_running)
 
     async def activate(self, generation: Generation) -> None:
         """Stage, check, switch, and load; on refusal files and process are as before."""
         async with self._exclusive():
             running = await trio.to_thread.run_sync(self._files.read_running)
             name = await trio.to_thread.run_sync(self._files.stage, generation)
-            if running is None or not await self._passes_with_stand_ins(running, generation):
+            # What the controller has had this binary check is not checked twice; an agent elsewhere knows of no check.
+            is_checked = find_acceptance(self._supervisor.binary, generation) is not None
+            if not is_checked and (running is None or not await self._passes_with_stand_ins(running, generation)):
                 await self._check(name)
             await self._require_ports(generation, running)
             former_is_clear = self._files.clear
@@ -227,16 +232,23 @@ class LocalAgent:
         """
         async with self._exclusive():
             self._require_known()
-            worker = (await self._supervisor.master.fetch_state()).worker
-            await self._require_told(worker)
+            # What was noted says who was told it. Another worker that answers knows nothing of that, and is refused.
+            is_told = bool(self._told and self._files.read_notes())
+            worker = self._told if is_told else (await self._supervisor.master.fetch_state()).worker
+            capabilities = await self._ask_capabilities(worker)
             await trio.to_thread.run_sync(self._note, generation)
-            await self._worker.apply(
-                self._supervisor.runtime,
-                plan.operations,
-                worker=worker,
-                capabilities=await self._ask_capabilities(worker),
-                find_former=partial(trio.to_thread.run_sync, self._files.read_running),
-            )
+            try:
+                await self._worker.apply(
+                    self._supervisor.runtime,
+                    plan.operations,
+                    worker=worker,
+                    patient=not is_told,
+                    capabilities=capabilities,
+                    find_former=partial(trio.to_thread.run_sync, self._files.read_running),
+                )
+            except OtherWorkerError as exc:
+                # It has taken what it was told, so the note stays open: what runs is not known.
+                raise PatchRefusedError(self._name, "haproxy was reloaded by somebody else") from exc
             # The process has changed already: that is noted whatever comes. Does not wait for the disk.
             self._files.settle(generation)
             self._told = worker
@@ -245,15 +257,9 @@ class LocalAgent:
             else:
                 self._patched.set()
 
-    async def _require_told(self, worker: int) -> None:
-        """Refuse when somebody else has had the files loaded: the new worker knows of no note."""
-        if self._told not in {0, worker} and self._files.read_notes():
-            await trio.to_thread.run_sync(self._files.mark_loaded)
-            raise PatchRefusedError(self._name, "haproxy was reloaded by somebody else")
-
     def _note(self, generation: Generation) -> None:
-        running = self._files.read_running()
-        if running is None or not self._files.is_intact():
+        running = self._files.read_intact()
+        if running is None:
             raise PatchRefusedError(self._name, "the files were changed by hand: what runs is not known")
         self._files.note(make_delta(running, generation))
 

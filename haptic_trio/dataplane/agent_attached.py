@@ -10,6 +10,8 @@ configuration again on its master socket, and the first generation is loaded
 by its being started.
 """
 
+import contextlib
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -41,6 +43,7 @@ class AttachedMaster(Supervisor):
         master_socket: Path,
     ) -> None:
         super().__init__(directory, files, binary, name=name, lock=lock)
+        self._master_socket = master_socket
         self._master = MasterClient(master_socket, endpoint=name)
         self._pid = self._seen = 0
 
@@ -61,14 +64,19 @@ class AttachedMaster(Supervisor):
         grace: float,  # noqa: ARG002
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Look whether HAProxy runs, until cancelled."""
+        """Look whether HAProxy runs, until cancelled; the files are recovered once it loads nothing any more."""
         self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
+        with trio.move_on_after(START_LIMIT):
+            while await self._is_there() and not await self._has_loaded():  # noqa: ASYNC110 - nobody else tells
+                await trio.sleep(POLL_INTERVAL)
+        await trio.to_thread.run_sync(self._files.recover)
         await trio.to_thread.run_sync(self._write_config)
-        await self._look()
         task_status.started()
         while True:
             await trio.sleep(WATCH_INTERVAL)
-            await self._look()
+            # While it is told to load it does not answer, and that means nothing.
+            async with self._lock:
+                await self._look()
 
     async def _look(self) -> MasterState | None:
         try:
@@ -89,25 +97,37 @@ class AttachedMaster(Supervisor):
 
         Raises as `Supervisor.load` does.
         """
-        if await self._look() is None:
-            await self._wait_started()
+        # One that is there may still be loading what somebody told it before, and was not awaited.
+        is_there = await self._is_there()
+        await self._wait_loaded()
+        if not is_there:
             return
         report = await self._master.reload(limit=START_LIMIT)
         if not report.loaded:
             raise LoadRefusedError(report.output)
 
-    async def _wait_started(self) -> None:
+    async def _wait_loaded(self) -> None:
         with trio.move_on_after(START_LIMIT):
-            while True:
-                state = await self._look()
-                if state is not None and state.worker and await self._worker_answers(state.worker):
-                    return
+            while not await self._has_loaded():  # noqa: ASYNC110 - nobody else tells
                 await trio.sleep(POLL_INTERVAL)
+            return
         raise EndpointTimeoutError(self._name, f"nobody has started haproxy within {START_LIMIT:g} s")
 
-    async def _worker_answers(self, worker: int) -> bool:
+    async def _is_there(self) -> bool:
+        """Whether anything of HAProxy listens: a master that loads itself anew does not, but its former worker does."""
+        for path in (self._master_socket, self._sockets / "admin.sock"):
+            with contextlib.suppress(OSError):
+                async with await trio.open_unix_socket(path):
+                    return True
+        return False
+
+    async def _has_loaded(self) -> bool:
+        """Whether the newest worker is the one that answers."""
+        state = await self._look()
+        if state is None or not state.worker:
+            return False
         try:
-            return await self.runtime.ask_pid() == worker
+            return await self.runtime.ask_pid() == state.worker
         except EndpointError:
             return False
 
@@ -118,7 +138,4 @@ class AttachedAgent(LocalAgent):
     _writes_at_once = True
 
     def __init__(self, name: str, directory: Path, binary: Path, master_socket: Path) -> None:
-        super().__init__(name, directory, binary)
-        self._supervisor = AttachedMaster(
-            directory, self._files, binary, name=name, lock=self._lock, master_socket=master_socket
-        )
+        super().__init__(name, directory, binary, supervisor=partial(AttachedMaster, master_socket=master_socket))

@@ -11,6 +11,7 @@ import httpx
 import msgspec
 import trio
 
+from haptic_trio.connections import open_transport
 from haptic_trio.dataplane.agent_messages import (
     FRAMES_TYPE,
     JSON_TYPE,
@@ -212,11 +213,11 @@ class AgentClient:
 @asynccontextmanager
 async def open_http(context: ssl.SSLContext) -> AsyncIterator[httpx.AsyncClient]:
     """Connections to any number of agents, open while the block runs."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_LIMIT)
     async with httpx.AsyncClient(
-        verify=context,
+        transport=open_transport(verify=context, limits=limits, trust_env=False),
         # Each request has a limit of its own that covers the whole answer.
         timeout=httpx.Timeout(None, connect=CONNECT_LIMIT),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_LIMIT),
         trust_env=False,
         headers={"Accept-Encoding": "identity"},
     ) as http:

@@ -28,6 +28,8 @@ NO_LISTENER = 2
 """Exit code for a configuration without an error that HAProxy would not start with."""
 KILL_LIMIT = 5.0
 """Seconds that a killed child may take to be gone."""
+KEPT_ACCEPTANCES = 16
+"""Generations of which it is remembered that a binary has accepted them."""
 
 
 class ConfigRefusedError(ProblemsError):
@@ -47,6 +49,29 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 
     warnings: tuple[Problem, ...] = ()
     seconds: float = 0.0
+
+
+_accepted: dict[tuple[object, ...], CheckReport] = {}
+
+
+def find_acceptance(binary: Path, generation: Generation) -> CheckReport | None:
+    """Return what this very *binary* said of *generation* when it accepted it lately, in this process; else None."""
+    return _accepted.get(_identity(binary, generation))
+
+
+def _identity(binary: Path, generation: Generation) -> tuple[object, ...]:
+    try:
+        status = binary.stat()
+    except OSError:
+        # Whoever runs it will say what is wrong.
+        return (binary, generation.id)
+    return (binary, status.st_ino, status.st_size, status.st_mtime_ns, generation.id)
+
+
+def _remember(binary: Path, generation: Generation, report: CheckReport) -> None:
+    _accepted[_identity(binary, generation)] = report
+    while len(_accepted) > KEPT_ACCEPTANCES:
+        del _accepted[next(iter(_accepted))]
 
 
 class CheckDirectory:
@@ -125,10 +150,13 @@ async def check_config(
     Lines refer to haproxy.cfg as it was rendered. The files are written to
     *directory*, or to a private one below *root* (the system's temporary
     directory by default), which is gone when this returns. With *background*
-    the check gets only what processors have left over. Raises
-    CheckTimeoutError after *limit* seconds, CheckFailedError when there is no
-    way to run it.
+    the check gets only what processors have left over. What this binary has
+    accepted lately it is not asked again. Raises CheckTimeoutError after
+    *limit* seconds, CheckFailedError when there is no way to run it.
     """
+    if (known := find_acceptance(binary, generation)) is not None:
+        await trio.lowlevel.checkpoint()
+        return known
     began = trio.current_time()
     kept = directory if directory is not None else CheckDirectory(root)
     try:
@@ -144,7 +172,9 @@ async def check_config(
                     await trio.to_thread.run_sync(kept.remove)
     except OSError as exc:
         raise CheckFailedError(f"haproxy -c could not be run: {exc}") from exc
-    return CheckReport(warnings=problems, seconds=trio.current_time() - began)
+    report = CheckReport(warnings=problems, seconds=trio.current_time() - began)
+    _remember(binary, generation, report)
+    return report
 
 
 async def run_check(

@@ -9,6 +9,7 @@ refuses is undone at once, with what was read beforehand.
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from math import inf
 from ssl import SSLContext
 from typing import Final
 
@@ -16,12 +17,21 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError, Credentials, open_api_client
+from haptic_trio.dataplane.dataplaneapi_client import (
+    ApiClient,
+    ApiStatusError,
+    Credentials,
+    CredentialSource,
+    open_api_client,
+)
 from haptic_trio.dataplane.dataplaneapi_config import RawConfig, ReloadMode
+from haptic_trio.dataplane.dataplaneapi_drift import DriftRepair
+from haptic_trio.dataplane.dataplaneapi_look import read_certificates
 from haptic_trio.dataplane.dataplaneapi_manifest import Manifest, begin, encode_manifest, finish, pack_text
 from haptic_trio.dataplane.dataplaneapi_probe import probe_api
-from haptic_trio.dataplane.dataplaneapi_rewrite import ApiConflictError, Rewrite
+from haptic_trio.dataplane.dataplaneapi_rewrite import ApiConflictError, NotTakenError, Rewrite
 from haptic_trio.dataplane.dataplaneapi_runtime import RuntimeApi
+from haptic_trio.dataplane.dataplaneapi_servers import OPTIONS
 from haptic_trio.dataplane.dataplaneapi_snapshot import Snapshot, SnapshotReader
 from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST, Place, Storage, Store, StoredFile, place_files
 from haptic_trio.dataplane.endpoint import (
@@ -33,12 +43,16 @@ from haptic_trio.dataplane.endpoint import (
     PatchRefusedError,
     Survey,
 )
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.maps import parse_map_file
 from haptic_trio.haproxy.model import AuxFile, Generation, digest_of
-from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.operations import Plan, ReplaceMap, StoreCertificate
 from haptic_trio.logs import get_logger
 
 SNAPSHOT_AGE: Final = 10.0
 """Seconds after which what was read is read again before it is acted on."""
+FRESH_AGE: Final = 1.0
+"""Seconds in which what a look for drift has read need not be read again for the comparison that follows it."""
 REFUSALS: Final = (DeploymentRefusedError, EndpointStorageError, ApiConflictError)
 """What leaves the API at work: whatever was written so far can be undone."""
 
@@ -58,11 +72,15 @@ class DataplaneApiEndpoint:
         self._config = RawConfig(api)
         self._storage = Storage(api)
         self._runtime = RuntimeApi(api)
+        self._drift = DriftRepair(api, self._runtime)
         self._reader = SnapshotReader(self._config, self._storage)
         self._load_mode: ReloadMode = "schedule" if schedules_reloads else "force"
-        self._is_probed = False
+        self._capabilities: Capabilities | None = None
         self._seen: Snapshot | None = None
         self._seen_at = 0.0
+        self._fresh_until = -inf
+        self._takes_certificates = True
+        """Whether the API may give the process certificates that are new to it; False once it has not."""
         self._reloads = 0
         self._log = get_logger("dataplaneapi").bind(endpoint=self._name)
 
@@ -79,9 +97,13 @@ class DataplaneApiEndpoint:
         object has brought about.
         """
         probe = await probe_api(self._api)
-        if not self._is_probed and probe.is_newer_than_known:
-            self._log.warning("haproxy is later than what is known", version=probe.haproxy_version)
-        self._is_probed = True
+        if self._capabilities is None:
+            if probe.is_newer_than_known:
+                self._log.warning("haproxy is later than what is known", version=probe.haproxy_version)
+            # Every HAProxy that passes the probe adds and deletes servers; the API does not do that with backends.
+            self._capabilities = Capabilities(
+                servers=True, server_options=OPTIONS, certificates=await read_certificates(self._api) is not None
+            )
         manifest = await self._reader.read_manifest()
         return EndpointInfo(
             name=self._name,
@@ -89,6 +111,7 @@ class DataplaneApiEndpoint:
             generation=manifest.generation if manifest is not None and manifest.clear else "",
             reloads=self._reloads,
             pid=probe.pid,
+            capabilities=self._capabilities,
         )
 
     async def fetch_running(self) -> Generation | None:
@@ -99,16 +122,17 @@ class DataplaneApiEndpoint:
         The content of certificates is only there if this object has deployed
         them; their digests always are.
         """
-        self._seen = await self._look()
-        self._seen_at = trio.current_time()
-        return self._seen.generation
+        if trio.current_time() > self._fresh_until:
+            await self._see()
+        self._fresh_until = -inf
+        return self._seen.generation if self._seen is not None else None
 
     async def survey(self) -> Survey:
         """Return what `fetch_running` does, and what the process can be told."""
         running = await self.fetch_running()
-        if running is None:
+        if running is None or self._capabilities is None:
             return Survey(running=None)
-        return Survey(running=running, capabilities=(await self.describe()).capabilities)
+        return Survey(running=running, capabilities=self._capabilities)
 
     async def activate(self, generation: Generation) -> None:
         """Store the files that differ, push the configuration, and have HAProxy load it.
@@ -127,7 +151,7 @@ class DataplaneApiEndpoint:
             refusal = exc
         else:
             self._reloads += 1
-            await self._finish(seen, generation, placed, stored, certificates)
+            await self._finish(seen, generation, placed, rewrite, stored, certificates)
             return
         await self._undo(rewrite, seen, refusal, reload=False)
         raise refusal
@@ -142,37 +166,61 @@ class DataplaneApiEndpoint:
         seen = await self._take_seen()
         if seen.generation is None:
             raise PatchRefusedError(self._name, "it is not known what runs: a deployment was interrupted, or by others")
+        present = {
+            one.map: parse_map_file(seen.generation.files[one.map].content)
+            for one in plan.operations
+            if isinstance(one, ReplaceMap) and one.map in seen.generation.files
+        }
+        news = {one.path for one in plan.operations if isinstance(one, StoreCertificate) and one.is_new}
+        operations = [one for one in plan.operations if not (isinstance(one, StoreCertificate) and one.is_new)]
+        if news and not self._takes_certificates:
+            raise PatchRefusedError(self._name, "the API leaves new certificates to a reload")
+        self._runtime.prepare(operations, generation, present=present, paths=seen.paths)
         rewrite = await self._begin(seen, placed)
-        await self._runtime.apply(plan.operations, generation)
+        try:
+            introduced = await rewrite.introduce({place: file for place, file in placed.items() if file.path in news})
+        except NotTakenError:
+            self._takes_certificates = False
+            raise
+        await self._runtime.apply(operations, generation, present=present, paths=rewrite.paths)
         refusal: EndpointError
         try:
-            certificates = await rewrite.write_files(_differing(seen, placed))
+            differing = {place: file for place, file in _differing(seen, placed).items() if place not in introduced}
+            certificates = {**introduced, **await rewrite.write_files(differing)}
             stored = seen.raw
             if generation.text != seen.generation.text:
                 stored = await rewrite.push(generation.text, mode="skip")
         except REFUSALS as exc:
             refusal = exc
         else:
-            await self._finish(seen, generation, placed, stored, certificates)
+            await self._finish(seen, generation, placed, rewrite, stored, certificates)
             return
         await self._undo(rewrite, seen, refusal, reload=True)
         raise refusal
 
     async def repair(self) -> DriftReport:
-        """Report nothing: the API takes a request for every server and map, so the process is not read back.
+        """Compare configuration, files and process with what was deployed last; see `Endpoint.repair`."""
+        seen = await self._see()
+        info = await self.describe()
+        report = await self._drift.repair(seen, info.capabilities, worker=info.pid)
+        # What was read of files and configuration is still so: a repair writes to neither.
+        self._fresh_until = trio.current_time() + FRESH_AGE
+        return report
 
-        What others change in its configuration and files `fetch_running` finds.
-        """
-        return DriftReport()
+    async def _see(self) -> Snapshot:
+        self._seen = seen = await self._look()
+        self._seen_at = trio.current_time()
+        return seen
 
     async def _look(self) -> Snapshot:
-        if not self._is_probed:
+        if self._capabilities is None:
             await self.describe()
         return await self._reader.read()
 
     async def _take_seen(self) -> Snapshot:
         # What fetch_running has read is good for one deployment: thereafter it is not what is there.
         seen, self._seen = self._seen, None
+        self._fresh_until = -inf
         if seen is not None and trio.current_time() - self._seen_at < SNAPSHOT_AGE:
             return seen
         return await self._look()
@@ -186,7 +234,7 @@ class DataplaneApiEndpoint:
     async def _begin(self, seen: Snapshot, placed: Mapping[Place, AuxFile]) -> Rewrite:
         await self._note(begin(seen.manifest, placed), exists=MANIFEST in seen.listing)
         return Rewrite(
-            self._name, self._storage, self._config, raw=seen.raw, listing=seen.listing, contents=seen.contents
+            self._name, self._storage, self._config, placed, raw=seen.raw, listing=seen.listing, contents=seen.contents
         )
 
     async def _undo(self, rewrite: Rewrite, seen: Snapshot, refusal: EndpointError, *, reload: bool) -> None:
@@ -205,13 +253,16 @@ class DataplaneApiEndpoint:
         seen: Snapshot,
         generation: Generation,
         placed: Mapping[Place, AuxFile],
+        rewrite: Rewrite,
         stored: str,
         certificates: Mapping[Place, StoredFile],
     ) -> None:
         begun = begin(seen.manifest, placed)
         text = await trio.to_thread.run_sync(pack_text, generation.text)
-        known = {**seen.certificates, **certificates}
-        finished = finish(begun, generation, text=text, stored=stored, certificates=known)
+        sealed = {**seen.certificates, **certificates}
+        finished = finish(
+            begun, generation, placed, text=text, stored=stored, known=rewrite.stored, certificates=sealed
+        )
         await self._note(finished)
         self._reader.remember(generation)
         await self._remove(finished.surplus)
@@ -241,7 +292,7 @@ class DataplaneApiEndpoint:
 async def open_dataplaneapi_endpoint(
     name: str,
     url: str,
-    credentials: Credentials,
+    credentials: Credentials | CredentialSource,
     *,
     verify: SSLContext | bool = True,
     schedules_reloads: bool = False,

@@ -1,6 +1,6 @@
 """HTTP to one HAProxy Data Plane API: basic auth, time and size limits, and errors mapped once, at this edge."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from ssl import SSLContext
 from typing import Final, TypeAlias, TypeVar
@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import trio
 
+from haptic_trio.connections import open_transport
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 
 REQUEST_LIMIT: Final = 30.0
@@ -65,6 +66,10 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         return [("username", "<redacted>"), ("password", "<redacted>")]
 
 
+CredentialSource: TypeAlias = Callable[[], Credentials | None]
+"""Gives the credentials that hold now; None while there are none."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """An answer that was not refused."""
 
@@ -84,16 +89,25 @@ class _Message(msgspec.Struct):
 
 
 class ApiClient:
-    """Sends requests to one API; *http* has its address and credentials and belongs to the caller.
+    """Sends requests to one API; *http* has its address and belongs to the caller.
 
-    Every method raises EndpointError: ApiAccessError for credentials,
+    Each request goes with the *credentials* of its moment. Every method
+    raises EndpointError: ApiAccessError for credentials,
     EndpointUnreachableError and EndpointTimeoutError for the way there,
     ApiAnswerError for what cannot be read, and ApiStatusError for a refusal.
     """
 
-    def __init__(self, http: httpx.AsyncClient, *, endpoint: str, answer_bytes: int = ANSWER_BYTES) -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        *,
+        endpoint: str,
+        credentials: CredentialSource,
+        answer_bytes: int = ANSWER_BYTES,
+    ) -> None:
         self.endpoint = endpoint
         self._http = http
+        self._credentials = credentials
         self._answer_bytes = answer_bytes
 
     async def get(self, path: str, params: Params | None = None) -> Answer:
@@ -130,9 +144,13 @@ class ApiClient:
         url = f"{_BASE}{path}" if path.startswith("/") else f"{_BASE}{_HAPROXY}/{path}"
         request = self._http.build_request(method, url, params=params, headers=headers, content=content, files=files)
         called = f"{method} {url}"
+        credentials = self._credentials()
+        if credentials is None:
+            raise ApiAccessError(self.endpoint, f"{called}: there are no credentials yet")
+        auth = httpx.BasicAuth(credentials.username, credentials.password)
         try:
             with trio.fail_after(limit):
-                status, body, reload_id = await self._exchange(request, called)
+                status, body, reload_id = await self._exchange(request, auth, called)
         except trio.TooSlowError as exc:
             raise EndpointTimeoutError(self.endpoint, f"{called}: no answer within {limit:g} s") from exc
         except (httpx.TransportError, httpx.DecodingError, OSError) as exc:
@@ -148,8 +166,8 @@ class ApiClient:
         except msgspec.DecodeError as exc:
             raise ApiAnswerError(self.endpoint, f"{path}: {exc}") from exc
 
-    async def _exchange(self, request: httpx.Request, called: str) -> tuple[int, bytes, str]:
-        response = await self._http.send(request, stream=True)
+    async def _exchange(self, request: httpx.Request, auth: httpx.Auth, called: str) -> tuple[int, bytes, str]:
+        response = await self._http.send(request, stream=True, auth=auth)
         try:
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise ApiAnswerError(self.endpoint, f"{called}: an encoding that was not asked for")
@@ -184,7 +202,7 @@ def quote_name(name: str) -> str:
 async def open_api_client(
     endpoint: str,
     url: str,
-    credentials: Credentials,
+    credentials: Credentials | CredentialSource,
     *,
     verify: SSLContext | bool = True,
     transport: httpx.AsyncBaseTransport | None = None,
@@ -192,24 +210,22 @@ async def open_api_client(
 ) -> AsyncIterator[ApiClient]:
     """Connections to the API at *url* (scheme, host, port), open while the block runs.
 
-    *verify* is for TLS; *transport* replaces the network. Raises ValueError
-    for an address that holds credentials: it would be quoted in errors.
+    *credentials* that may change are given by a function. *verify* is for
+    TLS; *transport* replaces the network. Raises ValueError for an address
+    that holds credentials: it would be quoted in errors.
     """
     if httpx.URL(url).userinfo:
         raise ValueError("the address of a Data Plane API must not hold credentials")
-    auth = httpx.BasicAuth(credentials.username, credentials.password)
+    source: CredentialSource = (lambda: credentials) if isinstance(credentials, Credentials) else credentials
     limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     async with httpx.AsyncClient(
         base_url=url,
-        auth=auth,
-        verify=verify,
-        transport=transport,
-        limits=limits,
+        transport=transport or open_transport(verify=verify, limits=limits, trust_env=False),
         timeout=None,  # noqa: S113 - each request has a limit of its own, one that covers the whole answer
         trust_env=False,
         headers={"Accept-Encoding": "identity"},
     ) as http:
-        yield ApiClient(http, endpoint=endpoint, answer_bytes=answer_bytes)
+        yield ApiClient(http, endpoint=endpoint, credentials=source, answer_bytes=answer_bytes)
 
 
 def _reason(error: BaseException) -> str:

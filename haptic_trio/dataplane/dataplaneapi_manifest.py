@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.dataplane.dataplaneapi_storage import Place, StoredFile, place_of
-from haptic_trio.haproxy.model import FileKind, Generation, digest_of
+from haptic_trio.dataplane.dataplaneapi_storage import Place, StoredFile
+from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, digest_of
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MAX_TEXT_BYTES: Final = 256 << 20
 """Bytes of configuration that a note may unpack to."""
 
@@ -29,6 +29,9 @@ class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: FileKind
     digest: str
+    place: Place
+    at: str = ""
+    """The path that the API and the process know it by, as far as it was told."""
     secret: bool = False
     seal: str = ""
     """Of a certificate: what the API said of it, see `StoredFile.seal`."""
@@ -92,17 +95,31 @@ def begin(former: Manifest, written: Iterable[Place]) -> Manifest:
 
 
 def finish(
-    begun: Manifest, generation: Generation, *, text: str, stored: str, certificates: Mapping[Place, StoredFile]
+    begun: Manifest,
+    generation: Generation,
+    placed: Mapping[Place, AuxFile],
+    *,
+    text: str,
+    stored: str,
+    known: Mapping[Place, StoredFile],
+    certificates: Mapping[Place, StoredFile],
 ) -> Manifest:
-    """Return the note for a deployment that has succeeded.
+    """Return the note for a deployment of *generation*, with its files *placed*, that has succeeded.
 
-    *text* is packed, *stored* is the configuration as the API has it now.
+    *text* is packed, *stored* is the configuration as the API has it now,
+    *known* what it says of files, and *certificates* what more it says of
+    those.
     """
     files = {
         file.path: FileRecord(
-            file.kind, file.digest, file.secret, _seal(certificates.get(place_of(file.kind, file.path)))
+            file.kind,
+            file.digest,
+            place,
+            at=known[place].file if place in known else "",
+            secret=file.secret,
+            seal=certificates[place].seal if place in certificates else "",
         )
-        for file in generation.files.values()
+        for place, file in placed.items()
     }
     finished = Manifest(True, generation.id, text, digest_of(stored), files)
     surplus = (places_of(begun) | {*begun.surplus}) - places_of(finished)
@@ -111,8 +128,4 @@ def finish(
 
 def places_of(manifest: Manifest) -> set[Place]:
     """Return where the files of the noted generation are."""
-    return {place_of(record.kind, path) for path, record in manifest.files.items()}
-
-
-def _seal(stored: StoredFile | None) -> str:
-    return stored.seal if stored is not None else ""
+    return {record.place for record in manifest.files.values()}

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError, ApiUnsupportedError
+from haptic_trio.dataplane.endpoint import EndpointUnreachableError
 
 OLDEST: Final = (2, 8)
 NEWEST: Final = (3, 4)
@@ -45,23 +46,28 @@ class _Process(msgspec.Struct):
 
 
 class _ProcessInfo(msgspec.Struct):
-    info: _Process
+    info: _Process | None = None
+    error: str = ""
 
 
 async def probe_api(api: ApiClient) -> ApiProbe:
     """Ask what *api* leads to.
 
     Raises ApiUnsupportedError for what is no Data Plane API v3 and for an
-    HAProxy before 2.8, and other EndpointErrors as `ApiClient` does.
+    HAProxy before 2.8, EndpointUnreachableError when the API does not reach
+    its HAProxy, and other EndpointErrors as `ApiClient` does.
     """
     try:
         info = await api.get_as(_Info, "/info")
-        process = (await api.get_as(_ProcessInfo, "runtime/info")).info
+        answer = await api.get_as(_ProcessInfo, "runtime/info")
     except ApiStatusError as exc:
         if exc.status == 404:
             message = "no Data Plane API v3 answers; it comes with version 3.0 of the Data Plane API"
             raise ApiUnsupportedError(api.endpoint, message) from exc
         raise
+    process = answer.info
+    if process is None:
+        raise EndpointUnreachableError(api.endpoint, f"the API does not reach HAProxy: {answer.error}")
     version = read_version(process.version)
     if version is None or version < OLDEST:
         oldest = ".".join(map(str, OLDEST))

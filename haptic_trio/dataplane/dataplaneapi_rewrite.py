@@ -6,13 +6,23 @@ import msgspec
 
 from haptic_trio.dataplane.dataplaneapi_client import ApiStatusError
 from haptic_trio.dataplane.dataplaneapi_config import RawConfig, ReloadFailedError, ReloadMode
+from haptic_trio.dataplane.dataplaneapi_paths import Paths
 from haptic_trio.dataplane.dataplaneapi_storage import Place, Storage, Store, StoredFile, check_place
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointError, EndpointStorageError
-from haptic_trio.haproxy.model import AuxFile
+from haptic_trio.dataplane.endpoint import (
+    DeploymentRefusedError,
+    EndpointError,
+    EndpointStorageError,
+    PatchRefusedError,
+)
+from haptic_trio.haproxy.model import AuxFile, FileKind
 
 
 class ApiConflictError(EndpointError):
     """Somebody else keeps changing the configuration; trying again later is fine."""
+
+
+class NotTakenError(PatchRefusedError):
+    """The API has no way to give the process a new certificate; what needs one is to be activated."""
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -27,8 +37,8 @@ class _Change(msgspec.Struct, frozen=True):
 class Rewrite:
     """Writes files and configuration, and remembers how both were.
 
-    *raw* is the configuration as the API stored it before, *contents* what
-    is known of the files.
+    *placed* are all files that shall be there. *raw* is the configuration as
+    the API stored it before, *contents* what is known of the files.
     """
 
     def __init__(
@@ -36,6 +46,7 @@ class Rewrite:
         endpoint: str,
         storage: Storage,
         config: RawConfig,
+        placed: Mapping[Place, AuxFile],
         *,
         raw: str,
         listing: Mapping[Place, StoredFile],
@@ -44,8 +55,9 @@ class Rewrite:
         self._endpoint = endpoint
         self._storage = storage
         self._config = config
+        self._placed = placed
         self._raw = raw
-        self._listing = listing
+        self._stored = dict(listing)
         self._contents = contents
         self._changes: list[_Change] = []
 
@@ -57,27 +69,67 @@ class Rewrite:
         EndpointStorageError when it cannot write.
         """
         certificates = {}
+        paths = self.paths
         for place, file in files.items():
-            stored = self._listing.get(place)
+            stored = self._stored.get(place)
             former = await self._read_former(place) if stored is not None else None
             # Noted before it is done: when the answer is lost nobody knows whether it was.
             self._changes.append(_Change(place, stored is not None, former))
             try:
-                created = await self._storage.write(place, file.content, exists=stored is not None)
+                if file.kind is FileKind.CRT_LIST:
+                    # By now those that it names are written.
+                    paths = self.paths
+                told = await self._storage.write(place, paths.send_file(file), exists=stored is not None)
                 if place.store is Store.CERTIFICATES:
                     certificates[place] = await self._storage.inspect(place)
             except ApiStatusError as exc:
                 raise self._refusal_of(place, exc) from exc
-            known = created or stored
-            if known is not None and (problem := check_place(place, file.path, known)):
-                raise DeploymentRefusedError(self._endpoint, problem)
+            known = told or stored
+            if known is not None:
+                self._stored[place] = known
+                if problem := check_place(place, file.path, known):
+                    raise DeploymentRefusedError(self._endpoint, problem)
         return certificates
 
+    async def introduce(self, files: Mapping[Place, AuxFile]) -> dict[Place, StoredFile]:
+        """Create certificates that the process is to know at once, and return what the API says of them.
+
+        Raises NotTakenError when the API leaves that to a reload, and
+        PatchRefusedError when it refuses one.
+        """
+        certificates = {}
+        for place, file in files.items():
+            if place in self._stored or place.store is not Store.CERTIFICATES:
+                raise PatchRefusedError(self._endpoint, f"{place} is not new, or has no key")
+            self._changes.append(_Change(place, False, None))
+            try:
+                self._stored[place], is_taken = await self._storage.introduce(place, file.content)
+                certificates[place] = await self._storage.inspect(place)
+            except ApiStatusError as exc:
+                raise PatchRefusedError(self._endpoint, f"{place}: {exc.words or exc.status}") from exc
+            if problem := check_place(place, file.path, self._stored[place]):
+                raise PatchRefusedError(self._endpoint, problem)
+            if not is_taken:
+                raise NotTakenError(self._endpoint, f"{place}: the API leaves new certificates to a reload")
+        return certificates
+
+    @property
+    def stored(self) -> Mapping[Place, StoredFile]:
+        """What the API says of files, as far as they were there or have been written."""
+        return self._stored
+
+    @property
+    def paths(self) -> Paths:
+        """Where the API keeps the files that shall be there, as far as they are."""
+        files = {file.path: self._stored.get(place) for place, file in self._placed.items()}
+        return Paths({path: stored.file for path, stored in files.items() if stored is not None})
+
     async def push(self, text: str, *, mode: ReloadMode) -> str:
-        """Make *text* the configuration and return what the API stores.
+        """Make *text*, of a generation, the configuration and return what the API stores.
 
         Raises DeploymentRefusedError with HAProxy's words, ApiConflictError.
         """
+        text = self.paths.send(text)
         try:
             return await self._config.push(text, mode=mode)
         except ReloadFailedError as exc:

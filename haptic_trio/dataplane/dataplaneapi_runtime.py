@@ -1,28 +1,35 @@
 """Runtime operations of a plan, over a Data Plane API.
 
-The API puts words into HAProxy's runtime commands as it gets them, and reads
-replies by splitting them at blanks. So nothing is sent that could be read as
-anything but one word, and what the API answers is compared with what was
-asked for.
+The API reads HAProxy's replies by splitting them at blanks, so what it
+answers is compared with what was asked for.
 """
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
+import trio
 
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError, quote_name
+from haptic_trio.dataplane.dataplaneapi_calls import (
+    Call,
+    PresentMaps,
+    ServerOperation,
+    adapt,
+    make_call,
+    map_path,
+    name_operation,
+)
+from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError
+from haptic_trio.dataplane.dataplaneapi_paths import Paths
 from haptic_trio.dataplane.endpoint import PatchRefusedError
 from haptic_trio.haproxy.commands import UnsendableError
-from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
+from haptic_trio.haproxy.maps import Entry
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import (
-    AddMapEntry,
-    DeleteMapEntry,
+    DeleteServer,
     Operation,
-    ReplaceMap,
     SetMapEntry,
     SetServerAddress,
     SetServerState,
@@ -31,34 +38,30 @@ from haptic_trio.haproxy.operations import (
 
 MAX_REQUESTS: Final = 500
 """More operations than this take longer than a reload: each is a request of its own."""
+REMOVAL_ATTEMPTS: Final = 10
+"""How often in all a server that is in use is asked to be deleted; then it is left in maintenance."""
+REMOVAL_INTERVAL: Final = 0.05
+"""Seconds between two attempts."""
 
-ServerOperation: TypeAlias = SetServerAddress | SetServerWeight | SetServerState
-MapOperation: TypeAlias = AddMapEntry | SetMapEntry | DeleteMapEntry | ReplaceMap
-
-# A word of a runtime command that needs no escape.
-_WORD: Final = re.compile(r"[!%()*+,\-./0-9:=?@A-Z\[\]^_`a-z~]+")
-# What the API's contract lets stand in a path; `.` and `..` would be taken for steps in it.
-_NOT_IN_PATH: Final = re.compile(r'[\r\n<>*;$#&{}"]|^\.\.?$')
+_IN_USE: Final = re.compile(r"\bstill\b")
 
 
-class _Entry(msgspec.Struct):
+class MapEntry(msgspec.Struct):
+    """An entry of a map as the API shows it."""
+
     key: str = ""
     value: str = ""
 
 
-class _Server(msgspec.Struct):
+class RuntimeServer(msgspec.Struct):
+    """A server as the API shows it."""
+
+    name: str = ""
     address: str = ""
     port: int | None = None
     weight: int | None = None
+    uweight: int | None = None
     admin_state: str = ""
-
-
-class Call(msgspec.Struct, frozen=True):
-    """One request that carries out an operation."""
-
-    method: str
-    path: str
-    json: object = None
 
 
 class RuntimeApi:
@@ -67,98 +70,94 @@ class RuntimeApi:
     def __init__(self, api: ApiClient) -> None:
         self._api = api
 
-    async def apply(self, operations: Iterable[Operation], generation: Generation) -> None:
-        """Apply *operations*, which lead to *generation*, in order.
-
-        Raises PatchRefusedError when one is refused or not done, with those
-        before it applied, and when one cannot be said at all, with none
-        applied. Raises EndpointError when the API does not answer.
-        """
+    def prepare(
+        self, operations: Iterable[Operation], generation: Generation, *, present: PresentMaps, paths: Paths
+    ) -> list[tuple[Operation, Call]]:
+        """Return what `apply` would send; raises PatchRefusedError for what cannot be said."""
         try:
-            steps = [(operation, make_call(operation)) for operation in adapt(operations, generation)]
+            steps = [(one, make_call(one, paths)) for one in adapt(operations, generation, present)]
         except UnsendableError as exc:
             raise PatchRefusedError(self._api.endpoint, str(exc)) from exc
         if len(steps) > MAX_REQUESTS:
             raise PatchRefusedError(self._api.endpoint, f"{len(steps)} operations are more than {MAX_REQUESTS}")
-        for operation, call in steps:
-            await self._carry_out(operation, call, generation)
+        return steps
 
-    async def _carry_out(self, operation: Operation, call: Call, generation: Generation) -> None:
-        try:
-            answer = await self._api.send(call.method, call.path, json=call.json)
-            match operation:
-                case SetServerAddress() | SetServerWeight() | SetServerState():
-                    done = is_server_as_told(self._api.decode(_Server, answer, call.path), operation)
-                case ReplaceMap(path, entries):
-                    unordered = find_map_use(generation, path) is MapUse.UNORDERED
-                    done = _same_entries(await self._read_map(call.path), entries, unordered=unordered)
-                case _:
-                    done = True
-        except ApiStatusError as exc:
-            raise PatchRefusedError(self._api.endpoint, f"{_name(operation)}: {exc.status} {exc.words}") from exc
-        if not done:
-            raise PatchRefusedError(self._api.endpoint, f"{_name(operation)}: the API shows something else afterwards")
+    async def apply(
+        self, operations: Iterable[Operation], generation: Generation, *, present: PresentMaps, paths: Paths
+    ) -> None:
+        """Apply *operations*, which lead to *generation*, in order.
 
-    async def _read_map(self, path: str) -> tuple[tuple[str, str], ...]:
+        *present* has the maps that are replaced as a whole. A server that
+        is in use stays in maintenance. Raises PatchRefusedError when an
+        operation is refused or not done, with those before it applied, and
+        when one cannot be said at all, with none applied. Raises
+        EndpointError when the API does not answer.
+        """
+        for operation, call in self.prepare(operations, generation, present=present, paths=paths):
+            await self._carry_out(operation, call, paths)
+
+    async def delete_unused(self, removal: DeleteServer) -> None:
+        """Delete a server that is in maintenance, unless it is in use; asked once."""
         try:
-            entries = await self._api.get_as(list[_Entry] | None, f"{path}/entries")  # type: ignore[arg-type]  # a union is no class
+            await self._api.send("DELETE", make_call(removal, Paths({})).path)
+        except (ApiStatusError, UnsendableError):
+            return
+
+    async def read_map(self, path: str) -> tuple[Entry, ...] | None:
+        """Return the entries of the map that the process knows as *path*; None when the API does not find it."""
+        try:
+            entries = await self._api.get_as(list[MapEntry] | None, f"{map_path(path)}/entries")  # type: ignore[arg-type]  # a union is no class
         except ApiStatusError as exc:
-            # A map without entries is not found.
             if exc.status != 404:
                 raise
-            entries = None
+            return None
         return tuple((entry.key, entry.value) for entry in entries or [])
 
+    async def _carry_out(self, operation: Operation, call: Call, paths: Paths) -> None:
+        try:
+            if isinstance(operation, DeleteServer):
+                await self._delete(call)
+                return
+            answer = await self._api.send(
+                call.method, call.path, params=call.params, json=call.json, upload=call.upload
+            )
+        except ApiStatusError as exc:
+            refusal = exc
+        else:
+            if isinstance(operation, ServerOperation):
+                self._require_told(self._api.decode(RuntimeServer, answer, call.path), operation)
+            return
+        if not await self._is_set(operation, refusal, paths):
+            message = f"{name_operation(operation)}: {refusal.status} {refusal.words}"
+            raise PatchRefusedError(self._api.endpoint, message) from refusal
 
-def adapt(operations: Iterable[Operation], generation: Generation) -> Iterator[Operation]:
-    """Yield *operations* so that the API can carry them out.
+    def _require_told(self, server: RuntimeServer, operation: ServerOperation) -> None:
+        if not is_server_as_told(server, operation):
+            message = f"{name_operation(operation)}: the API shows something else afterwards"
+            raise PatchRefusedError(self._api.endpoint, message)
 
-    Keys that no path can hold are changed by replacing their whole map, after
-    all else.
-    """
-    steps = list(operations)
-    whole = {step.map for step in steps if isinstance(step, SetMapEntry | DeleteMapEntry) and not _fits_path(step.key)}
-    for step in steps:
-        if not isinstance(step, MapOperation) or step.map not in whole:
-            yield step
-    for path in sorted(whole):
-        yield ReplaceMap(path, parse_map_file(generation.files[path].content))
+    async def _delete(self, call: Call) -> None:
+        # The API puts it into maintenance first: nothing new comes to it.
+        for _attempt in range(REMOVAL_ATTEMPTS):
+            try:
+                await self._api.send(call.method, call.path)
+            except ApiStatusError as exc:
+                if exc.status == 404:
+                    return
+                if not _IN_USE.search(exc.words):
+                    raise
+            else:
+                return
+            await trio.sleep(REMOVAL_INTERVAL)
 
-
-def make_call(operation: Operation) -> Call:
-    """Return the request for *operation*; raises UnsendableError where there is none."""
-    if isinstance(operation, ServerOperation):
-        path = f"runtime/backends/{_segment(operation.backend)}/servers/{_segment(operation.server)}"
-        return Call("PUT", path, _settings(operation))
-    if isinstance(operation, MapOperation):
-        return _make_map_call(operation, f"runtime/maps/{_segment(operation.map.rpartition('/')[2])}")
-    raise UnsendableError(f"{type(operation).__name__} is not done over the Data Plane API")
-
-
-def _make_map_call(operation: MapOperation, path: str) -> Call:
-    match operation:
-        case ReplaceMap(_, entries):
-            # To replace a map by nothing is to clear it.
-            return Call("PUT", path, [_entry(*entry) for entry in entries]) if entries else Call("DELETE", path)
-        case AddMapEntry(_, key, value):
-            return Call("POST", f"{path}/entries", _entry(key, value))
-        case SetMapEntry(_, key, value):
-            return Call("PUT", f"{path}/entries/{_segment(key)}", {"value": _word(value)})
-        case DeleteMapEntry(_, key):
-            return Call("DELETE", f"{path}/entries/{_segment(key)}")
-
-
-def _settings(operation: ServerOperation) -> dict[str, str | int]:
-    match operation:
-        case SetServerAddress(_, _, address, port):
-            return {"address": _word(address), "port": port}
-        case SetServerWeight(_, _, weight):
-            return {"weight": weight}
-        case SetServerState(_, _, state):
-            return {"admin_state": state}
+    async def _is_set(self, operation: Operation, refusal: ApiStatusError, paths: Paths) -> bool:
+        """Whether an entry has its value nevertheless: the API looks it up anew, and not every key finds itself."""
+        if not isinstance(operation, SetMapEntry) or refusal.status != 404:
+            return False
+        return (operation.key, operation.value) in (await self.read_map(paths.of(operation.map)) or ())
 
 
-def is_server_as_told(server: _Server, operation: ServerOperation) -> bool:
+def is_server_as_told(server: RuntimeServer, operation: ServerOperation) -> bool:
     """Whether the API shows *server* as *operation* was to make it."""
     match operation:
         case SetServerAddress(_, _, address, port):
@@ -174,39 +173,3 @@ def _same_address(one: str, other: str) -> bool:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:
         return one == other
-
-
-def _same_entries(read: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...], *, unordered: bool) -> bool:
-    return read == wanted or (unordered and sorted(read) == sorted(wanted))
-
-
-def _entry(key: str, value: str) -> Mapping[str, str]:
-    return {"key": _word(key), "value": _word(value)}
-
-
-def _segment(word: str) -> str:
-    if not _fits_path(word):
-        raise UnsendableError(f"'{word}' cannot stand in the path of a request")
-    return quote_name(_word(word))
-
-
-def _fits_path(word: str) -> bool:
-    return _NOT_IN_PATH.search(word) is None
-
-
-def _word(word: str) -> str:
-    if not _WORD.fullmatch(word):
-        raise UnsendableError(f"'{word}' is no plain word of a runtime command")
-    return word
-
-
-def _name(operation: Operation) -> str:
-    match operation:
-        case SetServerAddress(backend, server) | SetServerWeight(backend, server) | SetServerState(backend, server):
-            return f"server {backend}/{server}"
-        case AddMapEntry(path, key) | SetMapEntry(path, key) | DeleteMapEntry(path, key):
-            return f"map {path}, key {key}"
-        case ReplaceMap(path):
-            return f"map {path}"
-        case _:
-            return type(operation).__name__

@@ -14,7 +14,8 @@ from haptic_trio.dataplane.dataplaneapi_manifest import (
     decode_manifest,
     unpack_text,
 )
-from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST, Place, Storage, Store, StoredFile, place_of
+from haptic_trio.dataplane.dataplaneapi_paths import Paths
+from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST, Place, Storage, Store, StoredFile
 from haptic_trio.dataplane.endpoint import EndpointError
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, digest_of, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
@@ -33,13 +34,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     """Our note; one that is not clear where there is none."""
     contents: Mapping[Place, bytes] = {}
-    """The content of our files, as far as it is known."""
+    """The content of our files as the API has it, as far as it is known."""
     digests: Mapping[Place, str] = {}
-    """The digest of each of our files as it is now."""
+    """The digest of each of our files as it is now, in the form that a generation has it."""
     certificates: Mapping[Place, StoredFile] = {}
     """What the API says of our certificates."""
     generation: Generation | None = None
     """None when nobody knows what runs."""
+    edited: tuple[str, ...] = ()
+    """What somebody else has changed since our last deployment: the configuration, or files by their paths."""
+    paths: Paths = Paths({})
+    """Where the API keeps our files."""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    file: AuxFile
+    content: bytes | None
+    """As the API has it; None where that is not known."""
+    stored: StoredFile | None = None
+    """Of a certificate."""
 
 
 class SnapshotReader:
@@ -71,20 +84,26 @@ class SnapshotReader:
         listing = await self._storage.list_files()
         manifest = (await self.read_manifest() if MANIFEST in listing else None) or NOTHING
         bare = Snapshot(raw=raw, listing=listing, manifest=manifest)
-        if not manifest.clear or await trio.to_thread.run_sync(digest_of, raw) != manifest.stored:
-            return msgspec.structs.replace(bare, manifest=msgspec.structs.replace(manifest, clear=False))
+        if not manifest.clear:
+            return bare
+        if await trio.to_thread.run_sync(digest_of, raw) != manifest.stored:
+            unclear = msgspec.structs.replace(manifest, clear=False)
+            return msgspec.structs.replace(bare, manifest=unclear, edited=("haproxy.cfg",))
         config = await trio.to_thread.run_sync(self._read_text, manifest.text)
         if config is None:
             return bare
-        files = await self._read_files(manifest, listing)
+        # A list may leave out what the API would have called otherwise.
+        paths = Paths({path: _file(record, listing) for path, record in manifest.files.items()})
+        found = await self._read_files(manifest, paths)
+        now = {one.file.path: one.file.digest for one in found.values()}
         return msgspec.structs.replace(
             bare,
-            contents={
-                place: file.content for place, (file, _) in files.items() if file.digest == digest_of(file.content)
-            },
-            digests={place: file.digest for place, (file, _) in files.items()},
-            certificates={place: stored for place, (_, stored) in files.items() if stored is not None},
-            generation=make_generation(config, [file for file, _ in files.values()]),
+            contents={place: one.content for place, one in found.items() if one.content is not None},
+            digests={place: one.file.digest for place, one in found.items()},
+            certificates={place: one.stored for place, one in found.items() if one.stored is not None},
+            generation=make_generation(config, [one.file for one in found.values()]),
+            edited=tuple(sorted(path for path, record in manifest.files.items() if now.get(path) != record.digest)),
+            paths=paths,
         )
 
     def _read_text(self, packed: str) -> Config | None:
@@ -96,17 +115,15 @@ class SnapshotReader:
         except (ValueError, ConfigSyntaxError):
             return None
 
-    async def _read_files(
-        self, manifest: Manifest, listing: Mapping[Place, StoredFile]
-    ) -> dict[Place, tuple[AuxFile, StoredFile | None]]:
-        found: dict[Place, tuple[AuxFile, StoredFile | None]] = {}
+    async def _read_files(self, manifest: Manifest, paths: Paths) -> dict[Place, _Found]:
+        found: dict[Place, _Found] = {}
         failures: list[EndpointError] = []
         limiter = trio.CapacityLimiter(PARALLEL_READS)
 
         async def read(place: Place, path: str, record: FileRecord) -> None:
             try:
                 async with limiter:
-                    file = await self._read_file(place, path, record)
+                    file = await self._read_file(place, path, record, paths)
             except EndpointError as exc:
                 # One is enough, and the nursery would make a group of it.
                 failures.append(exc)
@@ -117,30 +134,33 @@ class SnapshotReader:
 
         async with trio.open_nursery() as nursery:
             for path, record in manifest.files.items():
-                place = place_of(record.kind, path)
-                if place in listing:
-                    nursery.start_soon(read, place, path, record)
+                nursery.start_soon(read, record.place, path, record)
         if failures:
             raise failures[0]
         return found
 
-    async def _read_file(self, place: Place, path: str, record: FileRecord) -> tuple[AuxFile, StoredFile | None] | None:
+    async def _read_file(self, place: Place, path: str, record: FileRecord, paths: Paths) -> _Found | None:
         try:
             if place.store is Store.CERTIFICATES:
                 stored = await self._storage.inspect(place)
-                return self._certificate(path, record, stored), stored
+                return self._certificate(path, record, stored)
             content = await self._storage.read(place)
         except ApiStatusError as exc:
-            # Gone since it was listed.
             if exc.status == 404:
                 return None
             raise
-        return AuxFile(record.kind, path, content, digest_of(content), record.secret), None
+        taken = paths.take_file(record.kind, content)
+        return _Found(AuxFile(record.kind, path, taken, digest_of(taken), record.secret), content)
 
-    def _certificate(self, path: str, record: FileRecord, stored: StoredFile) -> AuxFile:
+    def _certificate(self, path: str, record: FileRecord, stored: StoredFile) -> _Found:
         if stored.seal != record.seal:
             # Another certificate than ours, of which no more is known.
-            return AuxFile(FileKind.CERT, path, b"", stored.seal, secret=True)
+            return _Found(AuxFile(FileKind.CERT, path, b"", stored.seal, secret=True), None, stored)
         own = self._deployed.files.get(path) if self._deployed is not None else None
-        content = own.content if own is not None and own.digest == record.digest else b""
-        return AuxFile(FileKind.CERT, path, content, record.digest, record.secret)
+        content = own.content if own is not None and own.digest == record.digest else None
+        file = AuxFile(FileKind.CERT, path, content or b"", record.digest, record.secret)
+        return _Found(file, content, stored)
+
+
+def _file(record: FileRecord, listing: Mapping[Place, StoredFile]) -> str:
+    return listing[record.place].file if record.place in listing else record.at

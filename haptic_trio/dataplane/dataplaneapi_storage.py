@@ -1,8 +1,7 @@
 """Files in the storages of a Data Plane API: maps, certificates, crt-lists, and general files.
 
 A storage is flat: a file has a name, and the API decides on its directory.
-The configuration names the same file by a path; `check_place` says whether
-both mean the same one.
+What the configuration calls the same file is for `dataplaneapi_paths` to say.
 """
 
 import re
@@ -55,7 +54,7 @@ class StoredFile(msgspec.Struct, frozen=True):
         return digest_of(repr((*marks, self.sha256_finger_print)))
 
 
-STORE_OF: Final[Mapping[FileKind, Store]] = {
+_STORES: Final[Mapping[FileKind, Store]] = {
     FileKind.MAP: Store.MAPS,
     FileKind.CERT: Store.CERTIFICATES,
     FileKind.CRT_LIST: Store.CRT_LISTS,
@@ -64,8 +63,12 @@ STORE_OF: Final[Mapping[FileKind, Store]] = {
 MANIFEST: Final = Place(Store.GENERAL, "haptic-trio.json")
 """Where we keep our own notes; no generation may have a file there."""
 
-# What every version of the API leaves as it is, and what needs no quoting anywhere.
+# What the API may leave as it is, and what needs no quoting anywhere.
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+# What every version leaves as it is: one dot, before an ending that the storage knows.
+_STEM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_ENDING: Final = re.compile(r"\.[A-Za-z0-9]+")
+_ENDINGS: Final = {Store.MAPS: ".map", Store.CERTIFICATES: ".pem", Store.CRT_LISTS: ".txt"}
 # A parameter that a storage's method does not have is not sent.
 _SKIP: Final = {"skip_reload": "true"}
 _SKIPS: Final = frozenset(
@@ -81,8 +84,9 @@ _SKIPS: Final = frozenset(
 class Storage:
     """The storages of one API; errors are those of `ApiClient`. Nothing here reloads HAProxy.
 
-    With one exception, which is the API's: a new crt-list schedules a
-    reload, which the next push of a configuration takes over.
+    With two exceptions, which are the API's: a new crt-list schedules a
+    reload, and so does a certificate that is introduced and not taken. The
+    next push of a configuration takes it over.
     """
 
     def __init__(self, api: ApiClient) -> None:
@@ -113,7 +117,7 @@ class Storage:
     async def write(self, place: Place, content: bytes, *, exists: bool) -> StoredFile | None:
         """Create or replace a file, whichever it takes; *exists* is the guess that is tried first.
 
-        Returns what the API says of a file that it has created.
+        Returns what the API says of the file; of some that were replaced it says nothing.
         """
         try:
             return await (self._replace(place, content) if exists else self._create(place, content))
@@ -121,6 +125,15 @@ class Storage:
             if exc.status != (404 if exists else 409):
                 raise
         return await (self._create(place, content) if exists else self._replace(place, content))
+
+    async def introduce(self, place: Place, content: bytes) -> tuple[StoredFile, bool]:
+        """Create a certificate and have the process know it; return what the API says of it, and whether it does.
+
+        Where it does not, a reload is scheduled: so do versions that leave new certificates to that.
+        """
+        path = f"storage/{place.store}"
+        answer = await self._api.send("POST", path, upload=(place.name, content))
+        return self._api.decode(StoredFile, answer, path), not answer.reload_id
 
     async def delete(self, place: Place) -> None:
         """Remove a file; one that is gone already is none to remove."""
@@ -136,11 +149,12 @@ class Storage:
         answer = await self._api.send("POST", path, params=_params("POST", place), upload=upload)
         return self._api.decode(StoredFile, answer, path)
 
-    async def _replace(self, place: Place, content: bytes) -> None:
+    async def _replace(self, place: Place, content: bytes) -> StoredFile | None:
         if place.store is Store.GENERAL:
-            await self._put(place, upload=(place.name, content))
+            answer = await self._put(place, upload=(place.name, content))
         else:
-            await self._put(place, text=content)
+            answer = await self._put(place, text=content)
+        return self._api.decode(StoredFile | None, answer, _path(place)) if answer.content else None  # type: ignore[arg-type]  # a union is no class
 
     async def _put(self, place: Place, *, text: bytes | None = None, upload: tuple[str, bytes] | None = None) -> Answer:
         return await self._api.send("PUT", _path(place), params=_params("PUT", place), text=text, upload=upload)
@@ -150,8 +164,9 @@ def place_files(files: Iterable[AuxFile]) -> tuple[dict[Place, AuxFile], list[st
     """Return where each of *files* goes, in the order of writing, and why some cannot go anywhere."""
     placed: dict[Place, AuxFile] = {}
     problems = []
-    for file in sorted(files, key=lambda file: (list(Store).index(STORE_OF[file.kind]), file.path)):
-        place = place_of(file.kind, file.path)
+    order = list(Store)
+    places = [(place_of(file), file) for file in files]
+    for place, file in sorted(places, key=lambda one: (order.index(one[0].store), one[1].path)):
         if (reason := _refuse(place, placed)) is not None:
             problems.append(f"{file.path}: {reason}")
         else:
@@ -159,20 +174,35 @@ def place_files(files: Iterable[AuxFile]) -> tuple[dict[Place, AuxFile], list[st
     return placed, problems
 
 
-def place_of(kind: FileKind, path: str) -> Place:
-    """Return where the API keeps the file that the configuration names *path*."""
-    return Place(STORE_OF[kind], path.rpartition("/")[2])
+def place_of(file: AuxFile) -> Place:
+    """Return where the API is to keep *file*.
+
+    Its name is that of the path, unless the API might change that. One whose
+    path is absolute has to keep it.
+    """
+    store = _STORES[file.kind]
+    if store is Store.CERTIFICATES and b"PRIVATE KEY-" not in file.content:
+        # That storage takes certificates with their keys; authorities are none of those.
+        store = Store.GENERAL
+    name = file.path.rpartition("/")[2]
+    if file.path.startswith("/"):
+        return Place(store, name)
+    stem, dot, last = name.rpartition(".")
+    ending = _ENDINGS.get(store, f"{dot}{last}" if _ENDING.fullmatch(f"{dot}{last}") else "")
+    if _STEM.fullmatch(name.removesuffix(ending)) and name.endswith(ending):
+        return Place(store, name)
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", stem or last).strip("-")[:100] or "file"
+    return Place(store, f"{plain}-{digest_of(name)[:8]}{ending}")
 
 
 def check_place(place: Place, path: str, stored: StoredFile) -> str:
     """Return why the configuration would not find the file by *path*; empty when it does.
 
-    A relative path is taken for one below whatever HAProxy has as its
-    default directory.
+    A relative path is sent as the one that the API has (`dataplaneapi_paths`).
     """
     if stored.storage_name != place.name:
         return f"{path}: the API calls it '{stored.storage_name}'"
-    if stored.file and stored.file != path and (path.startswith("/") or not stored.file.endswith(f"/{path}")):
+    if path.startswith("/") and stored.file and stored.file != path:
         return f"{path}: the API keeps it as {stored.file}"
     return ""
 

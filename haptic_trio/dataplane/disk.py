@@ -9,6 +9,7 @@ import msgspec
 
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.haproxy.file_pages import FilePages
+from haptic_trio.haproxy.model import AuxFile
 
 MOST_SYNCED: Final = 100
 """Files that are waited for one by one: each takes milliseconds. For more it is faster to wait for all of the disk."""
@@ -83,6 +84,15 @@ def folders_of(path: str) -> Iterator[str]:
     while end >= 0:
         yield path[:end]
         end = path.find("/", end + 1)
+
+
+def by_folder(files: Iterable[AuxFile]) -> dict[str, list[AuxFile]]:
+    """Return *files* by the first folder of their paths; those in none are at the empty name."""
+    found: dict[str, list[AuxFile]] = {}
+    for file in files:
+        folder, slash, _ = file.path.partition("/")
+        found.setdefault(folder if slash else "", []).append(file)
+    return found
 
 
 def _refusal(path: str, reserved: frozenset[str], folders: Collection[str]) -> str:

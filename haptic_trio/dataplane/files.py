@@ -43,6 +43,7 @@ import msgspec
 
 from haptic_trio.dataplane.disk import (
     Stamp,
+    by_folder,
     check_files,
     folders_of,
     fsync_directory,
@@ -147,7 +148,7 @@ class GenerationFiles:
         directory = self._generations / name
         directory.mkdir(mode=0o700)
         written: list[str] = []
-        for folder, files in _by_folder(generation.files.values()).items():
+        for folder, files in by_folder(generation.files.values()).items():
             if not folder:
                 written += [self._place(f"{directory}/{file.path}", file) for file in files]
                 continue
@@ -342,11 +343,18 @@ class GenerationFiles:
             return None
         return self._patched[1]
 
-    def is_intact(self, *, thorough: bool = False) -> bool:
-        """Whether the current generation's files are as they were written, as far as the reading looks."""
-        running = self.read_running(thorough=thorough)
+    def find_running(self) -> Generation | None:
+        """Return what `read_running` does where nothing has to be read for it, so it is quick; None elsewhere."""
+        base = self._directory.find()
+        if base is None or not self._deltas:
+            return base
+        return self._patched[1] if self._patched is not None and self._patched[0] is base else None
+
+    def read_intact(self) -> Generation | None:
+        """Return what `read_running` does; None also where the current generation's files were changed by hand."""
+        running = self.read_running()
         base = self._directory.generation
-        return running is not None and base is not None and base.id == self._directory.intended
+        return running if base is not None and base.id == self._directory.intended else None
 
     def find_edited(self) -> tuple[str, ...]:
         """Return which of the current generation's files are not as they were written; looks at all."""
@@ -386,14 +394,6 @@ class GenerationFiles:
         for entry in self._folders.iterdir():
             if entry.name not in folders:
                 shutil.rmtree(entry, ignore_errors=True)
-
-
-def _by_folder(files: Iterable[AuxFile]) -> dict[str, list[AuxFile]]:
-    found: dict[str, list[AuxFile]] = {}
-    for file in files:
-        folder, slash, _ = file.path.partition("/")
-        found.setdefault(folder if slash else "", []).append(file)
-    return found
 
 
 def _fingerprint(files: Iterable[AuxFile]) -> bytes:

@@ -74,10 +74,15 @@ class GenerationDirectory:
         self.stamps = {path: stamp for path, stamp in found.items() if stamp is not None}
         self._folders = self._read_folders()
 
+    def find(self, *, thorough: bool = False) -> Generation | None:
+        """Return what `read` does where nothing was touched since the last reading, so it is quick; None elsewhere."""
+        known = self.generation
+        return known if known is not None and self._is_untouched(thorough=thorough) else None
+
     def read(self, *, thorough: bool = False) -> Generation:
         """Return the generation that is really there, which hands may have changed; see the module's docstring."""
-        if self.generation is not None and self._is_untouched(thorough=thorough):
-            return self.generation
+        if (known := self.find(thorough=thorough)) is not None:
+            return known
         manifest = self.read_manifest()
         stamps, contents = self._read_contents(manifest)
         generation = make_generation(

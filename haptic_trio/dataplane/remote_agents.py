@@ -4,7 +4,7 @@ import random
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NoReturn, TypeVar, cast
+from typing import Final, NoReturn, TypeAlias, TypeVar, cast
 
 import h11
 import msgspec
@@ -31,6 +31,7 @@ LARGEST_EVENT: Final = 65536
 SUSPICIOUS: Final = frozenset({EventKind.STARTED, EventKind.CRASHED, EventKind.DRIFT, EventKind.RESYNC})
 
 Publish = Callable[[tuple[RemoteAgent, ...]], None]
+Stream: TypeAlias = "trio.SSLStream[trio.SocketStream]"
 
 
 class RemoteAgents:
@@ -142,16 +143,63 @@ def _first(group: BaseExceptionGroup[E]) -> E:
     return cast("E", next(leaves_of(group)))
 
 
-async def _listen(
-    stream: trio.SSLStream[trio.SocketStream], host: str, take: Callable[[str | bytes], None]
-) -> NoReturn:
+class _WatchedStream(trio.abc.Stream):
+    """*stream*, and when and why it has ended: the library goes on waiting for the answer of a server that is gone."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.ended = trio.Event()
+        self.error: Exception | None = None
+        self._stream = stream
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        try:
+            data = await self._stream.receive_some(max_bytes)
+        except trio.BrokenResourceError as exc:
+            self.error = exc
+            self.ended.set()
+            raise
+        if not data:
+            self.ended.set()
+        return data
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _listen(stream: Stream, host: str, take: Callable[[str | bytes], None]) -> NoReturn:
     async with trio.open_nursery() as nursery:
         with trio.fail_after(CONNECT_LIMIT):
-            socket = await trio_websocket.wrap_client_stream(
-                nursery, stream, host, "/v1/events", max_message_size=LARGEST_EVENT
-            )
+            await stream.do_handshake()
+            socket = await _open_socket(nursery, stream, host)
         while True:
             with trio.fail_after(SILENCE):
                 message = await socket.get_message()
             take(message)
     raise AssertionError("the loop ends by an exception")
+
+
+async def _open_socket(nursery: trio.Nursery, stream: Stream, host: str) -> trio_websocket.WebSocketConnection:
+    watched = _WatchedStream(stream)
+    opened: list[trio_websocket.WebSocketConnection] = []
+    async with trio.open_nursery() as race:
+
+        async def wait_ended() -> None:
+            await watched.ended.wait()
+            race.cancel_scope.cancel(reason="the connection has ended")
+
+        race.start_soon(wait_ended)
+        opened.append(
+            await trio_websocket.wrap_client_stream(
+                nursery, cast("Stream", watched), host, "/v1/events", max_message_size=LARGEST_EVENT
+            )
+        )
+        race.cancel_scope.cancel(reason="the server has answered")
+    if not opened:
+        raise watched.error or trio.BrokenResourceError("the connection was closed before an answer")
+    return opened[0]

@@ -1,12 +1,19 @@
 """Client of a worker's runtime socket: operations that need no reload."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import trio
 
 from haptic_trio.dataplane.cli_socket import exchange
-from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError, PatchRefusedError
+from haptic_trio.dataplane.endpoint import (
+    EndpointError,
+    EndpointTimeoutError,
+    EndpointUnreachableError,
+    PatchRefusedError,
+)
 from haptic_trio.haproxy.capabilities import Capabilities, read_capabilities
 from haptic_trio.haproxy.commands import (
     RuntimeCommandError,
@@ -17,10 +24,14 @@ from haptic_trio.haproxy.commands import (
 )
 from haptic_trio.haproxy.conversation import Conversation, Pause, converse, retry_removals
 from haptic_trio.haproxy.operations import Operation, Removal
-from haptic_trio.haproxy.replies import parse_show_info
 
 ANSWER_LIMIT = 5.0
 """Seconds for one batch."""
+_PID: Final = re.compile(r"^Pid: (\d+)$", re.MULTILINE)
+
+
+class OtherWorkerError(EndpointError):
+    """Another worker answered than the one that was meant, and has taken what it was told; a load sets that right."""
 
 
 class RuntimeClient:
@@ -43,8 +54,13 @@ class RuntimeClient:
         # Text of a command that is refused ends in a list of all commands, so an unknown one does no harm.
         return read_capabilities(version, await self.ask("help\n"), await self.ask("add server help\n"))
 
-    async def apply(self, operations: Sequence[Operation], *, worker: int) -> tuple[Removal, ...]:
+    async def apply(self, operations: Sequence[Operation], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         """Apply *operations*, in order, to the process with pid *worker*.
+
+        Just after a reload the former worker may still answer. What it is
+        told is lost with it, and said again to the right one, unless
+        *patient* is off: then another worker that answers is an
+        OtherWorkerError.
 
         Returns the removals of what is out of use but could not be deleted
         yet, for `retry`. Raises PatchRefusedError when an operation
@@ -53,13 +69,13 @@ class RuntimeClient:
         answer.
         """
         try:
-            return await self._hold(converse(operations), worker=worker)
+            return await self._hold(converse(operations), worker=worker, patient=patient)
         except (RuntimeCommandError, UnsendableError) as exc:
             raise PatchRefusedError(self._endpoint, str(exc)) from exc
 
-    async def retry(self, removals: Sequence[Removal], *, worker: int) -> tuple[Removal, ...]:
+    async def retry(self, removals: Sequence[Removal], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         """Have *worker* try *removals*, from `apply`, again; returns those that are still in vain."""
-        return await self._hold(retry_removals(removals), worker=worker)
+        return await self._hold(retry_removals(removals), worker=worker, patient=patient)
 
     async def read(self, questions: Sequence[str], *, worker: int) -> list[str]:
         """Return the answers of *worker* to *questions*, each a line of commands without payload, as it gives them."""
@@ -79,7 +95,7 @@ class RuntimeClient:
     def _unanswered(self, worker: int) -> EndpointTimeoutError:
         return EndpointTimeoutError(self._endpoint, f"worker {worker} did not answer within {ANSWER_LIMIT:g} s")
 
-    async def _hold(self, conversation: Conversation, *, worker: int) -> tuple[Removal, ...]:
+    async def _hold(self, conversation: Conversation, *, worker: int, patient: bool) -> tuple[Removal, ...]:
         replies: tuple[str, ...] | None = None
         while True:
             try:
@@ -91,14 +107,12 @@ class RuntimeClient:
                 await trio.sleep(turn.seconds)
                 replies = ()
             else:
-                replies = await self._send(turn, worker=worker)
+                replies = await self._send(turn, worker=worker, patient=patient)
 
-    async def _send(self, commands: Sequence[str], *, worker: int) -> tuple[str, ...]:
+    async def _send(self, commands: Sequence[str], *, worker: int, patient: bool) -> tuple[str, ...]:
         """Have *worker* run *commands* and return its replies."""
         request = join_commands(("show info", *commands))
         count = len(commands) + 1
-        # Just after a reload a connection may still be accepted by the former worker. What that one is told is lost
-        # with it, so saying it again to the right one is always correct.
         with trio.move_on_after(ANSWER_LIMIT):
             while True:
                 answer = await self.ask(request)
@@ -106,11 +120,14 @@ class RuntimeClient:
                 if count_replies(answer) < count:
                     raise EndpointUnreachableError(self._endpoint, "the connection ended before all was answered")
                 info, *replies = split_replies(answer, count)
-                if _read_pid(info) == worker:
+                if (found := _read_pid(info)) == worker:
                     return tuple(replies)
+                if not patient:
+                    raise OtherWorkerError(self._endpoint, f"worker {found} answers, not {worker}")
                 await trio.lowlevel.checkpoint()
         raise self._unanswered(worker)
 
 
 def _read_pid(info: str) -> int:
-    return int(parse_show_info(info).get("Pid", "0"))
+    found = _PID.search(info)
+    return int(found[1]) if found is not None else 0

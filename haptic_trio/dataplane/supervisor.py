@@ -2,9 +2,10 @@
 
 import contextlib
 import signal
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import trio
 
@@ -59,10 +60,21 @@ class Supervisor:
     """The HAProxy of the instance at *directory*, which loads what the current one of *files* is.
 
     `run` owns the process. `load` and the clients may be used while it runs,
-    by whoever holds *lock*; the supervisor takes it for a restart.
+    by whoever holds *lock*; the supervisor takes it for a restart. What
+    *start_options* returns is added to the command line of each start; it is
+    called in a thread, and may raise LoadRefusedError to have none started.
     """
 
-    def __init__(self, directory: Path, files: GenerationFiles, binary: Path, *, name: str, lock: trio.Lock) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        files: GenerationFiles,
+        binary: Path,
+        *,
+        name: str,
+        lock: trio.Lock,
+        start_options: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self.binary = binary
         """What runs: an adopted process may come from another one than asked for."""
         self.output = ProcessLog(directory / "haproxy.log")
@@ -70,6 +82,7 @@ class Supervisor:
         self._files = files
         self._name = name
         self._lock = lock
+        self._start_options = start_options
         self._config = directory / PRELUDE_NAME
         self._record_path = directory / "process.json"
         self._process: MasterProcess | None = None
@@ -106,8 +119,9 @@ class Supervisor:
     ) -> None:
         """Keep HAProxy running until cancelled.
 
-        A process of an earlier controller is adopted. Without one, HAProxy is
-        started if a generation is on disk, else by the first `load`;
+        A process of an earlier controller is adopted, and the files are
+        recovered once it has loaded what it was told to. Without one, HAProxy
+        is started if a generation is on disk, else by the first `load`;
         started() means that this is settled. With `on_exit="stop"` it is
         ended: softly, and after *grace* seconds by force.
         """
@@ -193,6 +207,8 @@ class Supervisor:
                 self._log.warning("ending an haproxy that cannot be adopted", pid=pid)
                 await self._end(process, grace=0.0)
             process.close()
+        # Not before: a process that was still loading would have had its files turned back and removed under it.
+        await trio.to_thread.run_sync(self._files.recover)
         await trio.to_thread.run_sync(self._write_config)
         if self._process is None and self._files.committed:
             self._wanted.set()
@@ -282,7 +298,8 @@ class Supervisor:
         except (LoadRefusedError, ProcessLookupError) as exc:
             if self._process is not None:
                 self._forget(self._process)
-            raise LoadRefusedError(self.output.read_since(offset) or "haproxy ended without a word") from exc
+            why = exc.output if isinstance(exc, LoadRefusedError) else "haproxy ended without a word"
+            raise LoadRefusedError(self.output.read_since(offset) or why) from exc
         self._log.info("haproxy started", pid=self.pid)
 
     def _write_config(self) -> None:
@@ -294,7 +311,7 @@ class Supervisor:
         # -db: a `daemon` in the configuration would take the process out of our hands.
         options = ["-W", "-db", "-C", str(self._directory), "-S", f"{self._sockets}/master.sock,mode,600"]
         files = ["-f", str(self._config), "-f", str(self._files.current / CONFIG_NAME)]
-        pid = spawn([str(self.binary), *options, *files], self.output.path)
+        pid = spawn([str(self.binary), *options, *files, *self._start_options()], self.output.path)
         process = MasterProcess(pid)
         try:
             self._record(process)
@@ -351,3 +368,11 @@ class Supervisor:
         while True:
             await trio.sleep(SHORTEN_INTERVAL)
             await trio.to_thread.run_sync(self.output.shorten)
+
+
+class SupervisorFactory(Protocol):
+    """Makes the supervisor of an instance; arguments as `Supervisor` takes them."""
+
+    def __call__(
+        self, directory: Path, files: GenerationFiles, binary: Path, /, *, name: str, lock: trio.Lock
+    ) -> Supervisor: ...

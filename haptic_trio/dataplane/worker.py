@@ -43,15 +43,16 @@ class WorkerState:
         operations: Sequence[Operation],
         *,
         worker: int,
+        patient: bool = True,
         capabilities: Capabilities,
         find_former: FindFormer,
     ) -> None:
         """Apply *operations* to the process with pid *worker*; raises EndpointError as `RuntimeClient.apply` does."""
-        left = await self._retry(runtime, worker)
+        left = await self._retry(runtime, worker, patient=patient)
         operations, left = revive(operations, left)
         # What is revived is deleted no more, however this ends.
         self._leftovers = worker, left
-        if removals := await runtime.apply(operations, worker=worker):
+        if removals := await runtime.apply(operations, worker=worker, patient=patient):
             noted = note_leftovers(removals, await find_former(), capabilities)
             self._leftovers = worker, (*left, *noted)
 
@@ -96,10 +97,10 @@ class WorkerState:
         # With its worker what was left over has gone.
         return left if of == worker else ()
 
-    async def _retry(self, runtime: RuntimeClient, worker: int) -> tuple[Leftover, ...]:
+    async def _retry(self, runtime: RuntimeClient, worker: int, *, patient: bool = True) -> tuple[Leftover, ...]:
         left = self._left_in(worker)
         if left:
-            still = set(await runtime.retry([one.removal for one in left], worker=worker))
+            still = set(await runtime.retry([one.removal for one in left], worker=worker, patient=patient))
             left = tuple(one for one in left if one.removal in still)
         self._leftovers = worker, left
         return left

@@ -103,19 +103,20 @@ async def follow_agent(
 async def _listen(link: AgentLink, context: ssl.SSLContext, looks: Latest[None], silence: _Silence) -> NoReturn:
     address = link.client.address
     log = get_logger("agents").bind(agent=address.name)
-    is_connected = False
+    was_away = True
 
     def take(event: AgentEvent) -> None:
-        nonlocal is_connected
+        nonlocal was_away
         if event.kind is EventKind.HELLO:
             log.info("agent connected", generation=event.generation[:12])
         elif event.kind is not EventKind.HEARTBEAT and not event.deployed:
             log.warning("agent reports", what=event.kind.value, pid=event.pid)
         silence.answered()
         known = link.running.id if link.running is not None else ""
-        if not is_connected or is_suspicious(event, known):
-            is_connected = True
+        # What was meant for it while it was away has failed, and may wait long until it is tried again.
+        if was_away or is_suspicious(event, known):
             looks.put(None)
+        was_away = False
 
     backoff = Backoff(base=_FIRST_DELAY, limit=_LONGEST_DELAY)
     while True:
@@ -123,9 +124,8 @@ async def _listen(link: AgentLink, context: ssl.SSLContext, looks: Latest[None],
         if heard:
             backoff.reset()
             log.warning("agent does not answer", error=why)
+        was_away = True
         silence.failed(await _ask_why(link, why))
-        # Lost for long, it is an endpoint no more, and the next hello makes it one again.
-        is_connected = heard
         await trio.sleep(backoff.next())
 
 
@@ -155,7 +155,9 @@ async def _probe_agent(link: AgentLink, looks: Latest[None], show: Show, report:
                 log.debug("agent probe failed", error=str(exc))
             else:
                 break
-            await trio.sleep(backoff.next())
+            # It says something: that it is back, perhaps.
+            with trio.move_on_after(backoff.next()):
+                seen, _ = await looks.wait_newer(seen)
         backoff.reset()
         if (version := read_version(info.version)) is not None and version < OLDEST:
             oldest = ".".join(map(str, OLDEST))

@@ -4,13 +4,12 @@
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 import trio
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import Facts, Latest, News
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.two_speeds import Input
 from haptic_trio.messages import (
@@ -130,38 +129,29 @@ async def run_scheduler(
     present values at once. *prepared* is for a schedule of two speeds. Takes
     ownership of *deployments*.
     """
-    # A handover: the pumps hold back what the loop has not asked for yet.
-    inbox_in, inbox_out = trio.open_memory_channel[Input](0)
-    with deployments, inbox_in, inbox_out:
-        async with trio.open_nursery() as nursery:
-            # Endpoints first: what is there when the term begins is one deployment, not two.
-            for cell in (endpoints, validated, *((prepared,) if prepared is not None else ())):
-                if cell.value is not None:
-                    schedule.take(cell.value, trio.current_time())
-                nursery.start_soon(partial(_pump_latest, cell, inbox_in.clone(), seen=cell.version))
-            # Refusals and completions of before this term are no news.
-            for news in (refused, completed):
-                nursery.start_soon(partial(_pump_latest, news, inbox_in.clone(), seen=news.version))
-            task_status.started()
-            while True:
-                due = schedule.due()
-                message: Input | None = None
-                with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
-                    message = await inbox_out.receive()
-                with pulse.busy():
-                    if message is not None:
-                        schedule.take(message, trio.current_time())
-                        continue
-                    deployment = schedule.start(trio.current_time())
-                    facts.tell(deployment)
-                    try:
-                        await deployments.send(deployment)
-                    except trio.BrokenResourceError:
-                        nursery.cancel_scope.cancel(reason="the deployer is gone")
-
-
-async def _pump_latest(cell: Latest[Any], inbox: trio.MemorySendChannel[Input], *, seen: int) -> None:
-    with inbox:
+    with deployments:
+        # Endpoints first: what is there when the term begins is one deployment, not two.
+        states = (endpoints, validated, *((prepared,) if prepared is not None else ()))
+        for cell in states:
+            if cell.value is not None:
+                schedule.take(cell.value, trio.current_time())
+        # Refusals and completions of before this term are no news.
+        news = News((*states, refused, completed))
+        task_status.started()
         while True:
-            seen, value = await cell.wait_newer(seen)
-            await inbox.send(value)
+            due = schedule.due()
+            messages: list[Input] = []
+            with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
+                messages = await news.wait()
+            with pulse.busy():
+                for message in messages:
+                    schedule.take(message, trio.current_time())
+                if messages:
+                    continue
+                deployment = schedule.start(trio.current_time())
+                facts.tell(deployment)
+                try:
+                    await deployments.send(deployment)
+                except trio.BrokenResourceError:
+                    # The deployer is gone.
+                    return

@@ -14,10 +14,12 @@ import trio
 from haptic_trio.channels import Latest
 from haptic_trio.k8s.api_errors import AbsentKindError, InvalidError
 from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted
+from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of, version_of
 from haptic_trio.k8s.status import FIELD_MANAGER, Status, StatusKey, StatusSource, application_of, is_fulfilled
 from haptic_trio.k8s.status_ingress import Addresses, addresses_of
 from haptic_trio.k8s.store import ReadableStore, Tracker
+from haptic_trio.templating.deferred import ContentUnavailableError, NotFetchedError
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError
@@ -29,6 +31,8 @@ RETRY_BASE: Final = 0.25
 RETRY_MAX: Final = 60.0
 _CHUNK: Final = 250
 """Objects that are compared before others may run."""
+_MOST_FETCHES: Final = 20
+"""Objects that the status of one may need, each found when the one before is there, before it is put off."""
 
 
 class StatusServer(Protocol):
@@ -123,6 +127,7 @@ class StatusWriter:
         metrics: WorkQueueMetrics | None = None,
     ) -> None:
         self._server = server
+        self._stores = stores
         self._ledger = StatusLedger(stores, sources)
         self._controller: Controller[StatusKey] = (
             Controller(self._reconcile, name="status", metrics=metrics)
@@ -161,11 +166,29 @@ class StatusWriter:
 
     async def _enqueue(self, keys: Sequence[StatusKey]) -> None:
         for start in range(0, len(keys), _CHUNK):
-            self._controller.enqueue(*[key for key in keys[start : start + _CHUNK] if self._ledger.compare(key)])
+            self._controller.enqueue(*filter(self._may_differ, keys[start : start + _CHUNK]))
             await trio.lowlevel.checkpoint()
 
+    def _may_differ(self, key: StatusKey) -> bool:
+        try:
+            return self._ledger.compare(key) is not None
+        except ContentUnavailableError:
+            return True
+
+    async def _compare(self, key: StatusKey) -> Difference | None:
+        """Do `StatusLedger.compare`, with what has to be fetched for it; raises `ContentUnavailableError`."""
+        for _attempt in range(_MOST_FETCHES):
+            try:
+                return self._ledger.compare(key)
+            except NotFetchedError as error:
+                error.deferred.keeper.want(error.deferred)
+                for store in self._stores.values():
+                    if isinstance(store, OnDemandStore):
+                        await store.fetch_wanted()
+        return self._ledger.compare(key)
+
     async def _reconcile(self, key: StatusKey) -> None:
-        difference = self._ledger.compare(key)
+        difference = await self._compare(key)
         if difference is None:
             return
         application = application_of(difference.resource, difference.wanted, exact=difference.exact)

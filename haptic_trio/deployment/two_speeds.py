@@ -6,9 +6,13 @@ at once and without permission to reload, so endpoints take what is data and
 hold back the rest. What is validated may reload, as often as the interval
 allows. When it does, the data that was prepared since comes along, so a
 reload never turns an endpoint back to older servers.
+
+Some data takes a reload on an older HAProxy, which needs no check to be safe.
+Where structure that is being checked was prepared with it, it waits for that:
+one reload does for both.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
 from typing import TypeAlias
 
@@ -59,6 +63,9 @@ class TwoSpeeds:
         self._standing = Standing()
         # Starts of deployments that may reload and of which the standing does not tell yet.
         self._allowed: set[float] = set()
+        # The valid generation that all were given with permission to reload, and what all have taken as a whole.
+        self._offered = self._taken = ""
+        self._mixed: tuple[str, str, Generation] | None = None
 
     def take(self, message: Input, now: float) -> None:  # noqa: ARG002  as other schedules
         """Take in a fact."""
@@ -87,6 +94,8 @@ class TwoSpeeds:
             case DeploymentCompleted():
                 self._standing = message.standing
                 self._allowed = {start for start in self._allowed if start > message.standing.begun}
+                if not (message.standing.held or message.failed or message.superseded):
+                    self._taken = message.generation
 
     def _take_refusal(self, refusal: ValidationFailed) -> None:
         # A new configuration of ours that is no good leaves in force what was valid before it.
@@ -109,11 +118,26 @@ class TwoSpeeds:
             return None
         if self._why is not None:
             return -inf
-        if self._valid is None or self._endpoints.keys().isdisjoint(self._standing.held):
+        if self._valid is None or self._endpoints.keys().isdisjoint(self._standing.held) or self._awaits_check():
             return None
         # What may reload already and is not completed will change who holds back what.
         outstanding = max((*self._standing.open, *self._allowed), default=-inf)
         return max(self._reload_due(), outstanding + PATIENCE)
+
+    def _awaits_check(self) -> bool:
+        """Whether a reload now would serve data alone, and another had to follow for the structure prepared with it."""
+        if self._valid is None or self._prepared is None:
+            return False
+        valid = self._valid.generation
+        if valid.id not in {self._offered, self._taken}:
+            return False
+        return self._mix(valid, self._prepared.generation).id != self._prepared.generation.id
+
+    def _mix(self, valid: Generation, prepared: Generation) -> Generation:
+        """Return *valid* with the data of *prepared*, which takes long to find out where much differs."""
+        if self._mixed is None or self._mixed[:2] != (valid.id, prepared.id):
+            self._mixed = valid.id, prepared.id, self._add_data(valid, prepared)
+        return self._mixed[2]
 
     def _reload_due(self) -> float:
         return max(self._standing.reloaded, *self._standing.open, *self._allowed, -inf) + self._interval
@@ -130,11 +154,12 @@ class TwoSpeeds:
             generation = self._valid.generation
             if self._prepared is not None:
                 # It may be one that came back, and has served this already.
-                generation = self._add_data(generation, self._prepared.generation)
+                generation = self._mix(generation, self._prepared.generation)
             return self._deploy(names, "endpoints", now, may_reload=True, message=self._valid, generation=generation)
         why, self._why = self._why or "held back", None
         # Most of what is prepared needs no reload; who holds back something of it is deployed to once more.
         may_reload = why != "prepared" and self._valid is not None and self._reload_due() <= now
+        may_reload = may_reload and not self._awaits_check()
         self._left_out &= why == "prepared"
         names = self._endpoints.keys() - self._new
         if self._prepared is None:
@@ -143,7 +168,7 @@ class TwoSpeeds:
         if not may_reload:
             return self._deploy(names, why, now, may_reload=False, message=self._prepared)
         assert self._valid is not None
-        allowed = self._add_data(self._valid.generation, self._prepared.generation)
+        allowed = self._mix(self._valid.generation, self._prepared.generation)
         whole = allowed.id == self._prepared.generation.id
         self._left_out = not whole
         message = self._prepared if whole else self._valid
@@ -151,7 +176,7 @@ class TwoSpeeds:
 
     def _deploy(
         self,
-        names: Iterable[str],
+        names: Collection[str],
         why: str,
         now: float,
         *,
@@ -161,6 +186,8 @@ class TwoSpeeds:
     ) -> DeploymentScheduled:
         if may_reload and why != "endpoints":
             self._allowed.add(now)
+        if may_reload and self._valid is not None and len(names) == len(self._endpoints):
+            self._offered = self._valid.generation.id
         return DeploymentScheduled(
             correlation=message.correlation,
             generation=generation or message.generation,

@@ -78,7 +78,7 @@ class FixtureCache:
 def make_stores(config: Config) -> Stores:
     """Return empty stores for *config*."""
     return Stores(
-        Store(name, watched.index_by, config.watched_resources_ignore_fields)
+        Store(name, watched.index_by, (*config.watched_resources_ignore_fields, *watched.ignore_fields))
         for name, watched in config.watched_resources.items()
     )
 

@@ -10,6 +10,7 @@ from haptic_trio.explain.answers import MOST_SHOWN, Line, Lookup, MadeBy, Named,
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, digest_of
 from haptic_trio.k8s.resource import Resource, ref_of, version_of
 from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.provenance import Provenance, readable_question
 from haptic_trio.templating.records import Dependency
 from haptic_trio.templating.subjects import FragmentKey, LineRange, Origin, Refusal, RenderedText, Subject
@@ -94,9 +95,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return *asked* with what it finds, as a person would write it, in order.
 
         Which templates include each other does not change while a
-        configuration runs, and is left out.
+        configuration runs, and is left out; so are objects that are not to be
+        had, since the look-up that has found them is there.
         """
-        found = (self._lookup(question) for question in set(asked) if question[0] != "template")
+        found = (self._lookup(question) for question in set(asked) if question[0] not in {"template", "object"})
         return tuple(sorted(found, key=lambda lookup: lookup.question))
 
     def _lookup(self, question: Dependency) -> Lookup:
@@ -128,7 +130,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for refusal in self.refusals:
             kind, namespace, name = identity(refusal.subject)
             for resource in self.objects(name, namespace):
-                if resource.get("kind") == kind and host in _hosts_in(resource):
+                try:
+                    is_meant = resource.get("kind") == kind and host in _hosts_in(resource)
+                except ContentUnavailableError:
+                    # Nobody fetches it to be explained.
+                    continue
+                if is_meant:
                     found.append(trouble(refusal))
                     break
         return tuple(found)

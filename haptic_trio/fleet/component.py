@@ -39,7 +39,10 @@ async def run_fleet(
 
 
 async def _follow_wishes(reconciler: FleetReconciler, wishes: Latest[WishedGroups]) -> None:
-    seen, former = 0, dict[GroupKey, GroupSpec]()
+    seen, first = await wishes.wait_newer(0)
+    former = dict(first)
+    # What was found without a record can be adopted only now that the groups are known.
+    reconciler.enqueue(ReconcileEvent(type=EventType.INITIAL_RECONCILE, cause="the first wishes"))
     while True:
         seen, wanted = await wishes.wait_newer(seen)
         changed = {key for key in former.keys() | wanted.keys() if former.get(key) != wanted.get(key)}

@@ -125,6 +125,7 @@ class GuardedEffects:
     def notify_error(self, record: InstanceRecord, error: Exception) -> None:
         """Tell what went wrong with *record*."""
         message = str(error) or type(error).__name__
-        log.warning("trouble with an instance", instance=record.id, error=message)
         if self._notify_error is not None:
             self._notify_error(str(record.key), record.id, message)
+        else:
+            log.warning("trouble with an instance", instance=record.id, error=message)

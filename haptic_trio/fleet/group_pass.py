@@ -118,6 +118,8 @@ class GroupPass:
                 doomed_at=now if record.doomed_at is None else record.doomed_at,
                 doomed_until=min(times, default=None),
             )
+        if fact.unwanted and record.unwanted_at is None:
+            record = replace(record, unwanted_at=now)
         if not fact.acked or record.drain_acked_at is not None:
             return record
         if record.state is InstanceState.DRAINING:
@@ -161,7 +163,6 @@ class GroupPass:
     async def _drain(self, action: Drain) -> bool:
         record = self._state.records[action.id]
         await self._put(_draining(record, action.reason, self._effects.now(), action.deadline))
-        log.info("draining an instance", instance=action.id, reason=action.reason.value)
         return True
 
     async def _begin_drain(self, record: InstanceRecord) -> None:

@@ -19,12 +19,14 @@ class Fact(msgspec.Struct, kw_only=True):
     """What somebody has said about an instance, until a pass records it."""
 
     acked: bool = False
+    unwanted: bool = False
     doomed: bool = False
     doomed_until: float | None = None
 
     def merge(self, other: "Fact") -> None:
         """Take in what *other* says, too."""
         self.acked |= other.acked
+        self.unwanted |= other.unwanted
         self.doomed |= other.doomed
         times = [time for time in (self.doomed_until, other.doomed_until) if time is not None]
         self.doomed_until = min(times, default=None)
@@ -34,16 +36,16 @@ class CreateGate:
     """Keeps successful creations at least *interval* seconds apart, over all groups."""
 
     def __init__(self, interval: float) -> None:
-        self._interval = interval
+        self.interval = interval
         self._open_at = -math.inf
         self._is_busy = False
 
     def delay(self, now: float) -> float:
         """Return how long to wait before the next creation may begin; 0 when it may now."""
-        if self._interval <= 0:
+        if self.interval <= 0:
             return 0.0
         # While one is under way nobody knows when it will succeed.
-        return max(self._open_at - now, self._interval if self._is_busy else 0.0, 0.0)
+        return max(self._open_at - now, self.interval if self._is_busy else 0.0, 0.0)
 
     def begin(self) -> None:
         """Note that a creation begins."""
@@ -53,7 +55,7 @@ class CreateGate:
         """Note that it has ended: with success at *now*, or without."""
         self._is_busy = False
         if now is not None:
-            self._open_at = now + self._interval
+            self._open_at = now + self.interval
 
 
 class GroupState:

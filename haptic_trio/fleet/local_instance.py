@@ -8,9 +8,10 @@ queue each, and what waits in the queue of the one that closes is lost.
 """
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import trio
@@ -19,11 +20,11 @@ from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.check import PRELUDE_NAME
 from haptic_trio.dataplane.cli_socket import exchange
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError
-from haptic_trio.dataplane.files import CONFIG_NAME, GenerationFiles
-from haptic_trio.dataplane.process import MasterProcess, find_masters, is_alive, read_record, spawn
+from haptic_trio.dataplane.process import MasterProcess, find_masters, is_alive, read_record
 from haptic_trio.dataplane.supervisor import LoadRefusedError, Supervisor
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.model import GroupKey, ProviderStatus
+from haptic_trio.haproxy.model import Generation
 from haptic_trio.logs import get_logger
 
 MARK_NAME = "instance.json"
@@ -59,64 +60,62 @@ def read_mark(directory: Path) -> Mark | None:
         return None
 
 
-class _InheritingSupervisor(Supervisor):
-    """Starts an HAProxy that takes its listening sockets from another one, and none once it is closed."""
+class Siblings(Protocol):
+    """What an instance has to do with the others of its fleet."""
 
-    def __init__(
-        self,
-        directory: Path,
-        files: GenerationFiles,
-        binary: Path,
-        *,
-        name: str,
-        lock: trio.Lock,
-        find_donor: Callable[[], Path | None],
-    ) -> None:
-        super().__init__(directory, files, binary, name=name, lock=lock)
-        self._find_donor = find_donor
-        self.is_closed = False
+    @property
+    def starting(self) -> trio.Lock:
+        """Held by the one that is started: those after it get its sockets instead of binding their own."""
+        ...
 
-    def _spawn(self) -> MasterProcess:
-        if self.is_closed:
-            raise LoadRefusedError("the instance is leaving")
-        options = ["-W", "-db", "-C", str(self._directory), "-S", f"{self._sockets}/{MASTER_SOCKET},mode,600"]
-        files = ["-f", str(self._config), "-f", str(self._files.current / CONFIG_NAME)]
-        donor = self._find_donor()
-        # A donor that does not answer costs HAProxy a second and a line in its log.
-        hand_over = ["-x", str(donor)] if donor is not None else []
-        process = MasterProcess(spawn([str(self.binary), *options, *files, *hand_over], self.output.path))
-        try:
-            self._record(process)
-        except OSError:
-            process.send(signal.SIGKILL)
-            process.close()
-            raise
-        return process
+    def find_donor(self) -> Path | None:
+        """Return a socket that hands out listening sockets; None when nobody has any."""
+        ...
+
+    def note_start(self) -> None:
+        """Note that this one has listening sockets now."""
+        ...
 
 
 class FleetAgent(LocalAgent):
     """A local endpoint that starts with the listening sockets of another one, and can be closed."""
 
-    def __init__(self, name: str, directory: Path, binary: Path, *, find_donor: Callable[[], Path | None]) -> None:
-        super().__init__(name, directory, binary)
-        self._inheriting = _InheritingSupervisor(
-            directory, self._files, binary, name=name, lock=self._lock, find_donor=find_donor
+    def __init__(self, name: str, directory: Path, binary: Path, siblings: Siblings) -> None:
+        super().__init__(
+            name, directory, binary, supervisor=partial(Supervisor, start_options=self._choose_start_options)
         )
-        self._supervisor = self._inheriting
+        self._siblings = siblings
+        self._is_closed = False
+
+    def _choose_start_options(self) -> Sequence[str]:
+        if self._is_closed:
+            raise LoadRefusedError("the instance is leaving")
+        donor = self._siblings.find_donor()
+        # A donor that does not answer costs HAProxy a second and a line in its log.
+        return ["-x", str(donor)] if donor is not None else []
+
+    async def activate(self, generation: Generation) -> None:
+        """As `LocalAgent.activate`; waits while a sibling is being started, if this starts HAProxy."""
+        if self._supervisor.pid:
+            await super().activate(generation)
+            return
+        async with self._siblings.starting:
+            await super().activate(generation)
+            self._siblings.note_start()
 
     async def close(self) -> None:
         """Let a deployment in flight finish; then never start HAProxy again. Bounded."""
         with trio.move_on_after(CLOSE_LIMIT):
             async with self._lock:
-                self._inheriting.is_closed = True
-        self._inheriting.is_closed = True
+                self._is_closed = True
+        self._is_closed = True
 
 
 class LocalInstance:
     """The instance in *directory*, in hand from `run` until `let_go`."""
 
-    def __init__(self, directory: Path, binary: Path, *, find_donor: Callable[[], Path | None]) -> None:
-        self.agent = FleetAgent(directory.name, directory, binary, find_donor=find_donor)
+    def __init__(self, directory: Path, binary: Path, siblings: Siblings) -> None:
+        self.agent = FleetAgent(directory.name, directory, binary, siblings)
         self.has_failed = False
         """Whether nobody looks after it any more although it was not let go."""
         self._scope = trio.CancelScope()

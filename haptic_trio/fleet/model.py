@@ -84,6 +84,8 @@ class Reason(StrEnum):
     ELIGIBLE_EXPIRY = "eligible-expiry"
     FORCED_EXPIRY = "forced-expiry"
     UNHEALTHY = "unhealthy"
+    REQUESTED = "requested"
+    """Somebody has asked for another one in its place."""
     TERMINATING = "terminating"
     """Somebody else is going to end it."""
     DEAD = "dead"
@@ -158,6 +160,8 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """When it became known that somebody else will end it."""
     doomed_until: float | None = None
     """When that will be, if it is known."""
+    unwanted_at: float | None = None
+    """When somebody asked for another one in its place."""
 
     @property
     def is_doomed(self) -> bool:
@@ -186,6 +190,7 @@ class EventType(StrEnum):
     DRAIN_ACKED = "DrainAcked"
     TERMINATION_NOTICE = "TerminationNotice"
     INITIAL_RECONCILE = "InitialReconcile"
+    ROTATION_REQUESTED = "RotationRequested"
 
 
 class ReconcileEvent(msgspec.Struct, frozen=True, kw_only=True):

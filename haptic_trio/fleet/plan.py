@@ -8,7 +8,8 @@ R2  A dead instance is removed at once.
 R3  An instance that somebody else will end is drained at once; it counts
     for nothing any more, so its replacement comes in the same pass.
 R4  Instances are rotated by rank: 0 unresponsive or of forced age, 1 made
-    from another configuration hash, 2 of eligible age. A rotation is one
+    from another configuration hash, or to be replaced because somebody has
+    asked for it, 2 of eligible age. A rotation is one
     instance too many whose victim is the first of that order. Nothing links
     the old one to the new one, so nothing is lost in a crash between the two.
 R5  What is missing is created, within the cap.
@@ -38,7 +39,7 @@ from haptic_trio.fleet.model import (
 PADDING = 1.0
 """Seconds after an age is reached before it is looked at."""
 
-ROTATION_REASONS = frozenset({Reason.DRIFT, Reason.ELIGIBLE_EXPIRY})
+ROTATION_REASONS = frozenset({Reason.DRIFT, Reason.REQUESTED, Reason.ELIGIBLE_EXPIRY})
 """Why an instance is drained that could as well be drained later; one at a time."""
 
 _NO_RANK = 3
@@ -153,6 +154,8 @@ def rotation_of(spec: GroupSpec, record: InstanceRecord, now: float) -> tuple[in
         return 0, Reason.FORCED_EXPIRY
     if record.config_hash != spec.config_hash:
         return 1, Reason.DRIFT
+    if record.unwanted_at is not None:
+        return 1, Reason.REQUESTED
     if expiry_of(spec, record, spec.eligible_age) <= now:
         return 2, Reason.ELIGIBLE_EXPIRY
     return None

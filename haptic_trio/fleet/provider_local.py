@@ -42,8 +42,8 @@ from haptic_trio.fleet.model import (
     InstanceRecord,
     ProviderInstance,
     ProviderStatus,
-    RetryableError,
 )
+from haptic_trio.fleet.names import NumberedNames
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.workqueue.outcome import PermanentError
 
@@ -62,13 +62,33 @@ def hash_instance(binary: Path, *settings: object) -> str:
     return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
 
 
+class _Siblings:
+    """What the instance *name* has to do with the others."""
+
+    def __init__(self, provider: "LocalProvider", name: str, heir_of: str) -> None:
+        self._provider = provider
+        self._name = name
+        self._heir_of = heir_of
+
+    @property
+    def starting(self) -> trio.Lock:
+        return self._provider.starting
+
+    def find_donor(self) -> Path | None:
+        return self._provider.find_donor(self._name, self._heir_of)
+
+    def note_start(self) -> None:
+        self._provider.note_start(self._name)
+
+
 class LocalProvider:
     """The instances below *state*; makes new ones while `run` runs.
 
-    A new one starts with the generation that *find_newest* returns, and
-    cannot be made before there is one. *endpoints* gets those that can be
-    deployed to, whenever they change. *unmarked* is the group of instances
-    without a mark: those of a controller that did not own its fleet yet.
+    A new one starts with the generation that *find_newest* returns; as long
+    as there is none it waits for whoever deploys the first. *endpoints* gets
+    those that can be deployed to, whenever they change. *unmarked* is the
+    group of instances without a mark: those of a controller that did not own
+    its fleet yet.
     """
 
     def __init__(
@@ -91,12 +111,17 @@ class LocalProvider:
         self._on_exit = on_exit
         self._grace = grace
         self._launches_in, self._launches_out = trio.open_memory_channel[LocalInstance](0)
+        self.starting = trio.Lock()
+        """Held while an instance is started that others may share their listening sockets with."""
         self._in_hand: dict[str, LocalInstance] = {}
         self._serving: set[str] = set()
         """Ids of those that can be deployed to."""
         self._answering: set[str] = set()
         """Ids of those that have answered when they were asked last."""
         self._leaving: dict[str, Leaving] = {}
+        self._begun_with: dict[str, str] = {}
+        """What those that are not ready yet have started with: the id of a generation; empty for none."""
+        self._names = NumberedNames(self._root / "last-number")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look after the instances until cancelled; runs once.
@@ -106,6 +131,7 @@ class LocalProvider:
         controller has this state directory.
         """
         with lock_directory(self._root), self._launches_out:
+            await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_directories()))
             try:
                 async with trio.open_nursery() as nursery:
                     task_status.started()
@@ -133,6 +159,10 @@ class LocalProvider:
 
     # -- what the reconciler asks for --------------------------------------
 
+    def make_id(self, key: GroupKey) -> str:
+        """Return an id for a new instance of *key*; for as long as `run` runs."""
+        return self._names.make(key)
+
     async def list_owned(self) -> Sequence[ProviderInstance]:
         """Return all instances that have a directory."""
         return await trio.to_thread.run_sync(lambda: [self._read(path) for path in self._list_directories()])
@@ -157,6 +187,7 @@ class LocalProvider:
 
     async def adopt(self, record: InstanceRecord) -> None:
         """Take an instance in hand; an HAProxy of it that has ended is started again."""
+        self._names.see(record.id)
         instance = self._in_hand.get(record.id)
         if instance is not None and instance.has_failed:
             del self._in_hand[record.id]
@@ -168,19 +199,19 @@ class LocalProvider:
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:
         """Start an HAProxy with the newest generation, and with the listening sockets of *heir_of* or another one."""
         directory = self._directory_of(record.id)
-        generation = self._find_newest()
-        if generation is None:
-            raise RetryableError("there is no generation to start with yet")
+        await trio.to_thread.run_sync(self._names.keep)
         mark = Mark(id=record.id, key=spec.key, created_at=record.created_at, config_hash=record.config_hash)
         await trio.to_thread.run_sync(_make_directory, directory, mark)
         instance = await self._take(record.id, heir_of=heir_of)
-        await instance.agent.activate(generation)
-        self._answering.add(record.id)
+        generation = self._find_newest()
+        if generation is not None:
+            await instance.agent.activate(generation)
+        self._begun_with[record.id] = generation.id if generation is not None else ""
         self._publish(record.id)
         return record.id
 
     async def status(self, record: InstanceRecord) -> ProviderStatus:
-        """Ask the process whether it lives."""
+        """Ask the process whether it lives; a new one is STARTING until it runs what is newest."""
         directory = self._directory_of(record.id)
         if not await trio.to_thread.run_sync(directory.is_dir):
             return ProviderStatus.NOT_FOUND
@@ -190,11 +221,27 @@ class LocalProvider:
         status = await probe(directory)
         (self._answering.add if status is ProviderStatus.RUNNING else self._answering.discard)(record.id)
         instance = self._in_hand.get(record.id)
-        if status is ProviderStatus.STOPPED and instance is not None and not instance.has_failed:
+        if instance is None or instance.has_failed:
+            return status
+        if status is ProviderStatus.STOPPED:
             # Its supervisor starts it again, unless its first generation never came to be loaded.
-            has_generation = await trio.to_thread.run_sync((directory / "current").exists)
-            return ProviderStatus.STARTING if has_generation else ProviderStatus.FAILED
+            is_waiting = self._begun_with.get(record.id) == ""
+            is_startable = is_waiting or await trio.to_thread.run_sync((directory / "current").exists)
+            return ProviderStatus.STARTING if is_startable else ProviderStatus.FAILED
+        if status is ProviderStatus.RUNNING and not await self._is_current(record.id, instance):
+            return ProviderStatus.STARTING
         return status
+
+    async def _is_current(self, instance_id: str, instance: LocalInstance) -> bool:
+        """Whether it has ever run what was the newest generation then, or what was deployed to it later."""
+        begun_with = self._begun_with.get(instance_id)
+        if begun_with:
+            newest = self._find_newest()
+            running = await instance.agent.fetch_running()
+            if running is None or (running.id == begun_with and newest is not None and newest.id != begun_with):
+                return False
+        self._begun_with.pop(instance_id, None)
+        return True
 
     async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:  # noqa: ARG002 - kept by the caller
         """Have HAProxy close its ends of the listening sockets and exit after its last connection."""
@@ -224,11 +271,8 @@ class LocalProvider:
         return self._root / instance_id
 
     async def _take(self, instance_id: str, *, heir_of: str = "") -> LocalInstance:
-        instance = LocalInstance(
-            self._directory_of(instance_id),
-            self._binary,
-            find_donor=lambda: self._find_donor(instance_id, heir_of),
-        )
+        directory = self._directory_of(instance_id)
+        instance = LocalInstance(directory, self._binary, _Siblings(self, instance_id, heir_of))
         self._in_hand[instance_id] = instance
         try:
             await self._launches_in.send(instance)
@@ -237,9 +281,15 @@ class LocalProvider:
             del self._in_hand[instance_id]
             raise
         await instance.wait_settled()
+        if await probe(directory) is ProviderStatus.RUNNING:
+            self.note_start(instance_id)
         return instance
 
-    def _find_donor(self, instance_id: str, heir_of: str) -> Path | None:
+    def note_start(self, instance_id: str) -> None:
+        """Note that an instance has listening sockets that others may share."""
+        self._answering.add(instance_id)
+
+    def find_donor(self, instance_id: str, heir_of: str) -> Path | None:
         """Return a socket that hands out listening sockets; the one that will leave comes first."""
         others = sorted(
             (self._answering & self._in_hand.keys()) - {instance_id}, key=lambda name: (name != heir_of, name)
@@ -253,6 +303,7 @@ class LocalProvider:
     async def _let_go(self, instance_id: str) -> Leaving:
         self._serving.discard(instance_id)
         self._answering.discard(instance_id)
+        self._begun_with.pop(instance_id, None)
         instance = self._in_hand.get(instance_id)
         if instance is not None:
             self._publish()

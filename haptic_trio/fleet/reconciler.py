@@ -148,9 +148,15 @@ class FleetReconciler:
         elif event.type is EventType.TERMINATION_NOTICE:
             fact = self._roster.state_of(key).note_fact(event.instance_id)
             fact.merge(type(fact)(doomed=True, doomed_until=event.deadline))
+        elif event.type is EventType.ROTATION_REQUESTED:
+            self._roster.state_of(key).note_fact(event.instance_id).unwanted = True
         self._duplicates.accept(key, event)
         self._controller.enqueue(key)
         return True
+
+    def limit_creations(self, interval: float) -> None:
+        """Have *interval* seconds between two successful creations from now on."""
+        self._gate.interval = interval
 
     def _find_group(self, event: ReconcileEvent) -> GroupKey | None:
         found = self._roster.find(event.instance_id) if event.instance_id else None

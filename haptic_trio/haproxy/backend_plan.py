@@ -65,4 +65,5 @@ def _is_plain(defaults: Bases, section: Section) -> bool:
     base = read_header(section.header.words).base
     if not base or any(line.keyword != "server" or len(line.words) < 3 for line in section.directives):
         return False
-    return any(one.name == base for one in defaults)
+    # Of several the process has one, and says nowhere which.
+    return sum(one.name == base for one in defaults) == 1

@@ -4,7 +4,6 @@ Hashes are compared first: what is equal costs nothing more.
 """
 
 import difflib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -14,7 +13,7 @@ from haptic_trio.haproxy.grammar import read_header
 from haptic_trio.haproxy.model import AuxFile, Config, Directive, Files, Section
 from haptic_trio.haproxy.sections import index_names
 from haptic_trio.haproxy.unlisted import PROXY_KINDS
-from haptic_trio.pages import Stretch, stretches
+from haptic_trio.pages import Page, Stretch, stretches
 
 # Beyond this many differing lines the shortest edit is not worth its quadratic price.
 _EXACT_LIMIT: Final = 2000
@@ -127,8 +126,7 @@ def _diff_pages(running: Config, desired: Config) -> ConfigDiff | None:
     before: dict[SectionId, Section] = {}
     after: dict[SectionId, Section] = {}
     for place in places:
-        old, new = ([section for page in pages for section in page.items] for pages in (place.before, place.after))
-        known, names = _identify(old), _identify(new)
+        known, names = _identify_pages(place.before), _identify_pages(place.after)
         # What stands in order, or inherits by its place, must not have moved; what moves from place to place may have.
         if not (_in_order(known, names, running, desired) and known.keys().isdisjoint(after)):
             return None
@@ -190,12 +188,19 @@ def _same_lines(one: Sequence[Directive], other: Sequence[Directive]) -> bool:
     return len(one) == len(other) and all(map(same_words, one, other))
 
 
+def _identify_pages(pages: Sequence[Page[Section]]) -> dict[SectionId, Section]:
+    if len(pages) == 1:
+        return pages[0].summary(_identify)
+    return _identify(section for page in pages for section in page.items)
+
+
 def _identify(sections: Iterable[Section]) -> dict[SectionId, Section]:
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: dict[tuple[str, str], int] = {}
     found: dict[SectionId, Section] = {}
     for section in sections:
-        found[(*section.key, counts[section.key])] = section
-        counts[section.key] += 1
+        key = section.key
+        number = counts[key] = counts.get(key, -1) + 1
+        found[(*key, number)] = section
     return found
 
 

@@ -32,7 +32,7 @@ _NAME_OPTIONAL: Final = frozenset({"defaults", "crt-store"})
 _FREE_NAMES: Final = frozenset({"cache", "defaults", "program", "crt-store", "acme"})
 # HAProxy refuses more words after these, but for `backend`, which it then silently leaves out.
 _EXTRA_REFUSED_AFTER: Final = """
-backend global frontend listen peers userlist cache log-forward fcgi-app program acme crt-store log-profile
+backend global frontend listen peers userlist cache log-forward fcgi-app program acme crt-store log-profile traces
 """
 _EXTRA_REFUSED: Final = frozenset(_EXTRA_REFUSED_AFTER.split())
 _NAME: Final = re.compile("[A-Za-z0-9_:.-]+")

@@ -89,10 +89,13 @@ def _check_shape(scope: Scope, directive: Directive) -> Sequence[Finding]:
     shape = scope.shapes.get(key)
     if shape is None:
         return ()
-    start = len(key)
-    end = len(words)
-    if words[0] in CONDITIONAL:
-        end = _condition_of(words, start, shape) or end
+    condition = _condition_of(words, len(key), shape) if words[0] in CONDITIONAL else 0
+    return _check_arguments(scope, directive, len(key), condition or len(words), shape)
+
+
+def _check_arguments(scope: Scope, directive: Directive, start: int, end: int, shape: Shape) -> Sequence[Finding]:
+    """Check the words from *start* to *end*, which are what *shape* is of."""
+    words = directive.words
     if end - start < shape.least:
         missing = f"{shape.least} argument" + "s" * (shape.least > 1)
         return [Finding(directive, end, f"'{' '.join(words[:start])}' needs {missing}")]
@@ -146,7 +149,7 @@ def _check_tcp_rule(scope: Scope, directive: Directive) -> Iterator[Finding]:
     keyword = directive.words[0]
     unknown = list(check_word(directive, 1, _RULE_HOOKS[keyword], f"kind of '{keyword}' rule"))
     if unknown or 1 in directive.raw or directive.words[1] == "inspect-delay":
-        yield from unknown
+        yield from unknown or (() if directive.raw else _check_shape(scope, directive))
         return
     yield from _check_action(scope, directive, 2, f"{keyword} {directive.words[1]}")
 
@@ -154,7 +157,8 @@ def _check_tcp_rule(scope: Scope, directive: Directive) -> Iterator[Finding]:
 def _check_action(scope: Scope, directive: Directive, index: int, rule_set: str) -> Iterator[Finding]:
     words = directive.words
     known = scope.keywords.rules[rule_set]
-    if len(words) <= index or words[index] not in known:
+    # All but a few actions are named as a whole, or up to a parenthesis.
+    if len(words) <= index or (words[index] not in known and f"{words[index].partition('(')[0]}*" not in known):
         # Lua code registers actions under names of its own.
         if len(words) > index and words[index].startswith("lua."):
             return
@@ -164,13 +168,16 @@ def _check_action(scope: Scope, directive: Directive, index: int, rule_set: str)
             return
     if directive.raw:
         return
-    shape = scope.shapes.get(key_of(words))
+    key = key_of(words)
+    shape = scope.shapes.get(key)
     faults = list(check_action(words, index, scope.keywords))
     condition = _condition_of(words, index + 1, shape)
     if condition:
         faults += check_condition(words, condition, scope.keywords, scope.acls)
     if faults:
         yield from _as_findings(scope, directive, faults)
+    elif shape is not None:
+        yield from _check_arguments(scope, directive, len(key), condition or len(words), shape)
 
 
 def _check_conditional(scope: Scope, directive: Directive) -> Iterator[Finding]:
@@ -232,7 +239,12 @@ def _as_findings(scope: Scope, directive: Directive, faults: Iterable[NameFault]
 
 
 _Check = Callable[[Scope, Directive], Iterator[Finding]]
-_WHOLLY_CHECKED: Final = frozenset({"server", "server-template", "default-server", "bind", "acl"})
+_WHOLLY_CHECKED: Final = frozenset(
+    {
+        *("server", "server-template", "default-server", "bind", "acl"),
+        *("http-request", "http-response", "http-after-response", "tcp-request", "tcp-response"),
+    }
+)
 _PROXY_CHECKS: Final[Mapping[str, _Check]] = {
     **dict.fromkeys(CONDITIONAL, _check_conditional),
     **dict.fromkeys(_FORMAT_LINES, _check_format_line),

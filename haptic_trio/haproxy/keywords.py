@@ -101,6 +101,8 @@ class Keywords(msgspec.Struct, frozen=True, kw_only=True):
     """Words after `use-service`."""
     shapes: Mapping[str, Mapping[tuple[str, ...], Shape]]
     """What follows keywords, by `proxy` or the kind of section, and by what `key_of` returns."""
+    version: tuple[int, ...] = ()
+    """Of the HAProxy that has them, such as `(3, 2)`; empty where it may be any."""
 
     def with_dump(self, text: str) -> Self:
         """Return these keywords and those of *text*, the output of `haproxy -dKall` of some binary."""
@@ -136,7 +138,7 @@ def keywords_of(version: str, dump: str = "") -> Keywords:
     know. With the *dump* of the binary in use, no word is missing that the
     build has and the tables' builds have not.
     """
-    found = _keywords_of(_neighbours(version))
+    found = msgspec.structs.replace(_keywords_of(_neighbours(version)), version=_number(version))
     if _number(version) > _number(_tables().versions[-1]):
         # It may take more words after a keyword than any version that was tried.
         found = msgspec.structs.replace(found, shapes={})
@@ -301,6 +303,8 @@ def _arities(entries: Iterable[str]) -> dict[str, Arity]:
 
 def _united(one: Keywords, other: Keywords) -> Iterator[tuple[str, object]]:
     for field in msgspec.structs.fields(Keywords):
+        if field.name == "version":
+            continue
         mine, theirs = getattr(one, field.name), getattr(other, field.name)
         unite: Callable[..., object] = _unite_sets if isinstance(mine, frozenset) else _unite_mappings
         yield field.name, unite(mine, theirs)

@@ -10,7 +10,7 @@ import msgspec
 
 from haptic_trio.haproxy.model import Directive, Generation
 from haptic_trio.haproxy.text_lines import Lines
-from haptic_trio.pages import Piece, differences, stretches
+from haptic_trio.pages import Piece, stretches
 
 Entry: TypeAlias = tuple[str, str]
 """Key and value."""
@@ -62,13 +62,13 @@ class MapChange(msgspec.Struct, frozen=True):
 
 def diff_maps(before: Lines, after: Lines) -> MapChange:
     """Compare two maps; costs what their pages hold in which they differ, once it is known that keys are unique."""
-    old, new = differences(before.pages, after.pages)
-    was, now = _parse_pieces(tuple(old)), _parse_pieces(tuple(new))
+    old, new = {id(page) for page in before.pages.pages}, {id(page) for page in after.pages.pages}
+    was = [entry for page in before.pages.pages if id(page) not in new for entry in page.summary(_parse_pieces)]
+    now = [entry for page in after.pages.pages if id(page) not in old for entry in page.summary(_parse_pieces)]
     former, latter = dict(was), dict(now)
     unique = _has_unique_keys(before)
     if unique and after.unique is None:
-        gone = {id(page) for page in before.pages.pages} - {id(page) for page in after.pages.pages}
-        shared = [page.summary(_index_keys) for page in before.pages.pages if id(page) not in gone]
+        shared = [page.summary(_index_keys) for page in before.pages.pages if id(page) in new]
         fresh = [key for key in latter if key not in former]
         if len(fresh) <= _FEW:
             after.unique = len(latter) == len(now) and not any(key in keys for key in fresh for keys in shared)

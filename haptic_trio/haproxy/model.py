@@ -128,8 +128,8 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def all(self, kind: str) -> Iterator[Section]:
         """Yield the sections of *kind*, in order."""
-        for page in self.sections.pages:
-            yield from page.summary(index_kinds).get(kind, ())
+        for sections in self.sections.summaries(index_kinds):
+            yield from sections.get(kind, ())
 
     def find(self, kind: str, name: str = "") -> Section | None:
         """Return the first section with *kind* and *name*."""
@@ -147,8 +147,8 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
             lines = (line for section in self.sections for line in (section.header, *section.directives))
             yield from (line for line in lines if any(path in word for word in line.words))
             return
-        for page in self.sections.pages:
-            for line in page.summary(index_paths).get(token, ()):
+        for lines_with in self.sections.summaries(index_paths):
+            for line in lines_with.get(token, ()):
                 if any(path in word for word in line.words):
                     yield line
 

@@ -8,7 +8,16 @@ from itertools import chain
 import msgspec
 
 from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.haproxy.coherence import Names, PlacedSection, base_of, check_coherence, is_coherent, names_of
+from haptic_trio.haproxy.coherence import (
+    NameRules,
+    Names,
+    PlacedSection,
+    base_of,
+    check_coherence,
+    is_coherent,
+    names_of,
+    rules_of,
+)
 from haptic_trio.haproxy.grammar import Finding, check_directives, check_header, check_macro, read_header, suggest
 from haptic_trio.haproxy.keywords import Keywords, shipped_keywords
 from haptic_trio.haproxy.lexer import Fault, lex_lines, problem_at, split_line
@@ -96,7 +105,7 @@ def parse_config(
     is_whole = not pages or pages[-1].page.summary(ends_whole)
     is_plain = not preamble and is_whole and not any(page.has_problems for page in pages)
     if not (is_plain and is_coherent((page.claims for page in pages), reader.names)):
-        problems += _find_problems(config, pages, source)
+        problems += _find_problems(config, pages, source, reader.rules)
         if not is_whole:
             problems.append(_missing_line_feed(config.text, source))
     if problems:
@@ -125,6 +134,7 @@ class _Reader:
     """Turns a text into pages of sections, with what a cache knows."""
 
     def __init__(self, keywords: Keywords, cache: SectionCache | None) -> None:
+        self.rules = rules_of(keywords.version)
         self._keywords = keywords
         self._cache = cache
         self._known: dict[int, TextPage] = cache.pages if cache is not None else {}
@@ -209,7 +219,7 @@ class _Reader:
         if findings:
             problems += _place(findings, chunk.text, "")
         macros = tuple([one for one in section.directives if one.words[0][0] == "."]) if section.conditional else ()
-        return ParsedSection(section, tuple(problems), macros, names_of(section), base_of(section))
+        return ParsedSection(section, tuple(problems), macros, names_of(section, self.rules), base_of(section))
 
 
 @lru_cache(maxsize=8)
@@ -246,7 +256,7 @@ def _find_tails(pages: Sequence[TextPage]) -> tuple[str, list[str]]:
     return tail, tails
 
 
-def _find_problems(config: Config, pages: Iterable[TextPage], source: str) -> list[Problem]:
+def _find_problems(config: Config, pages: Iterable[TextPage], source: str, rules: NameRules) -> list[Problem]:
     """Return all problems within and between the sections of *config*."""
     problems: list[Problem] = []
     placed: list[PlacedSection] = []
@@ -261,7 +271,7 @@ def _find_problems(config: Config, pages: Iterable[TextPage], source: str) -> li
                 msgspec.structs.replace(problem, line=problem.line + line - 1, source=source)
                 for problem in one.problems
             ]
-    findings = list(check_coherence(placed, macros))
+    findings = list(check_coherence(placed, macros, rules))
     return problems + (_place(findings, config.text, source) if findings else [])
 
 

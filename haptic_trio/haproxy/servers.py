@@ -164,7 +164,10 @@ def _bases_of(defaults: Bases, section: Section) -> Iterator[Section]:
     while current is not None:
         name = read_header(current.header.words).base
         if name:
-            current = next((one for one in defaults if one.name == name), None)
+            named = [one for one in defaults if one.name == name]
+            if len(named) > 1:
+                named = [one for one in defaults.before(current) if one.name == name]
+            current = named[-1] if named else None
         else:
             # Without a name a proxy takes the last defaults section before it; one of those takes none.
             before = defaults.before(current) if current.kind != "defaults" else ()

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import httpx
 import trio
 
+from haptic_trio.connections import open_transport
 from haptic_trio.k8s.api_auth import Credentials, Load, Stamp, read_token, stamp_of
 from haptic_trio.k8s.api_errors import (
     CredentialsError,
@@ -45,7 +46,7 @@ _SOCKET_OPTIONS: Final = [
 
 def make_client(credentials: Credentials) -> httpx.AsyncClient:
     """Return an HTTP/1.1 client for *credentials* that knows no proxy but theirs."""
-    transport = httpx.AsyncHTTPTransport(
+    transport = open_transport(
         verify=credentials.context,
         trust_env=False,
         http2=False,
@@ -99,13 +100,14 @@ class Connection:
         params: Params | None = None,
         content: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
     ) -> bytes:
         """Send a request and return the body of its answer; raises `ApiError`.
 
         What the server puts off (429, or 503 with Retry-After) is sent again
         a few times; what is safe to repeat also after a lost connection.
         """
-        headers = {"content-type": content_type} if content is not None else {}
+        headers = {"accept": accept, **({"content-type": content_type} if content is not None else {})}
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self._send(method, path, what, params, headers, content, _ANSWER_LIMIT) as response:
@@ -121,13 +123,15 @@ class Connection:
         raise AssertionError("each way through the loop returns or raises")
 
     @asynccontextmanager
-    async def stream(self, path: str, *, what: str, params: Params, silence: float) -> AsyncIterator[httpx.Response]:
+    async def stream(
+        self, path: str, *, what: str, params: Params, silence: float, accept: str = JSON
+    ) -> AsyncIterator[httpx.Response]:
         """Open a GET whose answer goes on; its reader gets `httpx.ReadTimeout` after *silence* seconds without data.
 
         Raises `ApiError` for any answer but 2xx. What goes wrong in the
         block is mapped to `UnreachableError` too.
         """
-        async with self._send("GET", path, what, params, {}, None, silence) as response:
+        async with self._send("GET", path, what, params, {"accept": accept}, None, silence) as response:
             yield response
 
     @asynccontextmanager
@@ -227,7 +231,7 @@ class Connection:
 
 def _headers(session: _Session) -> dict[str, str]:
     # Without compression: a list costs the server more to compress than both of us to move.
-    headers = {"accept": JSON, "accept-encoding": "identity", "user-agent": "haptic-trio"}
+    headers = {"accept-encoding": "identity", "user-agent": "haptic-trio"}
     if session.token:
         headers["authorization"] = f"Bearer {session.token}"
     return headers

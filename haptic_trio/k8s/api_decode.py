@@ -18,6 +18,8 @@ from haptic_trio.k8s.resource import Resource
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list."""
+PARTIAL: Final = "PartialObjectMetadata"
+"""The kind that an object says it is when it comes without the rest of it."""
 
 
 class _ListMetadata(msgspec.Struct):
@@ -67,13 +69,14 @@ def decode_events(lines: bytes) -> list[RawEvent]:
 
 
 def completed(resource: Resource, served: ServedKind) -> Resource:
-    """Return *resource* with apiVersion and kind, and without managedFields."""
+    """Return *resource* with apiVersion and kind of its own, and without managedFields."""
     metadata = resource.get("metadata")
     if metadata:
         metadata.pop("managedFields", None)
-    if "kind" in resource and "apiVersion" in resource:
+    if "kind" in resource and "apiVersion" in resource and resource["kind"] != PARTIAL:
         return resource
-    return {"apiVersion": served.type.api_version, "kind": served.kind, **resource}
+    named = {"apiVersion": served.type.api_version, "kind": served.kind}
+    return {**named, **{field: value for field, value in resource.items() if field not in named}}
 
 
 def ends_initial_events(bookmark: Resource) -> bool:

@@ -16,6 +16,10 @@ Called on the event loop; must not block.
 """
 
 
+Reduce: TypeAlias = Callable[[Resource], Resource]
+"""Returns what to keep of an object: something with the same identity, and no less than its reader will use."""
+
+
 class NotFoundError(HapticError):
     """The object is not there; trying again helps once somebody has created it."""
 
@@ -34,6 +38,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Kubernetes label selector syntax, such as `app=web,tier in (a, b)`."""
     field_selector: str = ""
     """Kubernetes field selector syntax: `metadata.name=x`, `metadata.namespace!=y`, `spec.foo=bar`, comma separated."""
+    metadata_is_enough: bool = False
+    """The reader uses nothing but apiVersion, kind and metadata; a cluster may leave out the rest, or not."""
+    reduce: Reduce | None = None
+    """Applied to each object as soon as it is there, so that no more is ever held; None keeps it as it is."""
 
 
 class Listed(msgspec.Struct, frozen=True):

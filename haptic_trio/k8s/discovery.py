@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from haptic_trio.k8s.api_connection import Connection
-from haptic_trio.k8s.api_errors import AbsentKindError, MissingError
+from haptic_trio.k8s.api_errors import AbsentKindError, MissingError, ServerFailedError
 from haptic_trio.k8s.resource import ResourceType
 
 
@@ -86,11 +86,17 @@ class Discovery:
             except MissingError:
                 self._known.pop(api_version, None)
                 return {}
+            try:
+                resources = _RESOURCES.decode(body).resources
+            except msgspec.MsgspecError as error:
+                raise ServerFailedError(
+                    f"discover {api_version}", f"the answer is no list of resources: {error}"
+                ) from error
             served = self._known[api_version] = {
                 each.name: ServedKind(
                     type=ResourceType(api_version, each.name), kind=each.kind, is_namespaced=each.namespaced
                 )
-                for each in _RESOURCES.decode(body).resources
+                for each in resources
                 if "/" not in each.name
             }
             return served

@@ -82,6 +82,10 @@ class KeySchema:
                 columns.append(list(texts))
         return tuple(chain.from_iterable(product(*columns[:depth]) for depth in range(1, len(columns) + 1)))
 
+    def needs_only(self, field: str) -> bool:
+        """Whether an object's top-level *field* is enough to find its prefixes."""
+        return all(path.steps is not None and path.steps[:1] == (field,) for path in self._paths)
+
     def lookup_keys(self, store: str, keys: Sequence[object]) -> Keys:
         """Return *keys* as texts, or raise `TooManyKeysError`."""
         texts = tuple(text_of(key) for key in keys)
@@ -96,7 +100,8 @@ class Table:
     def __init__(self, schema: KeySchema) -> None:
         self._schema = schema
         self._all = _Bucket()
-        self._buckets: dict[Keys, _Bucket] = {}
+        # Most keys are those of one object: a tuple of it is a fifth of a bucket.
+        self._buckets: dict[Keys, _Bucket | tuple[Resource]] = {}
         self._objects: dict[ResourceRef, Resource] = {}
         self._prefixes: dict[ResourceRef, tuple[Keys, ...]] = {}
 
@@ -124,8 +129,13 @@ class Table:
         self._all.put(order, resource)
         for prefix in prefixes:
             bucket = self._buckets.get(prefix)
-            if bucket is None:
-                bucket = self._buckets[prefix] = _Bucket()
+            if bucket is None or (isinstance(bucket, tuple) and order_of(bucket[0]) == order):
+                self._buckets[prefix] = (resource,)
+                continue
+            if isinstance(bucket, tuple):
+                several = self._buckets[prefix] = _Bucket()
+                several.put(order_of(bucket[0]), bucket[0])
+                bucket = several
             bucket.put(order, resource)
         return gone + prefixes
 
@@ -141,8 +151,8 @@ class Table:
 
     def get(self, keys: Keys) -> tuple[Resource, ...]:
         """Return the objects below *keys*, in order; the same tuple until one of them changes."""
-        bucket = self._buckets.get(keys) if keys else self._all
-        return bucket.snapshot() if bucket else ()
+        bucket = self._buckets.get(keys, ()) if keys else self._all
+        return bucket if isinstance(bucket, tuple) else bucket.snapshot()
 
     def has(self, keys: Keys) -> bool:
         """Whether there is an object below *keys*."""
@@ -150,9 +160,11 @@ class Table:
 
     def _drop(self, prefix: Keys, order: _Order) -> None:
         bucket = self._buckets[prefix]
-        bucket.remove(order)
-        if not bucket.orders:
-            del self._buckets[prefix]
+        if isinstance(bucket, _Bucket):
+            bucket.remove(order)
+            if bucket.orders:
+                return
+        del self._buckets[prefix]
 
 
 def order_of(resource: Resource) -> _Order:

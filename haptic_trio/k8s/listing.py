@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.k8s.api_connection import Connection
+from haptic_trio.k8s.api_connection import JSON, Connection
 from haptic_trio.k8s.api_decode import decode_objects, decode_page
 from haptic_trio.k8s.api_errors import ExpiredError, ServerFailedError
 from haptic_trio.k8s.client import Selection
@@ -42,6 +42,11 @@ class Query:
         able = _EVERYWHERE | _SERVED_FIELDS.get(str(selection.type), frozenset())
         served = [each for each in fields if each.expression in able]
         self._local = FieldSelector(tuple(each for each in fields if each.expression not in able))
+        self._reduce = selection.reduce
+        self.is_partial = selection.metadata_is_enough and all(
+            each.expression.startswith("metadata.") for each in self._local.requirements
+        )
+        """Whether objects are asked for, and come, with their metadata alone."""
         terms = (f"{each.expression}{'=' if each.equal else '!='}{_escaped(each.value)}" for each in served)
         self.params: dict[str, str] = {}
         if selection.label_selector.strip():
@@ -49,9 +54,19 @@ class Query:
         if served:
             self.params["fieldSelector"] = ",".join(terms)
 
+    def accepted(self, *, in_lists: bool) -> str:
+        """Return the media types to ask for; a server that cannot leave out the rest answers with the last one."""
+        if not self.is_partial:
+            return JSON
+        return f"{JSON};as=PartialObjectMetadata{'List' if in_lists else ''};g=meta.k8s.io;v=v1,{JSON}"
+
     def matches(self, resource: Resource) -> bool:
         """Whether *resource*, as the server has selected it, is wanted."""
         return self._local.matches(resource)
+
+    def reduced(self, resource: Resource) -> Resource:
+        """Return what is to be kept of *resource*."""
+        return self._reduce(resource) if self._reduce is not None else resource
 
 
 async def list_objects(
@@ -67,7 +82,9 @@ async def list_objects(
     params = {**query.params, "limit": str(PAGE)}
     while True:
         try:
-            body = await connection.request("GET", served.path(namespace), what=what, params=params)
+            body = await connection.request(
+                "GET", served.path(namespace), what=what, params=params, accept=query.accepted(in_lists=True)
+            )
         except ExpiredError:
             if "continue" not in params:
                 raise
@@ -82,7 +99,7 @@ async def list_objects(
             items = page.items or []
             for start in range(0, len(items), _SLICE):
                 decoded = decode_objects(items[start : start + _SLICE], served)
-                objects += (resource for resource in decoded if query.matches(resource))
+                objects += (query.reduced(resource) for resource in decoded if query.matches(resource))
                 await trio.lowlevel.checkpoint()
         except msgspec.MsgspecError as error:
             raise ServerFailedError(what, f"the answer is no list: {error}") from error

@@ -4,7 +4,7 @@ Reading and writing happen on the event loop, except while a store is frozen:
 then a worker thread may read it too, because writes wait until it thaws.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -118,10 +118,17 @@ class Store:
     identity.
     """
 
-    def __init__(self, name: str, index_by: Sequence[str], ignore_fields: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        index_by: Sequence[str],
+        ignore_fields: Sequence[str] = (),
+        *,
+        make_schema: Callable[[Sequence[str]], KeySchema] = KeySchema,
+    ) -> None:
         """Raises `ProblemsError` for expressions that cannot be used."""
         self.name = name
-        self.schema = KeySchema(index_by)
+        self.schema = make_schema(index_by)
         self.version = 0
         self._ignored = compile_paths(ignore_fields, "ignoreFields", plain=True)
         self._table = Table(self.schema)
@@ -208,10 +215,13 @@ class Store:
     def _put(self, ref: ResourceRef, resource: Resource) -> str:
         current = self._current(ref)
         resource = self.without_ignored(resource)
-        if current is not None and same_content(current, resource):
+        if current is not None and self._is_same(current, resource):
             return _UNCHANGED
         self._write(ref, resource)
         return _ADDED if current is None else _CHANGED
+
+    def _is_same(self, current: Resource, resource: Resource) -> bool:
+        return same_content(current, resource)
 
     def _current(self, ref: ResourceRef) -> Resource | None:
         return self._pending[ref] if ref in self._pending else self._table.by_ref(ref)
@@ -281,12 +291,13 @@ def same_content(left: Resource, right: Resource) -> bool:
     if left.keys() != right.keys():
         return False
     return all(
-        _unversioned(value) == _unversioned(right[field]) if field == "metadata" else value == right[field]
+        unversioned(value) == unversioned(right[field]) if field == "metadata" else value == right[field]
         for field, value in left.items()
     )
 
 
-def _unversioned(metadata: Any) -> Any:
+def unversioned(metadata: Any) -> Any:
+    """Return *metadata* without what changes whenever anything does."""
     if not isinstance(metadata, dict):
         return metadata
     return {field: value for field, value in metadata.items() if field not in _VERSION_FIELDS}

@@ -20,6 +20,7 @@ class Matcher:
         self._namespaces = frozenset(selection.namespaces)
         self._labels = parse_label_selector(selection.label_selector)
         self._fields = parse_field_selector(selection.field_selector)
+        self._reduce = selection.reduce or _keep
 
     def matches(self, resource: Resource) -> bool:
         """Whether *resource* is selected."""
@@ -30,12 +31,16 @@ class Matcher:
             and self._fields.matches(resource)
         )
 
+    def select(self, resources: Iterable[Resource]) -> tuple[Resource, ...]:
+        """Return those of *resources* that are selected, as the watcher wants them."""
+        return tuple(self._reduce(resource) for resource in resources if self.matches(resource))
+
     def event_for(self, change: ObjectChange) -> WatchEvent | None:
         """Return what *change* looks like to the watcher; an object that no longer matches is deleted for it."""
         if change.new is not None and self.matches(change.new):
-            return Upserted(change.new)
+            return Upserted(self._reduce(change.new))
         if change.old is not None and self.matches(change.old):
-            return Deleted(change.old)
+            return Deleted(self._reduce(change.old))
         return None
 
 
@@ -82,10 +87,14 @@ class Subscription:
         while True:
             if self._resync:
                 self._resync = False
-                return Listed(tuple(resource for resource in self._list_now() if self._matcher.matches(resource)))
+                return Listed(self._matcher.select(self._list_now()))
             if self._events:
                 return self._events.popleft()
             if self._closed:
                 raise StopAsyncIteration
             self._arrived = trio.Event()
             await self._arrived.wait()
+
+
+def _keep(resource: Resource) -> Resource:
+    return resource

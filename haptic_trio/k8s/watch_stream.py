@@ -26,6 +26,7 @@ async def open_watch(
     version: str | None,
     duration: int,
     silence: float,
+    accept: str,
 ) -> AsyncIterator[AsyncIterator[list[RawEvent]]]:
     """Watch from *version* for *duration* seconds, as far as the server keeps to that; None begins with all there is.
 
@@ -37,7 +38,7 @@ async def open_watch(
     params = {**params, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(duration), **start}
     what = f"watch {served.type}"
     async with (
-        connection.stream(served.path(namespace), what=what, params=params, silence=silence) as response,
+        connection.stream(served.path(namespace), what=what, params=params, silence=silence, accept=accept) as response,
         aclosing(_Batches(response, what)) as batches,
     ):
         yield batches

@@ -33,11 +33,12 @@ from haptic_trio.k8s.backoff import Backoff
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.discovery import Discovery, ServedKind
 from haptic_trio.k8s.listing import Query, list_objects
-from haptic_trio.k8s.resource import Resource, version_of
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, version_of
 from haptic_trio.k8s.watch_stream import open_watch
 
 Publish: TypeAlias = Callable[[Sequence[WatchEvent]], Awaitable[None]]
 Tell: TypeAlias = Callable[[tuple[Problem, ...]], None]
+_Gathered: TypeAlias = dict[ResourceRef, Resource]
 
 # A watch that lived this long, in seconds, was no failure.
 _HEALTHY: Final = 5.0
@@ -133,15 +134,19 @@ class KindWatch:
                     raise
                 # Without the feature the server refuses the parameters, over an etcd that lacks what it needs it
                 # fails, and a role may allow lists and no watches. If it is something else, the list will show it.
+                await self._list(served)
                 self._streaming.is_possible = False
         if self._version is None:
-            objects, version = await list_objects(self._connection, served, self._namespace, self._query)
-            await self._note_list(objects, version)
+            await self._list(served)
         return await self._watch(served)
+
+    async def _list(self, served: ServedKind) -> None:
+        objects, version = await list_objects(self._connection, served, self._namespace, self._query)
+        await self._note_list(objects, version)
 
     async def _watch(self, served: ServedKind) -> bool:
         """Watch from the version that is known, or stream a list if none is."""
-        gathered: list[Resource] | None = [] if self._version is None else None
+        gathered: _Gathered | None = {} if self._version is None else None
         has_news = False
         async with open_watch(
             self._connection,
@@ -151,6 +156,7 @@ class KindWatch:
             version=self._version,
             duration=random.randint(*self._pace.duration),  # noqa: S311  spreads load, hides nothing
             silence=self._pace.silence,
+            accept=self._query.accepted(in_lists=False),
         ) as batches:
             if gathered is None:
                 self._note_success()
@@ -171,8 +177,8 @@ class KindWatch:
         return None
 
     async def _take(
-        self, batch: Sequence[RawEvent], served: ServedKind, gathered: list[Resource] | None
-    ) -> list[Resource] | None:
+        self, batch: Sequence[RawEvent], served: ServedKind, gathered: _Gathered | None
+    ) -> _Gathered | None:
         """Hand on what *batch* says; return what is gathered of a list that is not complete yet."""
         events: list[WatchEvent] = []
         version = self._version
@@ -184,15 +190,19 @@ class KindWatch:
             version = version_of(event.object) or version
             if event.type == "BOOKMARK":
                 if gathered is not None and ends_initial_events(event.object):
-                    await self._note_list(tuple(gathered), version or "")
+                    await self._note_list(tuple(gathered.values()), version or "")
                     gathered = None
                 continue
             resource = completed(event.object, served)
             is_wanted = event.type != "DELETED" and self._query.matches(resource)
+            kept = self._query.reduced(resource)
             if gathered is None:
-                events.append(Upserted(resource) if is_wanted else Deleted(resource))
+                events.append(Upserted(kept) if is_wanted else Deleted(kept))
             elif is_wanted:
-                gathered.append(resource)
+                gathered[ref_of(kept)] = kept
+            else:
+                # Changes that come before the end of the list are told among what it begins with.
+                gathered.pop(ref_of(kept), None)
         if gathered is None:
             self._version = version
             if events:

@@ -1,7 +1,7 @@
 """Phase 2 beside the changes: the newest configuration is checked while its data is on its way already.
 
 A check of everything takes as long as HAProxy needs to read everything, so
-there is one at a time, at idle priority, and not more often than the
+there is one at a time, of data at idle priority, and not more often than the
 interval says; what is prepared meanwhile is covered by the next. A check
 that somebody waits for is not put off: when endpoints hold back a change
 that reloads, when one of them has refused something, and as long as nothing
@@ -69,9 +69,11 @@ async def run_checker(
             await candidates.wait_newer(seen)
             await _wait_turn(candidates, completed, last_valid, last_start + interval, only_data)
             seen, candidate = await candidates.wait_newer(seen)
-            urgent = trio.current_time() < last_start + interval or last_valid is None
+            generation = candidate.prepared.generation
+            # Structure waits for its check: on a machine without a processor to spare an idle one might never end.
+            is_beside = last_valid is not None and only_data(last_valid, generation)
+            urgent = trio.current_time() < last_start + interval or not is_beside
             with pulse.busy():
-                generation = candidate.prepared.generation
                 if last_valid is None or last_valid.id != generation.id:
                     last_start = trio.current_time()
                 try:

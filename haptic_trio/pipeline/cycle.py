@@ -1,7 +1,8 @@
 """One render-validate cycle: what one object breaks, the others do not pay for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -15,6 +16,9 @@ from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
+from haptic_trio.templating.provenance import Provenance
+
+T = TypeVar("T")
 
 MAX_ROUNDS = 100
 """Each round takes at least one fragment out of the way: HAProxy names one bad certificate at a time."""
@@ -76,6 +80,11 @@ class Pipeline:
         was refused. *idle*: use only the CPU that nobody else wants.
         """
         return await self._check(prepared, msgspec.structs.asdict(prepared.phases), idle=idle)
+
+    async def consult(self, ask: Callable[[Rendered, Provenance], T]) -> T | None:
+        """Return what *ask* makes of the newest render; see `Renderer.consult`."""
+        with self._stores.frozen():
+            return await self._renderer.consult(self._stores, ask)
 
     async def _prepare(self, correlation: str, times: dict[str, float]) -> Prepared:
         for number in range(1, MAX_ROUNDS + 1):

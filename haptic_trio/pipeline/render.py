@@ -1,6 +1,8 @@
 """Templates and objects to a configuration with its files, in a worker thread; what is unchanged is not done again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import trio
@@ -9,6 +11,8 @@ from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
+from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE, OnDemandStore
+from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import ReadableStore, Tracker
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.templating.emit import trust
@@ -24,6 +28,8 @@ from haptic_trio.templating.versions import Versioned
 from haptic_trio.templating.views import ResourcesView
 
 CANCELLED = float("-inf")
+
+T = TypeVar("T")
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +118,23 @@ class _Session:
         if changes:
             take_changes(self.run, changes)
 
+    def take_fetched(self) -> None:
+        """Have what has failed for want of objects rendered again, but where these are still not to be had."""
+        for question, is_failing in tuple(self.run.unanswered.items()):
+            _, name, namespace, object_name, kind = question
+            store = self.stores[name]
+            assert isinstance(store, OnDemandStore)
+            if not is_failing or not store.is_failing(ResourceRef(kind, namespace, object_name)):
+                del self.run.unanswered[question]
+                self.run.touch(question)
+
+    def wanting(self) -> tuple[OnDemandStore, ...]:
+        """Return the stores whose objects have to be fetched before anything is complete."""
+        return tuple(store for store in self.stores.values() if isinstance(store, OnDemandStore) and store.is_wanting)
+
+
+_Wanting: TypeAlias = tuple[OnDemandStore, ...]
+
 
 class _Leave:
     """Whether a render may go on, for its thread to ask."""
@@ -138,22 +161,35 @@ class Renderer:
         self._paranoia_every = config.validation.paranoia_every
         self._limiter = trio.CapacityLimiter(1)
         self._session: _Session | None = None
+        self._newest: tuple[Rendered, dict[str, int]] | None = None
         self._serial = 0
 
     async def render(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
         """Render *stores*; raises `RefusedError` when a template fails outside any object.
+
+        Fetches what has to be fetched for that, and raises `RefusedError` if
+        this comes to no end within `FETCH_ALLOWANCE` seconds.
 
         What *recall* holds stands in for fragments that fail. The stores must
         not change meanwhile. Given the same stores as before, only what
         depends on what has changed in them is rendered.
         """
         leave = _Leave()
+        outcome: Rendered | _Wanting | None = None
+        self._newest = None
+        fetch_until = trio.current_time() + FETCH_ALLOWANCE
         try:
-            rendered = await trio.to_thread.run_sync(
-                self._render, stores, recall or Recall(), leave, limiter=self._limiter, abandon_on_cancel=True
-            )
+            while not isinstance(outcome, Rendered):
+                if outcome is not None:
+                    await _fetch(outcome, fetch_until)
+                outcome = await trio.to_thread.run_sync(
+                    partial(self._render, stores, recall or Recall(), leave, again=outcome is not None),
+                    limiter=self._limiter,
+                    abandon_on_cancel=True,
+                )
             self._deliver()
-            return rendered
+            self._newest = outcome, _versions_of(stores)
+            return outcome
         finally:
             # A thread that was abandoned meets its deadline at the next loop or call, and ends.
             leave.is_given = False
@@ -161,8 +197,11 @@ class Renderer:
                 self._session.run.deadline = CANCELLED
 
     def render_here(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
-        """Do what `render` does in this thread, blocking it."""
+        """Do what `render` does in this thread, blocking it; nothing can be fetched."""
         rendered = self._render(stores, recall or Recall(), _Leave())
+        if not isinstance(rendered, Rendered):
+            names = ", ".join(store.name for store in rendered)
+            raise RefusedError("render", (Problem(message=f"objects have to be fetched: {names}"),))
         self._deliver()
         return rendered
 
@@ -176,16 +215,37 @@ class Renderer:
         """Return who has made what in the newest render; ask while none runs. None before the first."""
         return Provenance(self._session.run, self._output_paths()) if self._session is not None else None
 
+    async def consult(self, stores: Mapping[str, ReadableStore], ask: Callable[[Rendered, Provenance], T]) -> T | None:
+        """Return what *ask* makes of the newest render, in a worker thread, while nothing else is rendered.
+
+        None before the first, and while the stores hold what is not rendered
+        yet: nobody could tell then where the text is from. They must not
+        change meanwhile.
+        """
+
+        def look() -> T | None:
+            provenance = self.provenance()
+            if self._newest is None or provenance is None or self._newest[1] != _versions_of(stores):
+                return None
+            return ask(self._newest[0], provenance)
+
+        return await trio.to_thread.run_sync(look, limiter=self._limiter)
+
     def _output_paths(self) -> dict[str, str]:
         return {output.name: output.path for output in self._outputs} | {MAIN_TEMPLATE: MAIN_TEMPLATE}
 
-    def _render(self, stores: Mapping[str, ReadableStore], recall: Recall, leave: _Leave) -> Rendered:
+    def _render(
+        self, stores: Mapping[str, ReadableStore], recall: Recall, leave: _Leave, *, again: bool = False
+    ) -> Rendered | _Wanting:
+        """Return what is rendered, or where objects have to be fetched before this is done *again*."""
         session = self._session
         if session is None or session.stores is not stores:
             session = self._session = self._begin(stores)
-        session.count += 1
+        session.count += not again
         session.take_changes()
-        self._bring_up_to_date(session, recall, leave)
+        session.take_fetched()
+        if wanting := self._bring_up_to_date(session, recall, leave):
+            return wanting
         if not self._paranoia_every or session.count % self._paranoia_every:
             return self._take(session)
         return self._compare(session, recall, leave)
@@ -193,7 +253,8 @@ class Renderer:
     def _begin(self, stores: Mapping[str, ReadableStore]) -> _Session:
         return _Session(stores, self._variables, RenderRun(self._limits, paths=self._paths))
 
-    def _bring_up_to_date(self, session: _Session, recall: Recall, leave: _Leave) -> None:
+    def _bring_up_to_date(self, session: _Session, recall: Recall, leave: _Leave) -> _Wanting:
+        """Render what is not as it should be; nothing counts as long as objects have to be fetched."""
         run = session.run
         run.restart(recall)
         run.start()
@@ -212,9 +273,12 @@ class Renderer:
             session.texts.put(MAIN_TEMPLATE, self._engine.render(MAIN_TEMPLATE, session.context, run))
         except ProblemsError as exc:
             problems += exc.problems
+        if wanting := session.wanting():
+            return wanting
         if problems:
             raise RefusedError("render", tuple(problems))
         self._take_registered(session)
+        return ()
 
     def _take_registered(self, session: _Session) -> None:
         run = session.run
@@ -248,22 +312,42 @@ class Renderer:
             differing=differing,
         )
 
-    def _compare(self, session: _Session, recall: Recall, leave: _Leave) -> Rendered:
+    def _compare(self, session: _Session, recall: Recall, leave: _Leave) -> Rendered | _Wanting:
         """Render everything anew and return that, if it differs from what *session* has; else the latter."""
         fresh = self._begin(session.stores)
         fresh.count = session.count
         # The deadline of an abandoned render is looked for in the session in hand.
         self._session = fresh
         try:
-            self._bring_up_to_date(fresh, recall, leave)
+            wanting = self._bring_up_to_date(fresh, recall, leave)
         except BaseException:
             self._session = session
             raise
+        if wanting:
+            self._session = session
+            return wanting
         differing = _differences(session, fresh)
         if not differing:
             self._session = session
             return self._take(session)
         return self._take(fresh, differing)
+
+
+def _versions_of(stores: Mapping[str, ReadableStore]) -> dict[str, int]:
+    return {name: store.version for name, store in stores.items()}
+
+
+async def _fetch(stores: _Wanting, until: float) -> None:
+    if trio.current_time() > until:
+        names = ", ".join(store.name for store in stores)
+        problem = Problem(
+            message=f"objects have been fetched for {FETCH_ALLOWANCE:g} s, and more are needed: {names}",
+            hint="look them up within fragments, or keep them in a store that is `full`",
+        )
+        raise RefusedError("render", (problem,))
+    async with trio.open_nursery() as nursery:
+        for store in stores:
+            nursery.start_soon(store.fetch_wanted)
 
 
 def _differences(session: _Session, fresh: _Session) -> tuple[str, ...]:

@@ -19,9 +19,14 @@ from haptic_trio.errors import Problem
 from haptic_trio.haproxy.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.pages import Paged, Piece
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.subjects import FragmentKey, Origin
+from haptic_trio.templating.subjects import FragmentKey, Origin, bytes_in
+
+NEAR_PAGES = 8
+NEAR_BYTES = 64 << 10
+"""New text that is parsed in a millisecond or two."""
 
 
 class Validator:
@@ -46,12 +51,15 @@ class Validator:
         self._directory = directory
         self._keywords: Keywords | None = None
         self._former: Generation | None = None
+        self._parsed: Paged[Piece] = Paged()
         self._sections = SectionCache()
         self._one_at_a_time = trio.Lock()
 
     async def parse(self, rendered: Rendered) -> Generation:
         """Phase 1: return the generation of *rendered*, or raise `RefusedError`."""
         try:
+            if self._is_near(rendered):
+                return self._parse(rendered)
             return await trio.to_thread.run_sync(self._parse, rendered)
         except ConfigSyntaxError as exc:
             raise _refusal("parse", exc.problems, rendered) from exc
@@ -77,10 +85,17 @@ class Validator:
             raise RefusedError("check", (Problem(message=str(exc), source=MAIN_TEMPLATE),)) from exc
         return tuple(locate(problem, rendered)[0] for problem in report.warnings)
 
+    def _is_near(self, rendered: Rendered) -> bool:
+        """Whether so little of the text is new that a thread would cost more than to parse it."""
+        known = {id(page) for page in self._parsed.pages}
+        fresh = [page for page in rendered.config.pieces.pages if id(page) not in known]
+        return len(fresh) <= NEAR_PAGES and sum(page.summary(bytes_in) for page in fresh) <= NEAR_BYTES
+
     def _parse(self, rendered: Rendered) -> Generation:
         keywords = self._keywords = self._keywords or target_keywords(self._binary)
         config = parse_config(rendered.config.pieces, source=MAIN_TEMPLATE, cache=self._sections, keywords=keywords)
         self._former = make_generation(config, rendered.files, former=self._former)
+        self._parsed = rendered.config.pieces
         return self._former
 
 

@@ -1,14 +1,18 @@
-"""Tells the tasks of the process what the configuration says that has just come up."""
+"""Tells the tasks of the process what the configuration says that has just come up, and what becomes valid."""
 
+from typing import NoReturn
+
+from haptic_trio.channels import Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import DataplaneKind
 from haptic_trio.dataplane.dataplaneapi_client import Credentials
 from haptic_trio.deployment.pods import PodTarget
+from haptic_trio.messages import ConfigValidated
 from haptic_trio.stages.process import Process
 
 
 def announce(process: Process) -> None:
-    """Have the process take part in the election, and find the pods, that the running configuration means.
+    """Have the process take part in the election, find the pods, and own the instances, as the configuration says.
 
     Before that a replica does not reach for the lease: as long as it has
     nothing to deploy another one does better.
@@ -19,8 +23,21 @@ def announce(process: Process) -> None:
     wish = state.loaded.config.controller.leader_election
     if process.pods is not None:
         process.pods.aim(pod_target_of(state.loaded))
+    if process.aim_fleet is not None:
+        process.aim_fleet(state.loaded)
     if wish != process.election.value:
         process.election.put(wish)
+    instances = state.loaded.config.instances
+    if instances != process.wished.value:
+        process.wished.put(instances)
+
+
+async def announce_valid(process: Process, validated: Latest[ConfigValidated]) -> NoReturn:
+    """Tell the process of each valid configuration of this iteration, until cancelled."""
+    seen = 0
+    while True:
+        seen, message = await validated.wait_newer(seen)
+        process.newest.put(message)
 
 
 def pod_target_of(loaded: LoadedConfig) -> PodTarget:

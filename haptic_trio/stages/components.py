@@ -6,7 +6,11 @@ import trio
 
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.model import Config, StoreKind, WatchedResource
 from haptic_trio.dataplane.check import CheckDirectory
+from haptic_trio.k8s.client import Client
+from haptic_trio.k8s.on_demand import OnDemandStore
+from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.logs import set_level
 from haptic_trio.pipeline.cycle import Pipeline
@@ -30,10 +34,7 @@ async def run_components(
     config = loaded.config
     if process.follow_log_level:
         set_level(config.logging.level)
-    stores = Stores(
-        Store(name, watched.index_by, config.watched_resources_ignore_fields)
-        for name, watched in config.watched_resources.items()
-    )
+    stores = make_stores(config, process.client)
     # Compiling the templates takes CPU for as long as a few renders.
     renderer = await trio.to_thread.run_sync(Renderer, config)
     directory = CheckDirectory(process.scratch)
@@ -62,3 +63,22 @@ async def run_components(
         with trio.CancelScope(shield=True):
             # Bounded by the disk alone.
             await trio.to_thread.run_sync(directory.remove)
+
+
+def make_stores(config: Config, client: Client) -> Stores:
+    """Return empty stores for what *config* watches; those on demand fetch from *client*."""
+
+    def make(name: str, watched: WatchedResource) -> Store:
+        ignored = (*config.watched_resources_ignore_fields, *watched.ignore_fields)
+        if watched.store is StoreKind.FULL:
+            return Store(name, watched.index_by, ignored)
+        return OnDemandStore(
+            name,
+            watched.index_by,
+            ignored,
+            fetch=partial(client.get, ResourceType(watched.api_version, watched.resources)),
+            cache_size=watched.cache_size,
+            cache_ttl=watched.cache_ttl,
+        )
+
+    return Stores(make(name, watched) for name, watched in config.watched_resources.items())

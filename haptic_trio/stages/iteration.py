@@ -49,7 +49,7 @@ async def run_iteration(process: Process, state: IterationState, opening: Openin
     correlations = count(1)
     with Channels() as channels:
         state.validated, state.completed = channels.validated, channels.completed
-        state.leadership = process.leadership
+        state.leadership, state.channels = process.leadership, channels
         async with trio.open_nursery() as nursery:
 
             async def end_on_change() -> None:
@@ -113,7 +113,7 @@ async def _start_stages(
     nursery.start_soon(watch_config)
     limit = loaded.config.controller.start_timeout
     with trio.move_on_after(limit) as starting:
-        parts = await nursery.start(partial(run_components, process, loaded, channels, state.pulses))
+        parts = state.parts = await nursery.start(partial(run_components, process, loaded, channels, state.pulses))
         reached(2, "components")
         await nursery.start(
             partial(

@@ -7,17 +7,20 @@ from typing import TypeAlias
 
 import msgspec
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import Channels, Facts, Latest
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.config.model import LeaderElection
+from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import PodEndpoints
+from haptic_trio.fleet.observed import ObservedPods
+from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.k8s.api import ApiCluster
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, DeploymentCompleted, LeadershipChanged
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pulse import Pulses
+from haptic_trio.stages.parts import Parts
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 Load: TypeAlias = Callable[[Resource, Resource | None], LoadedConfig]
@@ -43,6 +46,9 @@ class IterationState:
     """The last startup stage that is ready, 0 to 5."""
     loaded: LoadedConfig | None = None
     pulses: Pulses = field(default_factory=Pulses)
+    channels: Channels | None = None
+    parts: Parts | None = None
+    """Once stage 2 is ready."""
     validated: Latest[ConfigValidated] | None = None
     completed: Latest[DeploymentCompleted] | None = None
     leadership: Latest[LeadershipChanged] | None = None
@@ -89,6 +95,16 @@ class Process:
     queue_metrics: WorkQueueMetrics | None = None
     election: Latest[LeaderElection] = field(default_factory=Latest)
     """What the newest iteration that has come up says of the lease."""
+    wished: Latest[InstancesConfig] = field(default_factory=Latest)
+    """What the newest iteration that has come up says of the controller's own instances."""
+    newest: Latest[ConfigValidated] = field(default_factory=Latest)
+    """The newest valid configuration, of whatever iteration: what a new instance starts with."""
+    fleet: FleetOwner | None = None
+    """Who owns the instances; None where they are somebody else's."""
+    observed: ObservedPods | None = None
+    """The pods, where the configuration names no PodTemplate to make them from."""
+    aim_fleet: Callable[[LoadedConfig], None] | None = None
+    """Where the instances are pods: told by each iteration that comes up which ones it means."""
     pods: PodEndpoints | None = None
     """Where the instances are pods: who finds them, aimed by each iteration that comes up."""
     telling: Telling | None = None

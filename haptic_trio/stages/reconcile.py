@@ -6,13 +6,14 @@ from functools import partial
 import trio
 
 from haptic_trio.channels import Channels
-from haptic_trio.config.model import ReconcilerMode, ValidationMode
+from haptic_trio.config.model import ReconcilerMode, StoreKind, ValidationMode
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
+from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.messages import ConfigValidated
 from haptic_trio.pipeline.coordinator import run_coordinator, run_fast_lane
 from haptic_trio.pipeline.debounce import run_debouncer
-from haptic_trio.stages.announce import announce
+from haptic_trio.stages.announce import announce, announce_valid
 from haptic_trio.stages.leadership import is_only_data, run_term, run_terms
 from haptic_trio.stages.parts import Parts
 from haptic_trio.stages.process import Process
@@ -35,6 +36,7 @@ async def run_reconcile(
     config, facts, pulses = parts.config, process.facts, parts.pulses
     announce(process)
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(announce_valid, process, channels.validated)
         await nursery.start(
             partial(run_discovery, process.instances, channels.endpoints, facts=facts),
         )
@@ -99,7 +101,9 @@ async def _run_coordinator(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     config, pulses = parts.config, parts.pulses
-    render_limit, check_limit = config.templating.render_timeout, config.validation.check_timeout
+    render_limit, check_limit = float(config.templating.render_timeout), config.validation.check_timeout
+    if any(watched.store is StoreKind.ON_DEMAND for watched in config.watched_resources.values()):
+        render_limit += FETCH_ALLOWANCE
     is_fast = config.validation.mode is ValidationMode.FAST and config.reconciler.mode is not ReconcilerMode.CLASSIC
     if not is_fast:
         await run_coordinator(

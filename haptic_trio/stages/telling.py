@@ -9,7 +9,18 @@ from haptic_trio.channels import Channels, Latest
 from haptic_trio.config.model import Config
 from haptic_trio.deployment.object_events import EventWriter
 from haptic_trio.deployment.status import StatusWriter, follow_service
+from haptic_trio.gateway.kinds import ROUTE_KINDS
 from haptic_trio.k8s.status import StatusSource
+from haptic_trio.k8s.status_gateway import (
+    STORES as GATEWAY_STORES,
+)
+from haptic_trio.k8s.status_gateway import (
+    GatewayClassStatus,
+    GatewayStatus,
+    ListenerSetStatus,
+    PolicyStatus,
+    RouteStatus,
+)
 from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.k8s.store import Stores
 from haptic_trio.stages.parts import Parts
@@ -78,4 +89,27 @@ def make_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | 
                 addresses=lambda: addresses.value,
             )
         )
-    return sources
+    return sources + _gateway_sources(config, stores, addresses)
+
+
+def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | None) -> list[StatusSource]:
+    libraries = config.templating.libraries
+    if "gateway" not in libraries or not stores.keys() >= GATEWAY_STORES:
+        return []
+    context = config.templating.extra_context
+    controller, pool = str(context.get("gatewayController", "")), context.get("gatewayAddresses") or ()
+
+    reserved = [port for port in (context.get("httpPort"), context.get("httpsPort")) if isinstance(port, int)]
+
+    def known() -> tuple[str, ...] | None:
+        if addresses is None:
+            return ()
+        return addresses.value.entries if addresses.value is not None else None
+
+    return [
+        GatewayClassStatus(stores, controller),
+        GatewayStatus(stores, controller, [str(address) for address in pool], known, reserved=reserved),
+        ListenerSetStatus(stores, controller),
+        PolicyStatus(stores, controller),
+        *(RouteStatus(stores, controller, kind=kind) for kind in ROUTE_KINDS.values()),
+    ]

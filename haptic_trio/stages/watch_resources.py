@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import msgspec
 import trio
 
 from haptic_trio.channels import Change, Facts
 from haptic_trio.config.model import WatchedResource
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Selection
+from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
-from haptic_trio.k8s.resource import ResourceType
+from haptic_trio.k8s.resource import ResourceRef, ResourceType
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import IndexSynchronized, ProblemsReported, ResourceChanged
 
@@ -38,8 +40,9 @@ async def run_watch_resources(
 
     started() means that every required kind has its first list; the index
     synchronisation is sent right after. A kind that is not required may
-    come later: its list is then a change like any other. Takes ownership of
-    *changes*.
+    come later: its list is then a change like any other. An object that could
+    not be fetched is a change when that may be tried again. Takes ownership
+    of *changes*.
     """
     synchronized = False
 
@@ -68,10 +71,21 @@ async def run_watch_resources(
                 task_status=task_status,
             )
 
+    async def keep_up(store: OnDemandStore) -> None:
+        with changes.clone() as sender:
+
+            async def retry(refs: tuple[ResourceRef, ...]) -> None:
+                await sender.send(ResourceChanged(stores=(store.name,), refs=refs))
+
+            await store.run_upkeep(retry)
+
     with changes:
         async with trio.open_nursery() as nursery:
+            for store in stores.values():
+                if isinstance(store, OnDemandStore):
+                    nursery.start_soon(keep_up, store)
             async with trio.open_nursery() as starting:
-                for selection, names in _by_selection(watched_resources).items():
+                for selection, names in _by_selection(watched_resources, stores):
                     if any(watched_resources[name].required for name in names):
                         starting.start_soon(nursery.start, reflect, selection, names)
                     else:
@@ -83,9 +97,26 @@ async def run_watch_resources(
             await changes.send(message)
 
 
-def _by_selection(watched_resources: Mapping[str, WatchedResource]) -> dict[Selection, list[str]]:
-    """Return which stores take the same objects: they differ in their indexes and share a watch."""
-    groups: dict[Selection, list[str]] = {}
-    for name, watched in watched_resources.items():
-        groups.setdefault(selection_of(watched), []).append(name)
+def _by_selection(
+    watched_resources: Mapping[str, WatchedResource], stores: Stores
+) -> list[tuple[Selection, list[str]]]:
+    """Return which stores take the same objects: they differ in their indexes and share a watch.
+
+    The first of them ignores nothing that the others do not: what it strips is stripped for all. What a store on
+    demand keeps of an object is its own affair, and so is its watch.
+    """
+    groups: list[tuple[Selection, list[str]]] = []
+    for name, watched in sorted(watched_resources.items(), key=lambda item: len(item[1].ignore_fields)):
+        selection, store = selection_of(watched), stores[name]
+        if isinstance(store, OnDemandStore):
+            selection = msgspec.structs.replace(
+                selection, reduce=store.reduce, metadata_is_enough=store.needs_only_metadata
+            )
+        for known, names in groups:
+            ignored = watched_resources[names[0]].ignore_fields
+            if known == selection and set(ignored) <= set(watched.ignore_fields):
+                names.append(name)
+                break
+        else:
+            groups.append((selection, [name]))
     return groups

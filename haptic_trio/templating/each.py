@@ -9,7 +9,7 @@ place, as any other, and only its fragments are kept.
 
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import nodes
 from jinja2.ext import Extension
@@ -18,6 +18,7 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from haptic_trio.pages import Piece
+from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.emit import Emitted, TemplateFaultError, concat
 from haptic_trio.templating.fragments import EACH, attempt, internal_name, names_in, render_kept
 from haptic_trio.templating.marks import REGION, split_marks
@@ -28,6 +29,8 @@ from haptic_trio.templating.selection import order_by
 from haptic_trio.templating.subjects import size_of
 from haptic_trio.templating.views import ResourceView
 
+_LAST: Final = ((2,),)
+"""An order after that of every object; see `order_by`."""
 SYNTAX = '{% each x in resources.NAME as "name" by ["path"] if condition %} … {% endeach %}'
 
 
@@ -181,7 +184,14 @@ def _children(region: Region, resources: Iterable[Any]) -> list[Child]:
 
 def _child(region: Region, resource: Any) -> Child:
     object_id = id_of(resource)
-    return Child(region, object_id, (order_by(resource, region.criteria), object_id), resource)
+    try:
+        order = order_by(resource, region.criteria)
+    except ContentUnavailableError:
+        # Last, until it is known better; its turn fails for the same reason.
+        child = Child(region, object_id, (_LAST, object_id), resource)
+        child.is_placed = False
+        return child
+    return Child(region, object_id, (order, object_id), resource)
 
 
 def id_of(resource: Mapping[str, Any]) -> ObjectId:
@@ -193,23 +203,29 @@ def id_of(resource: Mapping[str, Any]) -> ObjectId:
 def take_change(run: RenderRun, region: Region, object_id: ObjectId, resource: Any | None) -> None:
     """Have *region* follow an object that came, changed, or went (None)."""
     child = region.children.get(object_id)
-    if child is not None and resource is not None and child.resource is not resource:
-        key = (order_by(resource, region.criteria), object_id)
-        if key == child.key:
-            child.resource = resource
-            region.pending.add(child)
-            return
-    elif child is not None and resource is not None:
+    if child is not None and child.resource is resource:
+        return
+    fresh = _child(region, resource) if resource is not None else None
+    if child is not None and fresh is not None and fresh.is_placed and fresh.key == child.key:
+        child.resource = resource
+        region.pending.add(child)
         return
     if child is not None:
-        del region.children[object_id]
-        region.pending.discard(child)
-        _shelve(region, child, [])
-        run.drop(child)
-        region.root.is_changed = True
-    if resource is not None:
-        child = region.children[object_id] = _child(region, resource)
-        region.pending.add(child)
+        _remove(run, region, child)
+    if fresh is not None:
+        if child is not None and not fresh.is_placed:
+            # What stands in for it belongs where it was.
+            fresh.key = child.key
+        region.children[object_id] = fresh
+        region.pending.add(fresh)
+
+
+def _remove(run: RenderRun, region: Region, child: Child) -> None:
+    del region.children[child.object_id]
+    region.pending.discard(child)
+    _shelve(region, child, [])
+    run.drop(child)
+    region.root.is_changed = True
 
 
 def render_pending(run: RenderRun, region: Region) -> None:
@@ -217,6 +233,12 @@ def render_pending(run: RenderRun, region: Region) -> None:
     if not region.pending:
         return
     region.root.is_changed = True
+    for child in [child for child in region.pending if not child.is_placed]:
+        fresh = _child(region, child.resource)
+        if fresh.is_placed:
+            _remove(run, region, child)
+            region.children[child.object_id] = fresh
+            region.pending.add(fresh)
     waiting = [(child.key, child) for child in region.pending]
     heapify(waiting)
     while waiting:
@@ -264,6 +286,8 @@ class _Turn:
 
     def __call__(self) -> str:
         region = self.region
+        if not self.child.is_placed:
+            order_by(self.child.resource, region.criteria)
         context = region.context
         assert context is not None
         context.vars = {region.target: self.child.resource}

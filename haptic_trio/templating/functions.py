@@ -1,10 +1,11 @@
-"""The functions of templates: `fail`, `snippets`, `ident`, `paths`, `files`."""
+"""The functions of templates: `fail`, `snippets`, `ident`, `paths`, `files`, `gateway_api`."""
 
 import fnmatch
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from haptic_trio.gateway.functions import GatewayFunctions
 from haptic_trio.templating.content import ident
 from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError
 from haptic_trio.templating.limits import limited_range
@@ -148,6 +149,7 @@ GLOBALS: Mapping[str, Any] = {
     "cycler": TemplateCycler,
     "fail": fail,
     "files": FileFunctions(),
+    "gateway_api": GatewayFunctions(),
     "ident": ident,
     "joiner": TemplateJoiner,
     "namespace": TemplateNamespace,

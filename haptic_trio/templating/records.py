@@ -18,8 +18,9 @@ from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Render
 Dependency: TypeAlias = tuple[str, ...]
 """Something that a rendering asked for: what kind of question it was, and the question.
 
-`("get", store, *keys)`, without keys for lists; `("file", path)`; `("lines", output)`; `("template", name)`. Whoever
-answers other questions may use a kind of his own.
+`("get", store, *keys)`, without keys for lists; `("object", store, namespace, name, kind)`, asked only while that is
+not to be had; `("file", path)`; `("lines", output)`; `("template", name)`. Whoever answers other questions may use a
+kind of his own.
 """
 
 ObjectId: TypeAlias = tuple[str, str, str]
@@ -83,7 +84,7 @@ _NOTHING: Mapping[FragmentKey, FragmentOutput] = {}
 class Child(Unit):
     """One object's turn of a region."""
 
-    __slots__ = ("key", "object_id", "pieces", "region", "resource")
+    __slots__ = ("is_placed", "key", "object_id", "pieces", "region", "resource")
 
     def __init__(self, region: "Region", object_id: ObjectId, key: tuple[Any, ...], resource: Any) -> None:
         super().__init__()
@@ -91,6 +92,8 @@ class Child(Unit):
         self.object_id = object_id
         self.key = key
         self.resource = resource
+        self.is_placed = True
+        """Whether its place in the order is known; else it cannot be rendered."""
         self.pieces: tuple[Piece, ...] = ()
 
     @property

@@ -74,6 +74,9 @@ class RenderRun(Meter):
         """What there was to stand in for each fragment that failed."""
         self.failed_for: Subject | None = None
         """The object in hand when the newest render failed."""
+        self.unanswered: dict[Dependency, bool] = {}
+        """What renderings have failed for, and whether it could not be had; else it has not been tried. For the caller
+        to touch once that may be otherwise."""
         self._begin_unit(None, None)
 
     def _begin_unit(self, root: Root | None, unit: Unit | None) -> None:
@@ -125,6 +128,11 @@ class RenderRun(Meter):
         """Note that what is rendered depends on the answer to *question*."""
         self.trace.asked.add(question)
 
+    def need(self, question: Dependency, *, is_failing: bool) -> None:
+        """Note that what is rendered fails for want of the answer to *question*; see `unanswered`."""
+        self.trace.asked.add(question)
+        self.unanswered[question] = is_failing
+
     def own_state(self) -> Trace:
         """Return the owner of what is about to be made and can be changed in place."""
         return self.trace
@@ -146,6 +154,10 @@ class RenderRun(Meter):
             try:
                 made = template.make_module(dict(self.variables))
                 module = Module(root, template.name, made, self.trace.asked)
+            except BaseException:
+                # Who fails for what it has asked is to be rendered again when that changes.
+                outer.asked |= self.trace.asked
+                raise
             finally:
                 self.trace = outer
                 self.importing -= 1

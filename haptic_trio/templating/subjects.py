@@ -119,7 +119,7 @@ class RenderedText:
     @property
     def size(self) -> int:
         """UTF-8 bytes of the text."""
-        return sum(self.pieces.summaries(_bytes_in))
+        return sum(self.pieces.summaries(bytes_in))
 
     @property
     def has_entries(self) -> bool:
@@ -179,7 +179,8 @@ class RenderedText:
         return f"RenderedText({len(self.pieces)} pieces)"
 
 
-def _bytes_in(pieces: tuple[Piece, ...]) -> int:
+def bytes_in(pieces: tuple[Piece, ...]) -> int:
+    """Return how many bytes of UTF-8 *pieces* are."""
     return sum(size_of(piece.text) for piece in pieces)
 
 

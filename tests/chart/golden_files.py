@@ -2,7 +2,7 @@
 
     python -m tests.chart.golden_files
 
-writes the files of `golden/` anew.
+writes the files of `golden/` anew, and the chart's own list of what libraries watch.
 """
 
 import difflib
@@ -15,6 +15,7 @@ import yaml
 
 from haptic_trio.k8s.resource import Resource
 from tests.chart.rendering import RELEASE, VALUE_SETS, Helm
+from tests.chart.watched import write_watched
 from tests.cluster.binaries import provide_helm
 
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -72,6 +73,7 @@ def _shortened(resource: Resource) -> Resource:
 
 def main() -> int:
     """Write every file."""
+    write_watched()
     helm = Helm(provide_helm())
     for values in VALUE_SETS:
         path_of(values).write_text(make_text(helm, values))

@@ -5,9 +5,11 @@ import msgspec
 from haptic_trio.config.model import Config, StoreKind
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.stages.load_config import CONFIG_MAPS, SECRETS
+from tests.chart.watched import stores_with_status
 from tests.cluster.client import Cluster
 
 READ = ("list", "watch")
+NO_NAMESPACE = {"ingressclasses", "gatewayclasses", "namespaces"}
 LEASES, EVENTS = "coordination.k8s.io/leases", "events.k8s.io/events"
 
 
@@ -31,15 +33,16 @@ def needed_operations(config: Config, release: str, namespace: str) -> list[Oper
     """Return all that a controller asks for that has *config*, and names after *release*, in *namespace*."""
     needed: set[Operation] = set()
     told = {namespace}
-    for watched in config.watched_resources.values():
+    told_status = stores_with_status(config)
+    for name, watched in config.watched_resources.items():
         group = watched.api_version.rpartition("/")[0]
         verbs = (*READ, "get") if watched.store is StoreKind.ON_DEMAND else READ
         for place in watched.namespaces or ("",):
             resource = f"{group}/{watched.resources}"
             needed |= {Operation(verb, resource, place) for verb in verbs}
-            if watched.resources == "ingresses":
+            if name in told_status:
                 needed.add(Operation("patch", f"{resource}/status", place))
-            if watched.resources != "ingressclasses":
+            if watched.resources not in NO_NAMESPACE:
                 told.add(place)
     needed |= {Operation(verb, EVENTS, place) for verb in ("create", "get", "update") for place in told}
     needed |= {
@@ -47,6 +50,9 @@ def needed_operations(config: Config, release: str, namespace: str) -> list[Oper
     }
     needed |= {Operation(verb, "/pods", namespace) for verb in READ}
     needed |= {Operation(verb, "/services", namespace, f"{release}-haproxy") for verb in READ}
+    if template := config.instances.pod_template:
+        needed |= {Operation(verb, "/pods", namespace) for verb in ("get", "create", "update", "delete")}
+        needed |= {Operation(verb, "/podtemplates", namespace, template) for verb in READ}
     if config.controller.leader_election.enabled:
         lease = config.controller.leader_election.lease_name
         needed |= {Operation(verb, LEASES, namespace, lease) for verb in (*READ, "get", "update")}

@@ -20,6 +20,9 @@ RELEASE: Final = "demo"
 NAMESPACE: Final = "demo"
 COMMAND_LIMIT: Final = 60.0
 
+WORKLOADS: Final = ("Deployment", "DaemonSet", "PodTemplate")
+"""Kinds that pods of the chart are made from."""
+
 Settings = Mapping[str, Any]
 """Values by their path, such as `haproxy.kind`."""
 
@@ -70,7 +73,12 @@ def find(objects: Iterable[Resource], kind: str, suffix: str = "") -> Resource:
 
 def pod_of(workload: Resource) -> Resource:
     """Return the Pod that *workload* makes, without a name."""
-    return {"apiVersion": "v1", "kind": "Pod", **workload["spec"]["template"]}
+    return {"apiVersion": "v1", "kind": "Pod", **workload.get("spec", workload)["template"]}
+
+
+def workloads_of(objects: Iterable[Resource]) -> list[Resource]:
+    """Return those of *objects* that pods are made from."""
+    return [each for each in objects if each["kind"] in WORKLOADS]
 
 
 @pytest.fixture(scope="session")

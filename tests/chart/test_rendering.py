@@ -12,10 +12,11 @@ from haptic_trio.cli.agent import agent
 from haptic_trio.cli.serve import serve
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config, DataplaneKind
+from haptic_trio.fleet.pods import METRICS_PORT, SERVING, labels_of
 from tests.chart.golden_files import make_text, path_of
-from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, pod_of
+from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, pod_of, workloads_of
+from tests.chart.watched import WATCHED_FILE, watched_text
 
-LIBRARIES = CHART.parent / "haptic_trio/libraries"
 COMMANDS = {"serve": serve, "agent": agent}
 
 
@@ -32,7 +33,15 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("haproxy__kind", "StatefulSet", "'/haproxy/kind': value must be one of 'Deployment', 'DaemonSet'"),
+        ("haproxy__kind", "StatefulSet", "'/haproxy/kind': value must be one of 'Deployment', 'DaemonSet', 'fleet'"),
+        ("haproxy", {"kind": "fleet", "replicas": 65}, "'/haproxy/replicas': maximum: got 65, want 64"),
+        (
+            "haproxy",
+            {"kind": "fleet", "podDisruptionBudget": {"maxUnavailable": "25%"}},
+            "'/haproxy/podDisruptionBudget/maxUnavailable': got string, want integer",
+        ),
+        ("config__instances", {"maxAge": "24h"}, "haproxy.kind is Deployment: set that to fleet"),
+        ("config__instances", {"size": 2}, "'/config/instances': additional properties 'size' not allowed"),
         ("controller__replica", 3, "'/controller': additional properties 'replica' not allowed"),
         ("controller__replicas", "two", "'/controller/replicas': got string, want integer"),
         ("haproxy__ports__http", 80, "'/haproxy/ports/http': minimum: got 80, want 1,024"),
@@ -45,7 +54,7 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
             1,
             "extraContext.httpPort is set by the chart: see haproxy.ports",
         ),
-        ("config__templating__libraries", ["nginx"], 'there is no library "nginx", but base, ingress, ssl'),
+        ("config__templating__libraries", ["nginx"], 'there is no library "nginx", but base, gateway, ingress, ssl'),
         ("config__watchedResources__pages", {"resources": "configmaps"}, "missing property 'apiVersion'"),
         ("config__controller__leaderElection__enabled", False, "controller.replicas must be 1"),
         ("agentTls__mode", "existing", "agentTls.existing.agentSecret is needed with agentTls.mode existing"),
@@ -61,15 +70,7 @@ def test_wrong_values_are_refused_with_their_place(helm: Helm, setting: str, val
 
 
 def test_the_chart_knows_what_each_library_watches() -> None:
-    known = yaml.safe_load((CHART / "files/watched-resources.yaml").read_text())
-
-    for library, watched in known.items():
-        shipped = yaml.safe_load((LIBRARIES / library / "library.yaml").read_text()).get("watchedResources", {})
-        assert {
-            name: {key: one[key] for key in ("apiVersion", "resources", "namespaces", "store") if key in one}
-            for name, one in shipped.items()
-        } == watched
-    assert known.keys() == {path.parent.name for path in LIBRARIES.glob("*/library.yaml")}
+    assert watched_text() == WATCHED_FILE.read_text(), "reviewed? then: make chart-golden"
 
 
 def test_every_field_of_the_configuration_may_be_set_but_for_those_that_the_chart_sets() -> None:
@@ -90,6 +91,8 @@ def test_every_field_of_the_configuration_may_be_set_but_for_those_that_the_char
     compare(schema, Config, "")
 
     assert fields - open_fields == {
+        "instances.size",
+        "instances.podTemplate",
         "podSelector",
         "dataplane.kind",
         "dataplane.port",
@@ -101,8 +104,7 @@ def test_every_field_of_the_configuration_may_be_set_but_for_those_that_the_char
 def test_the_configuration_is_valid_and_chooses_the_chart_s_own_pods(helm: Helm, values: str) -> None:
     objects = helm.render(values)
     config = load_config(find(objects, "ConfigMap"), None).config
-    kinds = ("Deployment", "DaemonSet")
-    (haproxy,) = [one for one in objects if one["kind"] in kinds and one["metadata"]["name"].endswith("-haproxy")]
+    (haproxy,) = [one for one in workloads_of(objects) if one["metadata"]["name"].endswith("-haproxy")]
     pod = pod_of(haproxy)
     ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
 
@@ -116,7 +118,7 @@ def test_the_configuration_is_valid_and_chooses_the_chart_s_own_pods(helm: Helm,
 
 @pytest.mark.parametrize("values", VALUE_SETS)
 def test_containers_are_given_options_that_the_program_has(helm: Helm, values: str) -> None:
-    for workload in [one for one in helm.render(values) if one["kind"] in {"Deployment", "DaemonSet"}]:
+    for workload in workloads_of(helm.render(values)):
         verb, *arguments = pod_of(workload)["spec"]["containers"][0]["args"]
         known = {option for parameter in COMMANDS[verb].params for option in parameter.opts}
 
@@ -126,14 +128,34 @@ def test_containers_are_given_options_that_the_program_has(helm: Helm, values: s
 @pytest.mark.parametrize("values", VALUE_SETS)
 def test_haproxy_pods_get_no_token_and_nothing_is_bound_to_their_account(helm: Helm, values: str) -> None:
     objects = helm.render(values)
-    workloads = [one for one in objects if one["kind"] in {"Deployment", "DaemonSet"}]
-    (pod,) = [pod_of(one)["spec"] for one in workloads if one["metadata"]["name"].endswith("-haproxy")]
+    (pod,) = [pod_of(one)["spec"] for one in workloads_of(objects) if one["metadata"]["name"].endswith("-haproxy")]
     account = find(objects, "ServiceAccount", "-haproxy")
     bound = {subject["name"] for one in objects for subject in one.get("subjects", ())}
 
     assert pod["automountServiceAccountToken"] is account["automountServiceAccountToken"] is False
     assert pod["serviceAccountName"] == account["metadata"]["name"]
     assert bound == {find(objects, "ServiceAccount", "-controller")["metadata"]["name"]}
+
+
+def test_a_fleet_is_made_from_what_the_chart_has_and_reached_through_it(helm: Helm) -> None:
+    objects = helm.render("fleet")
+    config = load_config(find(objects, "ConfigMap"), None).config
+    template = find(objects, "PodTemplate")
+    pods = {**labels_of(template), SERVING: "true"}
+    service = find(objects, "Service", "-haproxy")["spec"]["selector"]
+    budget = find(objects, "PodDisruptionBudget", "-haproxy")["spec"]
+
+    assert config.instances.pod_template == template["metadata"]["name"]
+    assert config.instances.size == 3
+    assert service.items() <= pods.items()
+    assert budget["selector"]["matchLabels"].items() <= pods.items()
+    assert SERVING in service
+    assert SERVING not in config.pod_selector.match_labels, "a pod that drains is deployed to"
+    assert budget["minAvailable"] == 2
+    ports = pod_of(template)["spec"]["containers"][0]["ports"]
+    assert config.templating.extra_context["metricsPort"] in {
+        one["containerPort"] for one in ports if one["name"] == METRICS_PORT
+    }
 
 
 def test_controller_and_agents_get_certificates_of_one_authority_by_the_names_they_ask_for(helm: Helm) -> None:

@@ -10,11 +10,11 @@ import trio
 from haptic_trio.config.load import load_config
 from haptic_trio.k8s.resource import Resource
 from tests.chart.operations import EVENTS, LEASES, Operation, denied, is_allowed, needed_operations
-from tests.chart.rendering import RELEASE, Helm, find
+from tests.chart.rendering import NAMESPACE, RELEASE, VALUE_SETS, Helm, find
 from tests.cluster.client import Cluster, until
 
 pytestmark = pytest.mark.cluster
-LIMIT = 20.0
+LIMIT = 90.0
 NAME = f"{RELEASE}-haptic-trio"
 KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 RULES = (
@@ -76,7 +76,7 @@ class Rights:
         return await denied(self.cluster, self.account, self.needed)
 
 
-@pytest.mark.parametrize("values", ["default", "one-team"])
+@pytest.mark.parametrize("values", ["default", "one-team", "gateway", "fleet"])
 async def test_the_role_allows_all_that_the_controller_asks_for(
     cluster: Cluster, helm: Helm, namespace: str, values: str
 ) -> None:
@@ -85,6 +85,35 @@ async def test_the_role_allows_all_that_the_controller_asks_for(
         await rights.grant()
 
     assert not scope.cancelled_caught, await denied(cluster, rights.account, rights.needed)
+
+
+def granted_operations(objects: list[Resource], namespace: str) -> set[Operation]:
+    """Return what the roles of the chart allow, with an empty namespace for what they allow everywhere."""
+    return {
+        Operation(verb, f"{rule['apiGroups'][0]}/{rule['resources'][0]}", place, name)
+        for role in objects
+        if role["kind"] in {"ClusterRole", "Role"}
+        for place in ["" if role["kind"] == "ClusterRole" else role["metadata"].get("namespace", namespace)]
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def is_covered(operation: Operation, others: set[Operation]) -> bool:
+    """Return whether one of *others* allows *operation*: everywhere, or under any name."""
+    verb, resource, place, name = operation.verb, operation.resource, operation.namespace, operation.name
+    return any(Operation(verb, resource, p, n) in others for p in {place, ""} for n in {name, ""})
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_the_role_is_what_is_needed_and_each_of_its_verbs_is(helm: Helm, values: str) -> None:
+    objects = helm.render(values)
+    needed = set(needed_operations(load_config(find(objects, "ConfigMap"), None).config, NAME, NAMESPACE))
+    granted = granted_operations(objects, NAMESPACE)
+
+    assert [each for each in needed if not is_covered(each, granted)] == []
+    assert [each for each in granted if each not in needed] == []
 
 
 def test_every_rule_has_a_check(helm: Helm) -> None:

@@ -6,12 +6,12 @@ import pytest
 import trio
 import yaml
 
-from tests.chart.rendering import CHART, RELEASE, VALUE_SETS, Helm, find, pod_of, set_options
+from tests.chart.rendering import CHART, RELEASE, VALUE_SETS, Helm, find, pod_of, set_options, workloads_of
 from tests.cluster.api import APPLY
 from tests.cluster.client import Cluster, until
 
 pytestmark = pytest.mark.cluster
-LIMIT = 30.0
+LIMIT = 90.0
 DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 
 
@@ -47,7 +47,7 @@ async def test_its_pods_keep_to_the_restricted_pod_security_standard(
     cluster: Cluster, helm: Helm, namespace: str, values: str
 ) -> None:
     levels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    workloads = [one for one in helm.render(values) if one["kind"] in {"Deployment", "DaemonSet"}]
+    workloads = workloads_of(helm.render(values))
     with trio.fail_after(LIMIT):
         await cluster.apply(
             [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": levels}}]

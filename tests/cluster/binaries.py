@@ -82,7 +82,7 @@ def find_binaries() -> Binaries:
 
 def provide_binaries() -> Binaries:
     """Return the programs, after building what is missing: about 5 minutes on 2 cores."""
-    return _binaries(_provide)
+    return _binaries(provide_folder)
 
 
 def find_helm() -> Path:
@@ -92,7 +92,7 @@ def find_helm() -> Path:
 
 def provide_helm() -> Path:
     """Return helm, after building it if it is missing: about 1 minute on 2 cores."""
-    return _provide(_folder_of(_HELM), _HELM.module, lambda staged: _build(_HELM, staged)) / "helm"
+    return provide_folder(_folder_of(_HELM), _HELM.module, lambda staged: _build(_HELM, staged)) / "helm"
 
 
 def cache_directory() -> Path:
@@ -135,7 +135,7 @@ def _require_built(folder: Path, name: str, make: _Make) -> Path:
     return folder
 
 
-def _provide(folder: Path, name: str, make: _Make) -> Path:
+def provide_folder(folder: Path, name: str, make: _Make) -> Path:
     """Return *folder*, which *make* fills beside its place; whoever comes second waits for the first."""
     if folder.is_dir():
         return folder
@@ -167,31 +167,37 @@ def _unpack_etcd(staged: Path) -> None:
         version = unpack_package("etcd-server", staged)
     except PackageUnavailableError as exc:
         raise BinaryUnavailableError(f"no etcd: {exc}") from exc
-    if f"etcd Version: {version.partition('-')[0]}" not in _run([str(staged / "usr/bin/etcd"), "--version"]):
+    if f"etcd Version: {version.partition('-')[0]}" not in run_tool([str(staged / "usr/bin/etcd"), "--version"]):
         raise BinaryUnavailableError("the package of etcd holds another version than its own")
 
 
 def _build(recipe: _Recipe, staged: Path) -> None:
-    _require_go()
+    require_go()
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", f"-s -w {recipe.linker_flags}"]
     command = ["go", "build", *flags, "-o", f"{staged}/", *recipe.packages]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    _run(command, directory=MODULES / recipe.module, environment=environment)
+    run_tool(command, directory=MODULES / recipe.module, environment=go_environment())
     for package in recipe.packages:
-        printed = _run([str(staged / package.rpartition("/")[2]), *recipe.version_command])
+        printed = run_tool([str(staged / package.rpartition("/")[2]), *recipe.version_command])
         if f"v{recipe.version}" not in printed:
             raise BinaryUnavailableError(f"{package} calls itself {printed.strip()!r}, not v{recipe.version}")
 
 
-def _require_go() -> None:
+def go_environment() -> dict[str, str]:
+    """Return what Go is run with: nothing of the user's own settings, and no other version than is here."""
+    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+def require_go() -> None:
+    """Raise BinaryUnavailableError unless a Go is here that can build what is needed."""
     if shutil.which("go") is None:
         raise BinaryUnavailableError("there is no Go here to build the control plane with")
-    found = re.search(r"go(\d+)\.(\d+)", _run(["go", "version"]))
+    found = re.search(r"go(\d+)\.(\d+)", run_tool(["go", "version"]))
     if found is None or (int(found[1]), int(found[2])) < GO:
         raise BinaryUnavailableError(f"Go {GO[0]}.{GO[1]} or newer is needed to build the control plane")
 
 
-def _run(command: list[str], *, directory: Path | None = None, environment: dict[str, str] | None = None) -> str:
+def run_tool(command: list[str], *, directory: Path | None = None, environment: dict[str, str] | None = None) -> str:
+    """Return what *command* printed; raises BinaryUnavailableError with the end of its complaint."""
     try:
         run = subprocess.run(
             command,

@@ -133,11 +133,17 @@ class Cluster:
                 for pod in await self.pods(name):
                     await self.api.delete(f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}", grace=1)
 
-    async def token_of(self, namespace: str, account: str, *, seconds: int = 3600) -> str:
-        """Return a token of a service account."""
+    async def token_of(
+        self, namespace: str, account: str, *, seconds: int = 3600, bound_to: Resource | None = None
+    ) -> str:
+        """Return a token of a service account, which ends at the latest with the object *bound_to*."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         request: Resource = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        answer = await self.api.create(path, {**request, "spec": {"expirationSeconds": seconds, "audiences": []}})
+        spec: Resource = {"expirationSeconds": seconds, "audiences": []}
+        if bound_to is not None:
+            metadata = {key: bound_to["metadata"][key] for key in ("name", "uid")}
+            spec["boundObjectRef"] = {"apiVersion": bound_to["apiVersion"], "kind": bound_to["kind"], **metadata}
+        answer = await self.api.create(path, {**request, "spec": spec})
         return str(answer["status"]["token"])
 
     async def logs(self, namespace: str, pod: str, container: str | None = None, **parameters: str | int) -> str:
@@ -192,6 +198,11 @@ class Cluster:
         Returns when a part that was started is ready, and when one that shall end has ended.
         """
         await self._order(f"/parts/{part}/{action}", None, None)
+
+    async def restart_apiserver(self) -> None:
+        """Kill the API server and start it again: every watch ends, and every token is looked at anew."""
+        await self.control("kube-apiserver", "kill")
+        await self.control("kube-apiserver", "start")
 
     async def parts(self) -> dict[str, PartState]:
         """Return the parts, and the memory that each takes."""

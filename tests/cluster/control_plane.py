@@ -13,11 +13,13 @@ import trio
 
 from tests.cluster.binaries import Binaries
 from tests.cluster.certificates import Certificates
+from tests.cluster.state import AUDIT_LOG
 
 ETCD: Final = "http://127.0.0.1:2379"
 SECURE_PORT: Final = 6443
 SERVICE_NETWORK: Final = "10.96.0.0/16"
 ISSUER: Final = "https://kubernetes.default.svc"
+AUDIT_POLICY: Final = Path(__file__).with_name("audit-policy.yaml")
 STOP_GRACE: Final = 2.0
 """Seconds between SIGTERM and SIGKILL for a part that shall stop."""
 POLL_INTERVAL: Final = 0.05
@@ -113,7 +115,7 @@ def build_parts(
     """Return the parts in the order of their start; *address* is where the API server is reached."""
     commands = {
         "etcd": _etcd(binaries, data),
-        "kube-apiserver": _apiserver(binaries, certificates, address, data),
+        "kube-apiserver": _apiserver(binaries, certificates, address, data, logs),
         "kube-controller-manager": _controller_manager(binaries, certificates, kubeconfig),
     }
     return {name: Part(name, argv, logs / f"{name}.log") for name, argv in commands.items()}
@@ -163,7 +165,7 @@ def _etcd(binaries: Binaries, data: Path) -> list[str]:
     ]
 
 
-def _apiserver(binaries: Binaries, files: Certificates, address: IPv4Address, data: Path) -> list[str]:
+def _apiserver(binaries: Binaries, files: Certificates, address: IPv4Address, data: Path, logs: Path) -> list[str]:
     return [
         str(binaries.apiserver),
         f"--etcd-servers={ETCD}",
@@ -179,6 +181,8 @@ def _apiserver(binaries: Binaries, files: Certificates, address: IPv4Address, da
         f"--service-account-key-file={files.token_public_key}",
         "--authorization-mode=RBAC",
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
+        f"--audit-policy-file={AUDIT_POLICY}",
+        f"--audit-log-path={logs / AUDIT_LOG}",
         "--allow-privileged=true",
         f"--kubelet-client-certificate={files.apiserver}",
         f"--kubelet-client-key={files.apiserver}",

@@ -1,7 +1,8 @@
-"""Fixtures: one cluster for the whole session, and a namespace in it for each test."""
+"""Fixtures: one cluster for the whole session, whichever folder asks, and a namespace in it for each test."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -27,11 +28,37 @@ def require_cluster() -> None:
         pytest.skip(reason)
 
 
+class _Shared:
+    """The cluster of the session, for as long as anybody has it."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._stack = ExitStack()
+        self._state: State | None = None
+
+    @contextmanager
+    def use(self) -> Iterator[State]:
+        if self._state is None:
+            self._state = self._stack.enter_context(running_cluster())
+        self._users += 1
+        try:
+            yield self._state
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._state = None
+                self._stack.close()
+
+
+_SHARED = _Shared()
+
+
 @pytest.fixture(scope="session")
 def cluster_state() -> Iterator[State]:
     """A cluster that runs until the session ends."""
     require_cluster()
-    with running_cluster() as state:
+    # Each folder that imports this has a fixture of its own.
+    with _SHARED.use() as state:
         yield state
 
 

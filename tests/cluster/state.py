@@ -12,6 +12,7 @@ import msgspec
 from tests.cluster.certificates import Certificates
 
 PREFIX: Final = "haptic-cluster-"
+AUDIT_LOG: Final = "audit.log"
 _OWNER: Final = "owner.json"
 _STATE: Final = "state.json"
 
@@ -64,6 +65,11 @@ class State(msgspec.Struct, frozen=True):
     def logs(self) -> Path:
         """Where the parts and the Pods log."""
         return self.directory / "logs"
+
+    @property
+    def audit_log(self) -> Path:
+        """Where the API server notes what Pods ask; see `audit.read_requests`."""
+        return self.logs / AUDIT_LOG
 
 
 def control_socket(directory: Path) -> Path:

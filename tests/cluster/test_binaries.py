@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.binaries import BinaryUnavailableError, _provide, find_binaries, provide_helm
+from tests.cluster.binaries import BinaryUnavailableError, find_binaries, provide_folder, provide_helm
 
 
 def test_interrupted_build_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
@@ -14,10 +14,12 @@ def test_interrupted_build_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
         raise BinaryUnavailableError("the disk is full")
 
     with pytest.raises(BinaryUnavailableError):
-        _provide(tmp_path / "built", "program", fail)
+        provide_folder(tmp_path / "built", "program", fail)
 
     assert [one.name for one in tmp_path.iterdir()] == [".built.lock"]
-    assert _provide(tmp_path / "built", "program", lambda staged: (staged / "whole").touch()) == tmp_path / "built"
+    assert (
+        provide_folder(tmp_path / "built", "program", lambda staged: (staged / "whole").touch()) == tmp_path / "built"
+    )
     assert [one.name for one in (tmp_path / "built").iterdir()] == ["whole"]
 
 
@@ -30,7 +32,7 @@ def test_second_builder_waits_for_the_first_and_takes_what_it_made(tmp_path: Pat
         begun.set()
         may_end.wait(10)
 
-    builders = [threading.Thread(target=_provide, args=(tmp_path / "built", "program", build)) for _ in range(2)]
+    builders = [threading.Thread(target=provide_folder, args=(tmp_path / "built", "program", build)) for _ in range(2)]
     builders[0].start()
     begun.wait(10)
     builders[1].start()

@@ -1,4 +1,4 @@
-"""Two controllers in a cluster: one leads; when it goes, however it goes, the other deploys soon."""
+"""Two controllers in a cluster, of which one hangs while it leads; the other ways of its end are in test_story.py."""
 
 import signal
 from pathlib import Path
@@ -7,56 +7,10 @@ import pytest
 import trio
 
 from tests.cluster.client import Cluster
-from tests.cluster.controllers import LEASE_DURATION, Traffic, installed
+from tests.cluster.controllers import installed
 
 pytestmark = pytest.mark.cluster
-LIMIT = 90.0
-
-
-async def test_killed_leader_is_replaced_within_the_lease_duration_and_two_seconds(
-    cluster: Cluster, namespace: str, tmp_path: Path
-) -> None:
-    with trio.fail_after(LIMIT):
-        async with installed(cluster, namespace, tmp_path) as site, trio.open_nursery() as nursery:
-            traffic = Traffic(site, "web.test")
-            nursery.start_soon(traffic.run)
-            leader = await site.leader()
-            pod = leader.partition("_")[0]
-
-            began = trio.current_time()
-            await cluster.signal_container(namespace, pod, signal.SIGKILL)
-            await site.apply(site.ingress("more", "more.test"))
-            served = await site.until_served("more.test")
-
-            assert await site.leader() != leader
-            print(f"failover after kill: {served - began:.2f} s")  # noqa: T201
-            assert served - began <= LEASE_DURATION + 2
-            assert traffic.failures == []
-            nursery.cancel_scope.cancel()
-
-
-async def test_leader_that_is_stopped_is_replaced_within_two_seconds(
-    cluster: Cluster, namespace: str, tmp_path: Path
-) -> None:
-    with trio.fail_after(LIMIT):
-        async with installed(cluster, namespace, tmp_path) as site, trio.open_nursery() as nursery:
-            traffic = Traffic(site, "web.test")
-            nursery.start_soon(traffic.run)
-            leader = await site.leader()
-            pod = leader.partition("_")[0]
-
-            began = trio.current_time()
-            path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
-            nursery.start_soon(cluster.api.delete, path)
-            await site.leader(other_than=leader)
-            won = trio.current_time()
-            await site.apply(site.ingress("more", "more.test"))
-            served = await site.until_served("more.test")
-
-            print(f"failover after stop: lease {won - began:.2f} s, traffic {served - began:.2f} s")  # noqa: T201
-            assert served - began <= 2
-            assert traffic.failures == []
-            nursery.cancel_scope.cancel()
+LIMIT = 180.0
 
 
 async def test_frozen_leader_that_wakes_up_deploys_nothing(cluster: Cluster, namespace: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.cluster.images import default_images
 from tests.cluster.manifests import deployment, pod, service
 
 pytestmark = pytest.mark.cluster
-LIMIT = 20.0
+LIMIT = 90.0
 CONFIG = """\
 defaults
     mode http

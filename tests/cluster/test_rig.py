@@ -17,7 +17,7 @@ from tests.cluster.client import Cluster, until
 from tests.cluster.manifests import PORT, deployment, echo_container, pod, secret, service
 
 pytestmark = pytest.mark.cluster
-LIMIT = 20.0
+LIMIT = 90.0
 
 
 def pod_path(namespace: str, name: str) -> str:

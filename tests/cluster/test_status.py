@@ -11,7 +11,7 @@ from tests.cluster.client import Cluster, until
 from tests.cluster.controllers import Site, installed
 
 pytestmark = pytest.mark.cluster
-LIMIT = 90.0
+LIMIT = 180.0
 
 
 def addresses(found: Resource | None) -> list[Any]:

@@ -23,7 +23,7 @@ def watched(**fields: str) -> str:
     "text",
     [
         "",
-        "dataplane: {kind: dataplaneapi, mapsDir: /etc/haproxy/maps}",
+        "dataplane: {kind: dataplaneapi, mapsDir: haproxy/maps}",
         "dataplane: {mapsDir: same, sslCertsDir: same, generalStorageDir: same}",
         "podSelector: {matchLabels: {app.kubernetes.io/name: haproxy, empty: ''}}",
         "watchedResourcesIgnoreFields: [metadata.managedFields, 'metadata.annotations[\"a/b\"]']",
@@ -46,6 +46,7 @@ def test_sensible_configuration_has_no_problem(text: str) -> None:
         ("podSelector: {matchLabels: {app: 'a,b=c'}}", "podSelector.matchLabels.app"),
         ("dataplane: {mapsDir: /etc/maps}", "dataplane.mapsDir"),
         ("dataplane: {kind: agent, sslCertsDir: /x}", "dataplane.sslCertsDir"),
+        ("dataplane: {kind: dataplaneapi, mapsDir: /etc/maps}", "dataplane.mapsDir"),
         ("dataplane: {generalStorageDir: a/../../b}", "dataplane.generalStorageDir"),
         ("dataplane: {kind: dataplaneapi, mapsDir: /a/../b}", "dataplane.mapsDir"),
         ("dataplane: {mapsDir: ''}", "dataplane.mapsDir"),

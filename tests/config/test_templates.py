@@ -46,11 +46,5 @@ def test_every_template_leads_back_to_the_configuration() -> None:
     assert templates.config_paths.keys() == templates.sources.keys() | templates.snippets.keys()
 
 
-def test_absolute_directories_stay_absolute() -> None:
-    config = decode_config("dataplane: {kind: dataplaneapi, mapsDir: /etc/maps}\nmaps: {a: {template: x}}", source="x")
-
-    assert template_set(config).outputs[0].path == "/etc/maps/a"
-
-
 def test_configuration_without_main_template_has_no_main_source() -> None:
     assert template_set(decode_config("", source="x")).sources == {}

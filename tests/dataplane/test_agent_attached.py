@@ -15,7 +15,16 @@ from haptic_trio.dataplane.agent_attached import AttachedAgent
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointTimeoutError
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.agents import until
-from tests.support.haproxy import answering, backend, build_generation, fetch, forwarding, free_port, wait_for_body
+from tests.support.haproxy import (
+    answering,
+    backend,
+    build_generation,
+    fetch,
+    forwarding,
+    free_port,
+    mapping,
+    wait_for_body,
+)
 
 pytestmark = pytest.mark.haproxy
 
@@ -135,3 +144,17 @@ async def test_nobody_who_starts_haproxy_is_a_timeout(
         assert await agent.fetch_running() is None
         assert not (instance_root / "agent/current").exists()
         nursery.cancel_scope.cancel()
+
+
+async def test_a_reload_that_was_not_awaited_does_not_pass_for_the_next_one(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with attached(instance_root, haproxy_binary) as (agent, _somebody):
+        await sync_endpoint(agent, answering(port, "one"))
+        slow = mapping(port, {f"host-{number}.example": str(number) for number in range(200_000)})
+        for limit in (0.0, 0.05, 0.1, 0.2, 0.3):
+            with trio.move_on_after(limit):
+                await agent.activate(slow)
+            await agent.activate(answering(port, f"after {limit}"))
+            await wait_for_body(port, f"after {limit}")

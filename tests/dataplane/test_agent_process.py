@@ -134,6 +134,40 @@ async def test_told_to_end_it_leaves_haproxy_or_stops_it(instance_root: Path, ha
             await fetch(port)
 
 
+async def test_told_to_stop_haproxy_it_gives_it_the_time_that_was_said(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    authority = Authority(instance_root / "tls")
+
+    async def never_answer(stream: trio.SocketStream) -> None:
+        async with stream:
+            await trio.sleep_forever()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(partial(trio.serve_tcp, never_answer, 0, host="127.0.0.1"))
+            server = listeners[0].socket.getsockname()[1]
+            process = AgentProcess(
+                instance_root, haproxy_binary, authority, free_port(), "--on-exit", "stop", "--grace", "0"
+            )
+            process.start()
+            try:
+                async with remote_agent(process.url, authority.issue("controller")) as remote:
+                    await answered(remote)
+                    await sync_endpoint(remote, forwarding(port, server))
+                async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                    await stream.send_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                    began = trio.current_time()
+                    assert await process.end(signal.SIGTERM) == 0
+                    # The request would have lasted for the five seconds of its time limit, and so would HAProxy.
+                    assert trio.current_time() - began < 4
+            finally:
+                with trio.CancelScope(shield=True):
+                    await process.end(signal.SIGTERM)
+            nursery.cancel_scope.cancel()
+
+
 async def test_what_it_cannot_do_is_said_with_exit_code_2(instance_root: Path, haproxy_binary: Path) -> None:
     at = free_port()
     authority = Authority(instance_root / "tls")

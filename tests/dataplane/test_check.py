@@ -12,6 +12,7 @@ from haptic_trio.dataplane.check import (
     CheckTimeoutError,
     ConfigRefusedError,
     check_config,
+    find_acceptance,
     judge_output,
 )
 from haptic_trio.dataplane.disk import UnsafePathError
@@ -133,18 +134,35 @@ async def test_a_configuration_that_listens_nowhere_is_refused_in_words(root: Pa
 @pytest.mark.haproxy
 async def test_a_kept_directory_has_what_each_check_is_about(haproxy_binary: Path, root: Path) -> None:
     kept = CheckDirectory(root)
-    await check_config(haproxy_binary, mapping(1, {"a.example": "1"}), limit=10, directory=kept)
+    await check_config(haproxy_binary, mapping(1, {"kept.example": "1"}), limit=10, directory=kept)
     [name] = left(root)
     path = root / name
     untouched = (path / "haproxy.cfg").stat().st_mtime_ns
-    await check_config(haproxy_binary, mapping(1, {"a.example": "2"}), limit=10, directory=kept)
-    assert (path / "maps/host.map").read_text().split() == ["a.example", "2"]
+    await check_config(haproxy_binary, mapping(1, {"kept.example": "2"}), limit=10, directory=kept)
+    assert (path / "maps/host.map").read_text().split() == ["kept.example", "2"]
     assert (path / "haproxy.cfg").stat().st_mtime_ns == untouched
     with pytest.raises(ConfigRefusedError):
         await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, directory=kept)
     assert not (path / "maps/host.map").exists()
     kept.remove()
     assert not left(root)
+
+
+@pytest.mark.haproxy
+async def test_what_a_binary_has_accepted_it_is_not_asked_again(haproxy_binary: Path, root: Path) -> None:
+    binary = root / "haproxy"
+    binary.symlink_to(haproxy_binary)
+    generation = mapping(1, {"accepted.example": "1"})
+    assert find_acceptance(binary, generation) is None
+    report = await check_config(binary, generation, limit=10, root=root)
+    assert find_acceptance(binary, generation) is report
+    # What is at the path now is another one, and would fail.
+    binary.unlink()
+    binary.write_text("#!/bin/sh\nexit 1\n")
+    binary.chmod(0o755)
+    assert find_acceptance(binary, generation) is None
+    with pytest.raises(ConfigRefusedError):
+        await check_config(binary, generation, limit=10, root=root)
 
 
 def test_a_file_gives_way_to_a_folder_of_its_name(root: Path) -> None:

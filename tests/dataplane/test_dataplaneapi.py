@@ -1,11 +1,12 @@
 """Deployments over a Data Plane API that does as it is told."""
 
 import pytest
+import trustme
 
 from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, DriftReport, PatchRefusedError
 from haptic_trio.dataplane.sync import sync_endpoint
-from haptic_trio.haproxy.model import FileKind, Generation, make_file
+from haptic_trio.haproxy.model import FileKind, make_file
 from haptic_trio.haproxy.operations import Plan
 from tests.support.dataplaneapi import FakeDataplaneApi
 from tests.support.dataplaneapi_builders import (
@@ -14,23 +15,18 @@ from tests.support.dataplaneapi_builders import (
     crt_list,
     general,
     generation,
+    is_as_loaded,
     map_file,
     open_endpoint,
     pem,
+    relative_generation,
     runs,
+    writes_of,
 )
 from tests.support.dataplaneapi_state import ROOT
 
 NOTE = f"storage/{MANIFEST}"
-
-
-async def writes_of(api: FakeDataplaneApi, desired: Generation) -> list[str]:
-    """Return what a deployment writes, with an endpoint of its own, as another controller has."""
-    api.calls.clear()
-    async with open_endpoint(api) as endpoint:
-        await sync_endpoint(endpoint, desired)
-    assert api.violations == []
-    return api.writes
+AUTHORITIES = trustme.CA().cert_pem.bytes()
 
 
 async def test_first_deployment_stores_files_and_loads_the_configuration() -> None:
@@ -109,117 +105,6 @@ async def test_files_of_others_are_left_alone() -> None:
     assert await writes_of(api, generation(balance="leastconn")) == []
 
 
-async def test_server_changes_take_no_reload() -> None:
-    api = FakeDataplaneApi()
-    await writes_of(api, generation())
-    desired = generation(servers=("a 127.0.0.9:9109 check weight 7", "b 127.0.0.1:9102 check disabled"))
-
-    writes = await writes_of(api, desired)
-
-    assert api.loads == 1
-    assert api.process.servers["app", "a"]["weight"] == 7
-    assert api.process.servers["app", "b"]["admin_state"] == "maint"
-    assert runs(api, desired)
-    assert writes == [
-        f"PUT {NOTE}",
-        "PUT runtime/backends/app/servers/a",
-        "PUT runtime/backends/app/servers/a",
-        "PUT runtime/backends/app/servers/b",
-        "POST configuration/raw",
-        f"PUT {NOTE}",
-    ]
-
-
-async def test_map_changes_take_no_reload_and_no_configuration() -> None:
-    api = FakeDataplaneApi()
-    await writes_of(api, generation(hosts="one.example.com app\ntwo.example.com app\n"))
-    desired = generation(hosts="one.example.com other\nthree.example.com app\n")
-
-    writes = await writes_of(api, desired)
-
-    assert api.loads == 1
-    assert runs(api, desired)
-    assert set(writes) == {
-        f"PUT {NOTE}",
-        "DELETE runtime/maps/host.map/entries/two.example.com",
-        "PUT runtime/maps/host.map/entries/one.example.com",
-        "POST runtime/maps/host.map/entries",
-        "PUT storage/maps/host.map",
-    }
-
-
-async def test_large_map_change_replaces_the_map_at_once() -> None:
-    api = FakeDataplaneApi()
-    await writes_of(api, generation())
-    desired = generation(hosts="".join(f"host-{index}.example.com app\n" for index in range(300)))
-
-    writes = await writes_of(api, desired)
-
-    assert writes == [f"PUT {NOTE}", "PUT runtime/maps/host.map", "PUT storage/maps/host.map", f"PUT {NOTE}"]
-    assert api.loads == 1
-    assert runs(api, desired)
-
-
-async def test_large_map_that_becomes_empty_is_cleared() -> None:
-    api = FakeDataplaneApi()
-    await writes_of(api, generation(hosts="".join(f"host-{index}.example.com app\n" for index in range(300))))
-    desired = generation(hosts="")
-
-    writes = await writes_of(api, desired)
-
-    assert writes == [f"PUT {NOTE}", "DELETE runtime/maps/host.map", "PUT storage/maps/host.map", f"PUT {NOTE}"]
-    assert api.loads == 1
-    assert runs(api, desired)
-
-
-async def test_keys_that_no_path_can_hold_are_changed_with_their_whole_map() -> None:
-    api = FakeDataplaneApi()
-    await writes_of(api, generation(hosts="*.example.com app\nwww.example.com app\n"))
-    desired = generation(hosts="*.example.com other\nwww.example.com other\n")
-
-    writes = await writes_of(api, desired)
-
-    assert writes[1:3] == ["PUT runtime/maps/host.map", "PUT storage/maps/host.map"]
-    assert api.loads == 1
-    assert runs(api, desired)
-
-
-async def test_keys_with_slashes_are_one_segment_of_the_path() -> None:
-    api = FakeDataplaneApi()
-    await writes_of(api, generation(hosts="example.com/a app\n"))
-    desired = generation(hosts="example.com/a other\n")
-
-    assert "PUT runtime/maps/host.map/entries/example.com%2Fa" in await writes_of(api, desired)
-    assert api.loads == 1
-    assert runs(api, desired)
-
-
-async def test_values_that_could_be_read_as_more_than_a_word_are_left_to_a_reload() -> None:
-    api = FakeDataplaneApi()
-    await writes_of(api, generation())
-    desired = generation(hosts="app.example.com app;shutdown\n")
-
-    writes = await writes_of(api, desired)
-
-    assert api.loads == 2
-    assert runs(api, desired)
-    assert not [write for write in writes if "runtime" in write]
-
-
-async def test_weights_that_an_older_api_ignores_are_left_to_a_reload() -> None:
-    api = FakeDataplaneApi()
-    api.knows_weights = False
-    await writes_of(api, generation())
-    desired = generation(servers=("a 127.0.0.1:9101 check weight 9", "b 127.0.0.1:9102 check"))
-
-    async with open_endpoint(api) as endpoint:
-        result = await sync_endpoint(endpoint, desired)
-
-    assert result.reloaded
-    assert "patch refused" in result.reasons[0]
-    assert runs(api, desired)
-
-
 async def test_scheduled_reloads_are_followed_to_their_end(autojump_clock: object) -> None:
     api = FakeDataplaneApi()
     desired = generation(files=(crt_list("list.txt", "a.pem"), certificate("a.pem", pem("a.example.com"))))
@@ -286,7 +171,7 @@ async def test_new_crt_list_does_not_cost_a_reload_of_its_own(autojump_clock: ob
     ("files", "words"),
     [
         ((make_file(FileKind.MAP, f"{ROOT}/maps/hosts.txt", "a b\n"),), "has to end with .map"),
-        ((general("../x", "y"), general("x", "z")), "the API cannot tell it from"),
+        ((general("a/x", "y"), general("b/x", "z")), "the API cannot tell it from"),
         ((general("haptic-trio.json", "{}"),), "this name is taken"),
         ((general("two words", "y"),), "a name may have"),
     ],
@@ -315,13 +200,24 @@ async def test_file_that_the_configuration_would_not_find_is_refused_and_removed
     assert api.loads == 0
 
 
-async def test_relative_paths_are_taken_as_below_the_default_directory() -> None:
+async def test_relative_paths_become_those_of_the_api() -> None:
     api = FakeDataplaneApi()
-    file = make_file(FileKind.FILE, "general/503.http", "busy\n")
+    files = (certificate("a.pem", pem("a.example.com")), crt_list("list.txt", "a.pem"), general("503.http", "busy\n"))
+    extra = f"  bind 127.0.0.1:18443 ssl crt-list {ROOT}/ssl/list.txt\n  errorfile 503 {ROOT}/general/503.http\n"
+    desired = relative_generation(extra=f"frontend https from base\n{extra}", files=files)
 
-    await writes_of(api, generation(files=(file,)))
+    await writes_of(api, desired)
 
-    assert api.stores["general"]["503.http"] == b"busy\n"
+    assert f"map({ROOT}/maps/host.map,other)" in api.text
+    assert f"crt-list {ROOT}/ssl/list.txt" in api.text
+    assert f"errorfile 503 {ROOT}/general/503.http" in api.text
+    assert api.stores["ssl_crt_lists"]["list.txt"] == f"{ROOT}/ssl/a.pem\n".encode()
+    assert is_as_loaded(api)
+    assert await writes_of(api, desired) == []
+    async with open_endpoint(api) as endpoint:
+        running = await endpoint.fetch_running()
+        assert running is not None
+        assert running.id == desired.id
 
 
 async def test_runtime_part_of_a_change_goes_ahead_of_its_reload() -> None:
@@ -337,11 +233,32 @@ async def test_runtime_part_of_a_change_goes_ahead_of_its_reload() -> None:
     assert api.violations == []
 
 
-async def test_process_is_not_read_back() -> None:
+async def test_names_that_the_api_would_change_are_given_others() -> None:
     api = FakeDataplaneApi()
-    async with open_endpoint(api) as endpoint:
-        await sync_endpoint(endpoint, generation())
-        api.calls.clear()
-        assert await endpoint.repair() == DriftReport()
+    files = (
+        certificate("example.com:tls.pem", pem("a.example.com")),
+        crt_list("https.list", "example.com:tls.pem"),
+        certificate("authorities.of.clients", AUTHORITIES),
+        general("the.error.page", "busy\n"),
+    )
+    extra = f"  bind 127.0.0.1:18443 ssl crt-list {ROOT}/ssl/https.list ca-file {ROOT}/ssl/authorities.of.clients\n"
+    extra = f"frontend https from base\n{extra}  errorfile 503 {ROOT}/general/the.error.page\n"
+    former = relative_generation(extra=extra, files=files)
+    desired = relative_generation(extra=extra, files=files, hosts="")
 
-    assert api.calls == []
+    await writes_of(api, former)
+    # What an empty file would be is a request without a body.
+    await writes_of(api, desired)
+
+    assert [len(files) for files in api.stores.values()] == [1, 1, 1, 3]
+    [listed] = api.stores["ssl_crt_lists"].values()
+    [name] = api.stores["ssl_certificates"]
+    assert listed == f"{ROOT}/ssl/{name}\n".encode()
+    assert all(f"{ROOT}/general/{name}" in api.text for name in api.stores["general"] if name.endswith(("page", "s")))
+    assert is_as_loaded(api)
+    assert await writes_of(api, desired) == []
+    async with open_endpoint(api) as endpoint:
+        running = await endpoint.fetch_running()
+        assert running is not None
+        assert running.id == desired.id
+        assert await endpoint.repair() == DriftReport()

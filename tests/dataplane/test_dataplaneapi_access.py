@@ -4,17 +4,19 @@ import pytest
 import structlog.testing
 import trio
 import trio.testing
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from haptic_trio.dataplane.dataplaneapi_client import (
     ApiAccessError,
     ApiAnswerError,
+    ApiStatusError,
     ApiUnsupportedError,
     Credentials,
     open_api_client,
 )
 from haptic_trio.dataplane.dataplaneapi_config import RELOAD_LIMIT
 from haptic_trio.dataplane.endpoint import (
+    DeploymentRefusedError,
     EndpointTimeoutError,
     EndpointUnreachableError,
 )
@@ -153,3 +155,50 @@ async def test_versions_from_2_8_on_are_taken(version: str, is_taken: bool, is_w
                     await endpoint.describe()
 
     assert [log["event"] for log in logs] == ["haproxy is later than what is known"] * is_warned
+
+
+async def test_api_that_does_not_reach_its_haproxy_is_asked_again_later() -> None:
+    api = FakeDataplaneApi()
+    words = {
+        "error": "dial unix /run/haproxy.sock: connect: no such file or directory",
+        "runtimeAPI": "/run/haproxy.sock",
+    }
+    api.before = answers("GET", "runtime/info", JSONResponse(words))
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(EndpointUnreachableError, match="does not reach HAProxy: dial unix"):
+            await endpoint.describe()
+        assert (await endpoint.describe()).version == "2.8.25"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, ApiAccessError),
+        (403, ApiAccessError),
+        (429, EndpointUnreachableError),
+        (500, ApiStatusError),
+        (502, EndpointUnreachableError),
+        (503, EndpointUnreachableError),
+        (504, EndpointUnreachableError),
+    ],
+)
+async def test_each_status_has_an_error_of_its_own_that_quotes_the_api(status: int, error: type[Exception]) -> None:
+    api = FakeDataplaneApi()
+    api.before = answers("GET", "configuration/raw", refusal(status, "in its own words"))
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(
+            error, match=rf"^pod-1: GET /v3/services/haproxy/configuration/raw: {status} in its own words"
+        ):
+            await endpoint.fetch_running()
+
+
+async def test_file_that_is_too_large_for_the_api_is_refused_with_its_words() -> None:
+    api = FakeDataplaneApi()
+    message = "request body exceeds the maximum allowed size of 4 bytes"
+    api.before = answers("POST", "storage/maps", refusal(413, message))
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(DeploymentRefusedError, match=rf"maps/host\.map: {message}"):
+            await endpoint.activate(generation())

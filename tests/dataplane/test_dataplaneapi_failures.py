@@ -30,6 +30,7 @@ from tests.support.dataplaneapi_builders import (
     pem,
     runs,
 )
+from tests.support.dataplaneapi_state import ROOT
 
 WRONG_FILE = "[ALERT]    (29261) : config : parsing [haproxy.cfg:7] : unable to load file '503.http'\n"
 
@@ -132,7 +133,12 @@ async def test_former_configuration_that_does_not_load_either_is_reported() -> N
 async def test_rubbish_certificate_is_refused_and_the_rest_undone() -> None:
     api = FakeDataplaneApi()
     former = generation(files=(certificate("a.pem", pem("a.example.com")),))
-    desired = generation(files=(certificate("a.pem", pem("b.example.com")), certificate("b.pem", b"rubbish")))
+    desired = generation(
+        files=(
+            certificate("a.pem", pem("b.example.com")),
+            certificate("b.pem", b"-----BEGIN PRIVATE KEY-----\nrubbish\n"),
+        )
+    )
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, former)
 
@@ -243,12 +249,18 @@ async def test_deployment_that_is_cut_off_anywhere_is_made_good_by_the_next(stop
     await deploy(api, former)
 
 
-@pytest.mark.parametrize("stop_at", range(1, 8))
+@pytest.mark.parametrize("stop_at", range(1, 14))
 async def test_patch_that_is_cancelled_anywhere_is_made_good_by_the_next_load(stop_at: int) -> None:
     api = FakeDataplaneApi()
-    await deploy(api, generation())
+    https = f"frontend https from base\n  bind 127.0.0.1:18443 ssl crt-list {ROOT}/ssl/list.txt\n"
+    listed = (certificate("a.pem", pem("a.example.com")), crt_list("list.txt", "a.pem"))
+    former = generation(servers=("a 127.0.0.1:9101", "b 127.0.0.1:9102"), extra=https, files=listed)
+    await deploy(api, former)
     desired = generation(
-        hosts="app.example.com other\nb.example.com app\n", servers=("a 127.0.0.9:9101 check", "b 127.0.0.1:9102 check")
+        hosts="app.example.com other\nb.example.com app\n",
+        servers=("a 127.0.0.9:9101", "c 127.0.0.1:9103"),
+        extra=https,
+        files=(listed[0], certificate("b.pem", pem("b.example.com")), crt_list("list.txt", "a.pem", "b.pem")),
     )
     writes = 0
     with trio.CancelScope() as scope:

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support import dataplaneapi
 from tests.support.dataplaneapi import FakeDataplaneApi
+from tests.support.dataplaneapi_contract import CONTRACT, Sent, check_answer, check_request
 
 RECORDED: list[dict[str, Any]] = [
     json.loads(line)
@@ -124,3 +126,70 @@ async def test_fake_reports_requests_outside_the_published_contract() -> None:
         "GET /services/haproxy/storage/maps?colour",
         "PUT /services/haproxy/configuration/raw",
     ]
+
+
+# What the endpoint does without, and the contract here leaves out.
+UNUSED = ("/services/haproxy/transactions", "/services/haproxy/configuration/backends")
+
+
+def test_recorded_exchanges_are_within_the_contract() -> None:
+    client = httpx.AsyncClient(base_url="http://api/v3")
+    looked_at = 0
+    for exchange in RECORDED:
+        recorded, answered = exchange["request"], exchange["response"]
+        if recorded["path"].startswith(UNUSED):
+            continue
+        looked_at += 1
+        request = build(client, recorded)
+        kind, query = request.headers.get("content-type", ""), dict(request.url.params)
+        sent = Sent(recorded["method"], recorded["path"], query, kind, json.dumps(recorded.get("body")).encode())
+        faults = list(check_request(sent))
+        if answered["headers"].get("content-type", "").startswith("application/json") and answered["status"] < 400:
+            body = json.dumps(answered["body"]).encode()
+            faults += check_answer(sent, answered["status"], "application/json", body)
+        # The real API lets parameters pass that it does not know.
+        assert [fault for fault in faults if not fault.endswith("?skip_reload")] == [], exchange["note"]
+    assert looked_at > 50
+
+
+@pytest.mark.parametrize(
+    ("sent", "fault"),
+    [
+        (Sent("GET", "/services/haproxy/reloads/last", {}, "", b""), "'last' does not match"),
+        (Sent("GET", "/services/haproxy/stats/native", {"type": "bind"}, "", b""), "'bind' is none of"),
+        (Sent("GET", "/services/haproxy/runtime/ssl_crt_lists/entries", {}, "", b""), "name is missing"),
+        (
+            Sent("POST", "/services/haproxy/configuration/raw", {"version": "one"}, "text/plain", b"global\n"),
+            "'one' is no integer",
+        ),
+        (
+            Sent("PUT", "/services/haproxy/runtime/maps/m.map/entries/a%2Ab", {}, "application/json", b'{"value":"x"}'),
+            "'a*b' does not match",
+        ),
+        (
+            Sent("PUT", "/services/haproxy/runtime/maps/m.map/entries/a", {}, "application/json", b"{}"),
+            "value is missing",
+        ),
+        (
+            Sent(
+                "PUT",
+                "/services/haproxy/runtime/backends/b/servers/s",
+                {},
+                "application/json",
+                b'{"admin_state": "gone", "port": 0, "id": "3", "colour": "red"}',
+            ),
+            "'gone' is none of|0 is out of range|id is the API's|colour is not known",
+        ),
+        (Sent("PUT", "/services/haproxy/storage/maps/m.map", {}, "application/json", b"{}"), "application/json"),
+    ],
+)
+def test_what_the_contract_does_not_provide_for_is_found(sent: Sent, fault: str) -> None:
+    faults = "; ".join(check_request(sent))
+
+    assert all(part in faults for part in fault.split("|"))
+
+
+def test_every_operation_is_in_the_contract_with_its_parameters() -> None:
+    assert len(CONTRACT) > 50
+    for name, operation in CONTRACT.items():
+        assert name.count("{") == len(operation["path"]), name

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.dataplane.dataplaneapi_calls import Call, adapt, make_call
 from haptic_trio.dataplane.dataplaneapi_client import Credentials, quote_name
 from haptic_trio.dataplane.dataplaneapi_config import describe_refusal, describe_reload, read_refusal, strip_header
 from haptic_trio.dataplane.dataplaneapi_manifest import (
@@ -17,26 +18,37 @@ from haptic_trio.dataplane.dataplaneapi_manifest import (
     places_of,
     unpack_text,
 )
+from haptic_trio.dataplane.dataplaneapi_paths import Paths
 from haptic_trio.dataplane.dataplaneapi_probe import read_version
-from haptic_trio.dataplane.dataplaneapi_runtime import Call, adapt, make_call
-from haptic_trio.dataplane.dataplaneapi_storage import Place, Store, StoredFile, check_place, place_files
+from haptic_trio.dataplane.dataplaneapi_servers import OPTIONS
+from haptic_trio.dataplane.dataplaneapi_storage import Place, Store, StoredFile, place_files
 from haptic_trio.haproxy.commands import UnsendableError
-from haptic_trio.haproxy.model import FileKind, digest_of, make_file
+from haptic_trio.haproxy.model import digest_of
 from haptic_trio.haproxy.operations import (
+    AddBackend,
+    AddCrtListEntry,
     AddMapEntry,
     AddServer,
+    DeleteCertificate,
+    DeleteCrtListEntry,
     DeleteMapEntry,
+    DeleteServer,
+    EnableChecks,
     Operation,
     ReplaceMap,
     SetMapEntry,
     SetServerAddress,
     SetServerState,
     SetServerWeight,
+    StoreCertificate,
 )
-from tests.support.dataplaneapi_builders import certificate, crt_list, general, generation, map_file
+from tests.support.dataplaneapi_builders import certificate, general, generation
+from tests.support.dataplaneapi_contract import CONTRACT, check_value
 from tests.support.dataplaneapi_state import ROOT, rewrite, with_header
 
 HOSTS = f"{ROOT}/maps/host.map"
+KEY = b"-----BEGIN PRIVATE KEY-----\n"
+PATHS = Paths({"ssl/ca.pem": "/etc/api/ca.pem"})
 TEXTS = st.text(st.characters(codec="utf-8")) | st.binary().map(lambda data: data.decode(errors="surrogateescape"))
 
 
@@ -100,62 +112,30 @@ def test_note_of_any_bytes_is_read_or_says_that_nobody_knows(data: bytes) -> Non
 
 
 def test_note_knows_all_files_of_ours_before_and_after_a_deployment() -> None:
-    former = finish(
-        NOTHING, generation(files=(general("a", "1"), general("b", "2"))), text="", stored="", certificates={}
-    )
-    desired = generation(files=(general("b", "3"), general("c", "4"), certificate("a.pem", b"key")))
-    sealed = {Place(Store.CERTIFICATES, "a.pem"): StoredFile("a.pem", size=3, serial="7")}
+    before = generation(files=(general("a", "1"), general("b", "2")))
+    placed_before = place_files(before.files.values())[0]
+    former = finish(NOTHING, before, placed_before, text="", stored="", known={}, certificates={})
+    desired = generation(files=(general("b", "3"), general("c", "4"), certificate("a.pem", KEY)))
+    place = Place(Store.CERTIFICATES, "a.pem")
+    sealed = {place: StoredFile("a.pem", f"{ROOT}/ssl/a.pem", size=3, serial="7")}
+    placed = place_files(desired.files.values())[0]
 
-    begun = begin(former, place_files(desired.files.values())[0])
-    done = finish(begun, desired, text=pack_text(desired.text), stored="stored", certificates=sealed)
+    begun = begin(former, placed)
+    done = finish(
+        begun, desired, placed, text=pack_text(desired.text), stored="stored", known=sealed, certificates=sealed
+    )
 
     assert not begun.clear
-    assert {place.name for place in begun.surplus} == {"c", "a.pem"}
+    assert {one.name for one in begun.surplus} == {"c", "a.pem"}
     assert begun.generation == former.generation
     assert done.clear
     assert done.surplus == (Place(Store.GENERAL, "a"),)
     assert done.stored == digest_of("stored")
-    assert done.files[f"{ROOT}/ssl/a.pem"].seal == sealed[Place(Store.CERTIFICATES, "a.pem")].seal
-    assert {place.name for place in places_of(done)} == {"host.map", "b", "c", "a.pem"}
+    record = done.files[f"{ROOT}/ssl/a.pem"]
+    assert (record.place, record.at, record.seal) == (place, f"{ROOT}/ssl/a.pem", sealed[place].seal)
+    assert {one.name for one in places_of(done)} == {"host.map", "b", "c", "a.pem"}
     assert decode_manifest(encode_manifest(done)) == done
     assert isinstance(done, Manifest)
-
-
-def test_files_are_written_so_that_none_names_one_that_is_missing() -> None:
-    files = (crt_list("list.txt", "a.pem"), map_file("host.map", "a b\n"), certificate("a.pem", b""), general("x", ""))
-
-    placed, problems = place_files(files)
-
-    assert problems == []
-    assert [place.store for place in placed] == [Store.CERTIFICATES, Store.GENERAL, Store.MAPS, Store.CRT_LISTS]
-
-
-@pytest.mark.parametrize(
-    "path", ["maps/.map", "maps/-a.map", "maps/a", "maps/a b.map", "maps/..", "maps/", "maps/ä.map"]
-)
-def test_names_that_the_api_would_change_are_refused(path: str) -> None:
-    placed, problems = place_files([make_file(FileKind.MAP, path, "")])
-
-    assert placed == {}
-    assert len(problems) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "stored", "is_found"),
-    [
-        ("/etc/haproxy/maps/a.map", "/etc/haproxy/maps/a.map", True),
-        ("/etc/haproxy/maps/a.map", "/var/maps/a.map", False),
-        ("maps/a.map", "/etc/haproxy/maps/a.map", True),
-        ("maps/a.map", "/etc/haproxy/mymaps/a.map", False),
-        ("a.map", "/etc/haproxy/maps/a.map", True),
-        ("maps/a.map", "", True),
-    ],
-)
-def test_place_of_a_file_agrees_with_the_path_in_the_configuration(path: str, stored: str, is_found: bool) -> None:
-    place = Place(Store.MAPS, "a.map")
-
-    assert (check_place(place, path, StoredFile("a.map", stored)) == "") is is_found
-    assert check_place(place, path, StoredFile("a_map.map", stored))
 
 
 @pytest.mark.parametrize(
@@ -173,12 +153,54 @@ def test_place_of_a_file_agrees_with_the_path_in_the_configuration(path: str, st
         ),
         (SetMapEntry(HOSTS, "a/b?c", "app"), Call("PUT", "runtime/maps/host.map/entries/a%2Fb%3Fc", {"value": "app"})),
         (DeleteMapEntry(HOSTS, "a"), Call("DELETE", "runtime/maps/host.map/entries/a")),
-        (ReplaceMap(HOSTS, (("a", "b"),)), Call("PUT", "runtime/maps/host.map", [{"key": "a", "value": "b"}])),
-        (ReplaceMap(HOSTS, ()), Call("DELETE", "runtime/maps/host.map")),
+        (
+            AddServer("app", "new", "[::1]:80", ("maxconn", "7", "ssl", "verify", "none", "ca-file", "ssl/ca.pem")),
+            Call(
+                "POST",
+                "runtime/backends/app/servers",
+                {
+                    "name": "new",
+                    "address": "::1",
+                    "port": 80,
+                    "maxconn": 7,
+                    "ssl": "enabled",
+                    "verify": "none",
+                    "ssl_cafile": "/etc/api/ca.pem",
+                },
+            ),
+        ),
+        (DeleteServer("app", "a"), Call("DELETE", "runtime/backends/app/servers/a")),
+        (
+            StoreCertificate("ssl/ca.pem", b"hidden"),
+            Call("PUT", "runtime/ssl_certs/%2Fetc%2Fapi%2Fca.pem", upload=("ca.pem", b"hidden")),
+        ),
+        (DeleteCertificate("ssl/b.pem"), Call("DELETE", "runtime/ssl_certs/ssl%2Fb.pem")),
+        (
+            AddCrtListEntry("ssl/l.txt", "ssl/ca.pem [alpn h2] *.example.com !x.example.com"),
+            Call(
+                "POST",
+                "runtime/ssl_crt_lists/entries",
+                {
+                    "file": "/etc/api/ca.pem",
+                    "ssl_bind_config": "alpn h2",
+                    "sni_filter": ["*.example.com", "!x.example.com"],
+                },
+                {"name": "ssl/l.txt"},
+            ),
+        ),
+        (
+            DeleteCrtListEntry("ssl/l.txt", "ssl/ca.pem"),
+            Call(
+                "DELETE",
+                "runtime/ssl_crt_lists/entries",
+                params={"name": "ssl/l.txt", "cert_file": "/etc/api/ca.pem"},
+            ),
+        ),
     ],
 )
 def test_operation_becomes_one_request(operation: Operation, call: Call) -> None:
-    assert make_call(operation) == call
+    assert make_call(operation, PATHS) == call
+    assert "hidden" not in repr(call)
 
 
 @pytest.mark.parametrize(
@@ -193,40 +215,83 @@ def test_operation_becomes_one_request(operation: Operation, call: Call) -> None
         SetMapEntry(HOSTS, "a", "b;shutdown"),
         DeleteMapEntry(HOSTS, "*.example.com"),
         DeleteMapEntry(HOSTS, "."),
-        ReplaceMap(HOSTS, (("a", "b\\ c"),)),
-        AddServer("app", "new", "127.0.0.1:80"),
+        AddServer("app", "new", "127.0.0.1:80", ("check",)),
+        AddServer("app", "new", "127.0.0.1:80", ("sni", "str(a b)")),
+        AddServer("app", "new", "127.0.0.1:80", ("maxconn", "many")),
+        AddServer("app", "new", "unix@/run/x"),
+        AddServer("app", "a b", "127.0.0.1:80"),
+        StoreCertificate("ssl/a.pem", b"pem", is_new=True),
+        DeleteCertificate("ssl/a b.pem"),
+        AddCrtListEntry("ssl/l.txt", "one\ntwo"),
+        EnableChecks("app", "a"),
+        AddBackend("app", "base", "http"),
     ],
 )
 def test_what_could_be_read_as_something_else_is_not_sent(operation: Operation) -> None:
     with pytest.raises(UnsendableError):
-        make_call(operation)
+        make_call(operation, PATHS)
 
 
 @given(st.text(min_size=1))
 def test_keys_and_values_are_sent_as_one_plain_word_or_not_at_all(word: str) -> None:
     try:
-        call = make_call(SetMapEntry(HOSTS, word, word))
+        call = make_call(SetMapEntry(HOSTS, word, word), PATHS)
     except UnsendableError:
         return
     segment = call.path.rpartition("/")[2]
     assert segment == quote_name(word)
     assert segment not in {".", ".."}
     assert word.split() == [word]
-    assert not set(word) & set(";\\<\"'#$|\r\n\0")
+    assert not set(word) & set(";\\<\"'#$\r\n\0")
 
 
-def test_map_whose_key_no_path_can_hold_is_replaced_after_all_else() -> None:
-    desired = generation(hosts="*.example.com app\n")
-    steps: list[Operation] = [
-        SetMapEntry(HOSTS, "*.example.com", "app"),
-        DeleteMapEntry(HOSTS, "b.example.com"),
-        SetServerWeight("app", "a", 3),
-    ]
+ENTRIES = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("xyz"))
 
-    assert list(adapt(steps, desired)) == [
-        SetServerWeight("app", "a", 3),
-        ReplaceMap(HOSTS, (("*.example.com", "app"),)),
-    ]
+
+@given(ENTRIES, ENTRIES)
+def test_whole_map_becomes_the_steps_from_what_is_there(before: dict[str, str], after: dict[str, str]) -> None:
+    replace = ReplaceMap(HOSTS, tuple(after.items()))
+    first, last = SetServerWeight("app", "a", 3), SetServerWeight("app", "b", 3)
+
+    steps = adapt([first, replace, last], generation(), {HOSTS: tuple(before.items())})
+
+    present = dict(before)
+    for step in steps[1:-1]:
+        match step:
+            case AddMapEntry(_, key, value):
+                assert key not in present
+                present[key] = value
+            case SetMapEntry(_, key, value):
+                assert present[key] != value
+                present[key] = value
+            case DeleteMapEntry(_, key):
+                del present[key]
+    assert present == after
+    assert (steps[0], steps[-1]) == (first, last)
+
+
+def test_map_that_nobody_has_looked_at_is_not_replaced() -> None:
+    with pytest.raises(UnsendableError):
+        adapt([ReplaceMap(HOSTS, ())], generation(), {})
+
+
+def test_every_option_of_a_server_that_is_offered_has_a_field_of_the_contract() -> None:
+    contract = CONTRACT["POST /services/haproxy/runtime/backends/{parent_name}/servers"]["schema"]["properties"]
+    samples = {"ssl-max-ver": "TLSv1.3", "ssl-min-ver": "TLSv1.2", "verify": "none", "ws": "h1"}
+
+    for option in OPTIONS:
+        for words in ((option,), (option, samples.get(option, "7"))):
+            try:
+                call = make_call(AddServer("app", "new", "127.0.0.1:80", words), PATHS)
+            except UnsendableError:
+                continue
+            assert isinstance(call.json, dict)
+            assert len(call.json) == 4, option
+            assert call.json.keys() <= contract.keys()
+            assert list(check_value(call.json, {"type": "object", "properties": contract}, writes=True)) == []
+            break
+        else:
+            pytest.fail(option)
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,13 @@ def test_the_former_generation_is_kept_and_older_ones_are_not(tmp_path: Path) ->
 def test_a_file_changed_by_hand_is_read_as_it_is(tmp_path: Path) -> None:
     stored = opened(tmp_path)
     deploy(stored, generation("one"))
-    assert stored.is_intact()
+    assert stored.read_intact() is not None
     (tmp_path / "current/maps/host.map").write_text("example.org hand\n")
     found = stored.read_running()
     assert found is not None
     assert found.files["maps/host.map"].content == b"example.org hand\n"
     assert found.id != generation("one").id
-    assert not stored.is_intact()
+    assert stored.read_intact() is None
 
 
 def test_a_file_changed_by_hand_does_not_spread_to_the_next_generation(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_unusable_directory_counts_as_nothing(tmp_path: Path, spoil: str) -> 
     deploy(stored, generation("one"))
     (tmp_path / "current" / spoil).write_bytes(b"\xff\xfe")
     assert stored.read_running() is None
-    assert not stored.is_intact()
+    assert stored.read_intact() is None
     deploy(stored, generation("one"))
     assert loadable(tmp_path) == "one/one"
 
@@ -136,7 +136,7 @@ def crash_and_recover(root: Path, step: int) -> bool:
     assert loadable(root) in {"one/one", "two/two"}
     successor = opened(root)
     if successor.clear:
-        assert successor.is_intact()
+        assert successor.read_intact() is not None
         assert successor.read_running() in (generation("one"), generation("two"))
     else:
         assert loadable(root) == "one/one", "what never was known to work must not be started"
@@ -206,7 +206,7 @@ def test_a_folder_with_a_file_replaced_by_hand_is_written_anew(tmp_path: Path) -
     deploy(stored, many("one"))
     (tmp_path / "current/ssl/0599.pem").unlink()
     (tmp_path / "current/ssl/0599.pem").write_text("hand")
-    assert not stored.is_intact()
+    assert stored.read_intact() is None
     deploy(stored, many("two"))
     assert (tmp_path / "current/ssl/0599.pem").read_text() == "key 599"
 
@@ -220,7 +220,7 @@ def test_a_file_among_thousands_that_was_edited_in_place_is_found_in_the_end(tmp
     deploy(stored, many("two"))
     with (tmp_path / "current/ssl/0300.pem").open("a") as file:
         file.write("more")
-    assert not all(stored.is_intact() for _ in range(12))
+    assert not all(stored.read_intact() for _ in range(12))
 
 
 @given(st.lists(st.text(alphabet="ab./", max_size=6), max_size=6))

@@ -11,6 +11,7 @@ import trio
 
 from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.binary import probe_version
+from haptic_trio.dataplane.master import MasterClient
 from haptic_trio.dataplane.process import read_record
 from haptic_trio.dataplane.runtime import RuntimeClient
 from haptic_trio.dataplane.sync import sync_endpoint
@@ -71,6 +72,24 @@ async def keeping_alive() -> AsyncIterator[int]:
         listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
         yield listeners[0].socket.getsockname()[1]
         nursery.cancel_scope.cancel()
+
+
+async def test_a_worker_that_somebody_else_had_loaded_is_not_patched_further(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one, backend("b") as two:
+        await sync_endpoint(agent, site(port, [one]))
+        await sync_without_reload(agent, site(port, [one, two]))
+        record = read_record(instance_root / "instances/local-1/process.json")
+        assert record is not None
+        assert (await MasterClient(Path(record.sockets) / "master.sock", endpoint="x").reload(limit=10)).loaded
+        result = await sync_endpoint(agent, site(port, [one, two], entries="other.org app\n"))
+        assert result.reloaded
+        assert "reloaded by somebody else" in result.reasons[0]
+        assert await bodies_of(port) == {"a", "b"}
+        # From then on it is known again.
+        await sync_without_reload(agent, site(port, [two]))
 
 
 async def test_traffic_follows_servers_that_come_and_go(instance_root: Path, haproxy_binary: Path) -> None:

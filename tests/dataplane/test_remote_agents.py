@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
@@ -14,7 +15,7 @@ from haptic_trio.dataplane.agent_client import AgentAddress
 from haptic_trio.dataplane.agent_messages import AgentEvent, EventKind
 from haptic_trio.dataplane.agent_tls import RenewedContext
 from haptic_trio.dataplane.remote import RemoteAgent
-from haptic_trio.dataplane.remote_agents import RemoteAgents, follow_once, is_suspicious
+from haptic_trio.dataplane.remote_agents import CONNECT_LIMIT, RemoteAgents, follow_once, is_suspicious
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.agents import Authority, Serving, serving, serving_haproxy
 from tests.support.endpoints import MemoryEndpoint
@@ -158,6 +159,40 @@ async def test_an_agent_that_is_not_there_or_no_agent_is_said_so(tmp_path: Path)
         nursery.cancel_scope.cancel()
 
 
+async def test_a_certificate_that_is_not_trusted_is_said_so_at_once(tmp_path: Path) -> None:
+    stranger = Authority(tmp_path / "stranger").issue("controller")
+    async with serving(MemoryEndpoint("local"), tmp_path) as served:
+        address = AgentAddress(name="edge-1", url=served.url)
+        ours = served.authority.issue("controller")
+        elsewhere = AgentAddress(name="edge-1", url=served.url, server_name="elsewhere.example")
+        unknown_to_us = msgspec.structs.replace(ours, authorities=stranger.authorities)
+        unknown_to_it = msgspec.structs.replace(stranger, authorities=ours.authorities)
+        for where, files in ((address, unknown_to_us), (elsewhere, ours), (address, unknown_to_it)):
+            with trio.fail_after(CONNECT_LIMIT / 2):
+                heard, why = await follow_once(where, RenewedContext(files, server=False), print)
+            assert not heard
+            assert "certificate" in why.lower() or "unknown ca" in why.lower(), why
+
+
+async def test_a_server_that_closes_instead_of_answering_is_not_waited_for(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+
+    async def close(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        async with stream:
+            await stream.receive_some()
+
+    server = RenewedContext(authority.issue("127.0.0.1"), server=True)
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_ssl_over_tcp, close, 0, server, host="127.0.0.1"))
+        port = listeners[0].transport_listener.socket.getsockname()[1]
+        address = AgentAddress(name="edge-1", url=f"https://127.0.0.1:{port}")
+        with trio.fail_after(CONNECT_LIMIT / 2):
+            heard, why = await follow_once(address, RenewedContext(authority.issue("controller"), server=False), print)
+        assert not heard
+        assert why
+        nursery.cancel_scope.cancel()
+
+
 class Published:
     """What was published, newest last."""
 
@@ -204,4 +239,26 @@ async def test_agents_that_come_back_are_new_endpoints_under_their_name(tmp_path
                 assert after[0] is not before[0]
                 await after[0].activate(answering(1, "two"))
                 assert endpoint.text == answering(1, "two").text
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_agent_that_comes_back_with_what_it_had_is_looked_at_again_all_the_same(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    endpoint, published = MemoryEndpoint("local"), Published()
+    wanted = answering(1, "one")
+    port = free_port()
+    listen = f"127.0.0.1:{port}"
+    address = AgentAddress(name="one", url=f"https://127.0.0.1:{port}")
+    async with trio.open_nursery() as nursery:
+        agents = RemoteAgents([address], authority.issue("controller"))
+        await nursery.start(agents.run, published.take)
+        async with serving(endpoint, tmp_path / "a", authority=authority, listen=listen):
+            (before,) = await published.more(0)
+            await before.activate(wanted)
+            told = len(published.endpoints)
+        async with serving(endpoint, tmp_path / "a", authority=authority, listen=listen):
+            # What was meant for it meanwhile has failed, and would otherwise wait out its backoff.
+            (after,) = await published.more(told)
+            assert after is not before
+            assert await after.fetch_running() == wanted
         nursery.cancel_scope.cancel()

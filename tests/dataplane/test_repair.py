@@ -185,7 +185,7 @@ class FakeRuntime(RuntimeClient):
         assert len(questions) == len(self.answers)
         return self.answers
 
-    async def apply(self, operations: Sequence[Operation], *, worker: int) -> tuple[Removal, ...]:
+    async def apply(self, operations: Sequence[Operation], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         if self._refuses:
             raise PatchRefusedError("fake-1", "no such server")
         self.told += operations

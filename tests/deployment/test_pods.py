@@ -1,7 +1,9 @@
 """Pods come and go, change their address, are restarted, and answer or not: what is published of them."""
 
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,14 @@ import msgspec
 import pytest
 import trio
 
+from haptic_trio.channels import Latest
 from haptic_trio.config.model import DataplaneKind
-from haptic_trio.dataplane import remote_agents
+from haptic_trio.dataplane.agent_client import AgentAddress, AgentClient
+from haptic_trio.dataplane.agent_messages import AgentStatus
 from haptic_trio.dataplane.dataplaneapi import DataplaneApiEndpoint
 from haptic_trio.dataplane.dataplaneapi_client import Credentials
-from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.dataplane.remote import RemoteAgent
+from haptic_trio.dataplane.endpoint import Endpoint, EndpointInfo, EndpointUnreachableError
+from haptic_trio.dataplane.remote import AgentLink, Cuts, RemoteAgent
 from haptic_trio.deployment import pod_links
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess, FoundPod, PodEndpoints, PodTarget, find_pod
 from haptic_trio.k8s.resource import Resource
@@ -92,12 +96,15 @@ class Rig:
         self.pods.aim(PodTarget(labels=chosen, kind=kind, port=port or self.port, credentials=credentials))
 
     @asynccontextmanager
-    async def agent(self, address: str = "127.0.0.1", name: str = AGENT_NAME) -> AsyncIterator[Serving]:
+    async def agent(
+        self, address: str = "127.0.0.1", name: str = AGENT_NAME, *, endpoint: MemoryEndpoint | None = None
+    ) -> AsyncIterator[Serving]:
         """Serve an agent at *address*, whose certificate is for *name*."""
         files = self.authority.issue(name)
         listen = f"{address}:{self.port}"
+        endpoint = endpoint or MemoryEndpoint(address)
         async with serving(
-            MemoryEndpoint(address), self.root / address, listen=listen, authority=self.authority, files=files
+            endpoint, self.root / address, listen=listen, authority=self.authority, files=files
         ) as served:
             yield served
 
@@ -205,6 +212,71 @@ async def test_restarted_agent_is_looked_at_again_and_lost_only_after_a_while(
         await rig.until(lambda: rig.names == ["a"])
 
 
+async def test_agent_that_comes_back_with_what_it_had_is_looked_at_again_all_the_same(rig: Rig) -> None:
+    rig.cluster.put(make_pod("a"))
+    endpoint, wanted = MemoryEndpoint("a"), generation("one")
+    async with rig.agent(endpoint=endpoint):
+        rig.aim()
+        await rig.until(lambda: rig.names == ["a"])
+        former = rig.published[0]
+        await former.activate(wanted)
+    async with rig.agent(endpoint=endpoint):
+        # What was meant for it meanwhile has failed, and would otherwise wait out its backoff.
+        await rig.until(lambda: rig.published[0] is not former)
+
+        assert await rig.published[0].fetch_running() == wanted
+
+
+class DeafClient(AgentClient):
+    """Answers nothing until it is told to."""
+
+    def __init__(self, address: AgentAddress) -> None:
+        self.address = address
+        self.is_deaf = True
+        self.asked: Latest[int] = Latest()
+
+    async def ask(self, kind: type[Any], path: str) -> Any:
+        self.asked.put(self.asked.version + 1)
+        if self.is_deaf:
+            raise EndpointUnreachableError(self.address.name, "deaf")
+        return AgentStatus(
+            agent="0", boot="1", uptime=0.0, endpoint=EndpointInfo(name="a", version="2.8.25", generation="")
+        )
+
+
+async def test_agent_that_has_come_back_is_asked_at_once_however_often_that_was_in_vain(
+    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    for delay in ("_FIRST_DELAY", "_LONGEST_DELAY"):
+        monkeypatch.setattr(pod_links, delay, 3600.0)
+    client = DeafClient(AgentAddress(name="a", url=f"https://127.0.0.1:{free_port()}"))
+    restarts: Latest[int] = Latest()
+    shown, told = trio.open_memory_channel[Endpoint | None](8)
+    nursery.start_soon(
+        partial(
+            pod_links.follow_agent,
+            AgentLink(client, Cuts()),
+            ssl.create_default_context(),
+            shown.send_nowait,
+            restarts=restarts,
+            report=pod_links.PodReport("pod", Reports()),
+        )
+    )
+    with trio.fail_after(10):
+        # The listener asks, too, why it was not let in.
+        await client.asked.wait_newer(0)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        restarts.put(1)
+        await client.asked.wait_newer(1)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        client.is_deaf = False
+
+        restarts.put(2)
+
+        assert isinstance(await told.receive(), RemoteAgent)
+    nursery.cancel_scope.cancel()
+
+
 async def test_other_target_takes_away_its_endpoints_before_anything_else_happens(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"))
     async with rig.agent():
@@ -229,7 +301,6 @@ async def test_agent_with_a_certificate_for_another_name_is_none_and_reported(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_links, "SILENCE_REPORTED", 0.1)
-    monkeypatch.setattr(remote_agents, "CONNECT_LIMIT", 0.3)
     rig.cluster.put(make_pod("a"))
     async with rig.agent(name="somebody-else"):
         rig.aim()

@@ -2,11 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.dataplane.endpoint import SyncResult
-from haptic_trio.deployment.two_speeds import TwoSpeeds
+from haptic_trio.deployment.two_speeds import PATIENCE, TwoSpeeds
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -40,8 +41,10 @@ def add_data(valid: Generation, prepared: Generation) -> Generation:
 class World:
     """Endpoints that hold back structure as they are told, and a schedule that is asked after each event."""
 
-    def __init__(self, names: str = "ab") -> None:
+    def __init__(self, names: str = "ab", *, data_reloads: bool = False) -> None:
         self.now = 100.0
+        self.data_reloads = data_reloads
+        """Whether the endpoints' HAProxy is one that takes data, too, only by a reload."""
         self.schedule = TwoSpeeds(INTERVAL, add_data)
         self.running: dict[str, tuple[int, int]] = {}
         self.held: set[str] = set()
@@ -116,14 +119,16 @@ class World:
     def sync(self, name: str, deployment: DeploymentScheduled) -> SyncResult:
         structure, data = parts_of(deployment.generation)
         running = self.running.get(name)
-        reloads = deployment.may_reload and (running is None or running[0] != structure)
+        wants = running is None or running[0] != structure or (self.data_reloads and running[1] != data)
+        reloads = deployment.may_reload and wants
         self.held.discard(name)
         if reloads:
             assert structure in self.valid_structures
             self.running[name] = structure, data
         elif running is not None:
-            self.running[name] = running[0], data
-            if running[0] != structure:
+            if not self.data_reloads:
+                self.running[name] = running[0], data
+            if wants:
                 self.held.add(name)
         else:
             self.held.add(name)
@@ -195,6 +200,53 @@ def test_new_endpoint_gets_what_is_valid_without_waiting_for_the_interval() -> N
     assert world.reloads == [100.0]
 
 
+def test_data_that_takes_a_reload_does_not_wait_for_a_check_of_its_own() -> None:
+    world = World(data_reloads=True)
+    world.prepare(1, 1)
+    world.validate_newest()
+
+    world.prepare(1, 2)
+    world.wait(PATIENCE)
+
+    assert world.running["a"] == (1, 2)
+    assert len(world.reloads) == 1
+
+
+@pytest.mark.parametrize("first", ["told at once", "held back"])
+def test_data_that_takes_a_reload_waits_for_structure_that_was_prepared_with_it(first: str) -> None:
+    world = World(data_reloads=True)
+    world.prepare(1, 1)
+    world.validate_newest()
+    if first == "held back":
+        world.prepare(2, 2)
+        world.validate_newest()
+        world.wait(INTERVAL)
+    before = len(world.reloads)
+
+    world.prepare(3, 3)
+    world.wait(INTERVAL)
+    assert len(world.reloads) == before
+    world.validate_newest()
+
+    assert world.running["a"] == (3, 3)
+    assert len(world.reloads) == before + 1
+
+
+def test_valid_structure_does_not_wait_for_the_check_of_newer_structure() -> None:
+    world = World(data_reloads=True)
+    world.prepare(1, 1)
+    world.validate_newest()
+    world.prepare(2, 2)
+    older = world.cycles
+    world.prepare(3, 3)
+
+    world.validate(2, 2, older)
+    world.wait(INTERVAL)
+
+    assert world.running["a"] == (2, 3)
+    assert len(world.reloads) == 1
+
+
 def test_refused_data_gives_way_to_what_is_valid() -> None:
     world = World()
     world.prepare(1, 1)
@@ -248,7 +300,7 @@ def test_preparation_that_was_overtaken_by_its_check_is_not_deployed() -> None:
 
 
 def test_endpoint_that_holds_back_is_asked_once_for_each_deployment_that_may_reload() -> None:
-    schedule = TwoSpeeds(0, add_data)
+    schedule = TwoSpeeds(0, lambda _valid, prepared: prepared)
     schedule.take(EndpointsDiscovered(endpoints=(MemoryEndpoint("a"),)), 0)
     valid = ConfigValidated(correlation="c1", reason=Reason.CHANGED, generation=built(1, 1), phases=Phases())
     schedule.take(valid, 0)
@@ -289,9 +341,11 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
-def test_data_is_always_the_newest_and_reloads_keep_their_distance(steps: list[str | float]) -> None:
-    world = World()
+@given(STEPS, st.booleans())
+def test_data_is_always_the_newest_and_reloads_keep_their_distance(
+    steps: list[str | float], data_reloads: bool
+) -> None:
+    world = World(data_reloads=data_reloads)
     world.prepare(1, 1)
     world.validate_newest()
     history = [(1, 1, 1)]
@@ -311,7 +365,7 @@ def test_data_is_always_the_newest_and_reloads_keep_their_distance(steps: list[s
                 world.discover(step)
             case _:
                 world.wait(step)
-        if step in {"data", "structure"}:
+        if step in {"data", "structure"} and not data_reloads:
             assert {data for _, data in world.running.values()} <= {number}
     assert all(later - earlier >= INTERVAL for earlier, later in pairwise(world.reloads))
 

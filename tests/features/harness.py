@@ -184,7 +184,8 @@ class Running:
         with trio.fail_after(20):
             while True:
                 try:
-                    if done(await site.get(host, path)):
+                    # A new instance answers a moment before it can be deployed to.
+                    if done(await site.get(host, path)) and self.serving.process.instances.value:
                         return
                 except (OSError, trio.BrokenResourceError, IndexError):
                     # Not listening yet.
@@ -199,6 +200,15 @@ class Running:
                 ended |= {fact.correlation for fact in self.facts.all(ReconcileFailed)}
                 if all(fact.correlation in ended for fact in self.facts.all(ReconcileTriggered)):
                     return
+                await trio.sleep(0.01)
+
+    async def instances(self, number: int) -> tuple[EndpointInfo, ...]:
+        """Return what the instances are once there are so many, and all of them run."""
+        with trio.fail_after(20):
+            while True:
+                infos = await self.describe()
+                if len(infos) == number and all(info.pid for info in infos):
+                    return infos
                 await trio.sleep(0.01)
 
     async def describe(self) -> tuple[EndpointInfo, ...]:

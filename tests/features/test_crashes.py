@@ -124,13 +124,13 @@ async def kill_during(rig: Rig, witness: Witness, rng: random.Random, parts: Seq
 
 async def test_a_local_instance_survives_every_kill(instance_root: Path, haproxy_binary: Path) -> None:
     rng = random.Random(choose_seed())
-    with trio.fail_after(180):
+    with trio.fail_after(600):
         async with running(instance_root, haproxy_binary, agents=0, rng=rng) as (rig, witness):
             await kill_during(rig, witness, rng, LOCAL, 120)
 
 
 async def test_instances_with_agents_survive_every_kill(instance_root: Path, haproxy_binary: Path) -> None:
     rng = random.Random(choose_seed())
-    with trio.fail_after(180):
+    with trio.fail_after(600):
         async with running(instance_root, haproxy_binary, agents=2, rng=rng) as (rig, witness):
             await kill_during(rig, witness, rng, REMOTE, 80)

@@ -29,6 +29,7 @@ async def test_hanging_instance_holds_nobody_up_and_then_gets_only_the_newest(si
         site.write_ingress("web", "web.localhost", "web")
         await running.wait(ReconcileCompleted, lambda fact: fact.outcome is Outcome.DEPLOYED)
         await running.serves(site, "web.localhost", "one")
+        await running.wait(InstanceDeployed, lambda fact: fact.result.endpoint == "local-2")
         await running.quiet()
         hanging = live_haproxies(site.state / "instances" / "local-2", within=0)
         start = len(running.facts)

@@ -82,7 +82,7 @@ async def serve_process(site: Site, binary: Path, *, on_exit: str = "leave") -> 
 
 def haproxies(site: Site) -> list[int]:
     """Return the HAProxy processes of *site* that live now, master and worker."""
-    return sorted(live_haproxies(site.state / "instances" / "local-1", within=0))
+    return sorted(live_haproxies(site.state / "instances", within=0))
 
 
 def write_web(site: Site, port: int) -> None:

@@ -78,7 +78,7 @@ async def test_two_instances_run_side_by_side_and_both_follow(site: Site, haprox
         site.write_ingress("web", "web.localhost", "web")
         await running.serves(site, "web.localhost", "one")
 
-        infos = await running.describe()
+        infos = await running.instances(2)
         assert len({info.pid for info in infos}) == 2
         assert len({info.generation for info in infos}) == 1
 

@@ -34,7 +34,8 @@ async def test_controller_that_ends_during_a_deployment_starts_no_second_haproxy
     assert len(before) == 2
     assert len(after) == left
     if on_exit == "leave":
-        async with controller(site, haproxy_binary) as running:
+        # Another binary would be another instance.
+        async with controller(site, slow) as running:
             await running.settled()
             [info] = await running.describe()
             assert info.pid in before

@@ -160,6 +160,13 @@ class FleetMachine(RuleBasedStateMachine):
         if thing is not None:
             thing.busy = not thing.busy
 
+    @rule(choice=CHOICE)
+    def ask_for_another(self, choice: int) -> None:
+        thing = self.pick(choice)
+        if thing is not None and thing.id in self.state.records:
+            self.state.note_fact(thing.id).unwanted = True
+            self.tell(True)
+
     @rule(choice=CHOICE, wait=st.sampled_from([None, 0.0, 10.0]), again=st.booleans())
     def give_notice(self, choice: int, wait: float | None, again: bool) -> None:
         thing = self.pick(choice)

@@ -12,7 +12,15 @@ import trio
 
 from haptic_trio.dataplane.process import MasterProcess, read_record
 from haptic_trio.dataplane.sync import sync_endpoint
-from tests.fleet.local import GROUP, clients_of, download, quick_and_slow, running_fleet, slow_backend
+from tests.fleet.local import (
+    GROUP,
+    clients_of,
+    download,
+    listening_sockets,
+    quick_and_slow,
+    running_fleet,
+    slow_backend,
+)
 from tests.support.haproxy import answering, fetch, free_port, instances, live_haproxies
 
 pytestmark = pytest.mark.haproxy
@@ -22,12 +30,6 @@ def pid_of(root: Path, instance_id: str) -> int:
     record = read_record(root / "instances" / instance_id / "process.json")
     assert record is not None
     return record.pid
-
-
-def listening_sockets(port: int) -> set[str]:
-    """Return the inodes of the sockets that listen on *port*."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return {row[9] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
 
 
 async def test_a_fleet_starts_grows_and_shrinks_with_one_socket_for_all(

@@ -13,7 +13,7 @@ from haptic_trio.fleet.model import EventType, GroupKey, ProviderStatus, Retryab
 from tests.fleet.fake_provider import SPEC, WEB, FakeFleet
 
 RATE = 2.0
-EXAMPLES = max(100, (settings.default.max_examples if settings.default else 0) // 20)
+EXAMPLES = max(200, (settings.default.max_examples if settings.default else 0) // 10)
 
 
 class Op(msgspec.Struct, frozen=True):

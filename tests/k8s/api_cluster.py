@@ -1,4 +1,4 @@
-"""An `ApiCluster` on the in-process API server, for tests."""
+"""An `ApiCluster` for tests, on the in-process API server or on a real one."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -94,6 +94,15 @@ async def connected(
     """Run a client of *server*, with the credentials of *kubeconfig*, which is written if it is not there."""
     if not await trio.Path(kubeconfig).exists():
         server.write_kubeconfig(kubeconfig)
+    async with connected_by(kubeconfig, reports=reports, pace=pace, stream_lists=stream_lists) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def connected_by(
+    kubeconfig: Path, *, reports: Reports | None = None, pace: Pace = FAST, stream_lists: bool = True
+) -> AsyncIterator[ApiCluster]:
+    """Run a client of the server that *kubeconfig* names."""
     load = partial(load_kubeconfig, kubeconfig)
     cluster = ApiCluster(load, report=reports or Reports(), pace=pace, stream_lists=stream_lists)
     async with trio.open_nursery() as nursery:

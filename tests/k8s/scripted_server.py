@@ -58,6 +58,8 @@ class ScriptedServer:
     def __init__(self, respond: Callable[[httpx.Request], httpx.Response]) -> None:
         self._respond = respond
         self.requests: list[tuple[float, httpx.Request]] = []
+        self.discovery: list[httpx.Response] = []
+        """What is answered, one after another, to who asks which kinds there are; then the truth."""
 
     def times(self, text: str) -> list[float]:
         """Return when requests with *text* in their URL came."""
@@ -67,12 +69,18 @@ class ScriptedServer:
         await trio.lowlevel.checkpoint()
         self.requests.append((trio.current_time(), request))
         if request.url.path == "/api/v1":
-            return answer(KINDS)
+            return self.discovery.pop(0) if self.discovery else answer(KINDS)
         return self._respond(request)
 
     @asynccontextmanager
-    async def connected(self, reports: Reports, *, pace: Pace = Pace()) -> AsyncIterator[ApiCluster]:  # noqa: B008
-        """Run a client of it that does not stream lists."""
+    async def connected(
+        self,
+        reports: Reports,
+        *,
+        pace: Pace = Pace(),  # noqa: B008
+        stream_lists: bool = False,
+    ) -> AsyncIterator[ApiCluster]:
+        """Run a client of it."""
 
         async def load() -> Credentials:
             await trio.lowlevel.checkpoint()
@@ -81,7 +89,7 @@ class ScriptedServer:
         def make_client(_credentials: Credentials) -> httpx.AsyncClient:
             return httpx.AsyncClient(transport=httpx.MockTransport(self._handle), base_url="https://scripted")
 
-        cluster = ApiCluster(load, report=reports, pace=pace, stream_lists=False, make_client=make_client)
+        cluster = ApiCluster(load, report=reports, pace=pace, stream_lists=stream_lists, make_client=make_client)
         async with trio.open_nursery() as nursery:
             await nursery.start(cluster.run)
             yield cluster

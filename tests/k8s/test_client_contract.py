@@ -1,25 +1,33 @@
 """What every kind of cluster promises: the same cases for each."""
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 import yaml
 
-from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted
+from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType, version_of
 from haptic_trio.k8s.selectors import SelectorError
 from haptic_trio.k8s.store import Store
-from tests.k8s.api_cluster import Reports, View, connected, name_of
+from tests.cluster.client import Cluster, connect_cluster
+from tests.cluster.fixtures import cluster_state
+from tests.cluster.state import State
+from tests.k8s.api_cluster import Reports, View, connected, connected_by, name_of
 from tests.k8s.objects import INGRESSES, SERVICES
 from tests.support.api_server import ApiServer, serving
 from tests.support.kubernetes import ingress_class, service
+
+__all__ = ["cluster_state"]
+GIVEN = {"resourceVersion", "creationTimestamp", "uid"}
 
 
 class Writer(ABC):
@@ -74,6 +82,49 @@ class ServerWriter(Writer):
         self._server.remove(resource)
 
 
+class KubernetesWriter(Writer):
+    """Writes to a real API server; what others have there is kept out of the test's sight by a label."""
+
+    def __init__(self, cluster: Cluster, client: Client) -> None:
+        super().__init__()
+        self._label = f"test-{uuid.uuid4().hex[:8]}"
+        self.client = LabelledClient(client, f"contract={self._label}")
+        self._cluster = cluster
+        self._written: dict[str, Resource] = {}
+
+    async def put(self, resource: Resource) -> None:
+        # A server gives these itself.
+        metadata = {key: value for key, value in resource["metadata"].items() if key not in GIVEN}
+        labels = {**metadata.get("labels", {}), "contract": self._label}
+        (written,) = await self._cluster.apply([{**resource, "metadata": {**metadata, "labels": labels}}])
+        self._written[written["metadata"]["uid"]] = resource
+
+    async def remove(self, resource: Resource) -> None:
+        await self._cluster.delete(resource)
+
+    async def remove_all(self) -> None:
+        """Delete whatever the test has left."""
+        for resource in self._written.values():
+            await self._cluster.delete(resource)
+
+
+class LabelledClient:
+    """A client whose watches see the objects with a label alone."""
+
+    def __init__(self, client: Client, label: str) -> None:
+        self._client = client
+        self._label = label
+
+    def watch(self, selection: Selection) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """See `Client.watch`."""
+        labels = ",".join(filter(None, [selection.label_selector, self._label]))
+        return self._client.watch(msgspec.structs.replace(selection, label_selector=labels))
+
+    async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
+        """See `Client.get`."""
+        return await self._client.get(resource_type, namespace, name)
+
+
 @asynccontextmanager
 async def directory(tmp_path: Path) -> AsyncIterator[Writer]:
     """A directory of manifests."""
@@ -93,17 +144,41 @@ async def api_server(tmp_path: Path, *, stream_lists: bool) -> AsyncIterator[Wri
         yield ServerWriter(server, cluster)
 
 
+@asynccontextmanager
+async def kube_apiserver(state: State, *, stream_lists: bool) -> AsyncIterator[Writer]:
+    """A real API server, of which only what the test writes is looked at."""
+    async with (
+        connect_cluster(state) as cluster,
+        connected_by(state.kubeconfig, stream_lists=stream_lists) as client,
+    ):
+        for name in ("other", "one", "two", "three"):
+            await cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
+        writer = KubernetesWriter(cluster, client)
+        try:
+            yield writer
+        finally:
+            with trio.move_on_after(10, shield=True):
+                await writer.remove_all()
+
+
 CLUSTERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Writer]]] = {
     "directory": directory,
     "api server": partial(api_server, stream_lists=False),
     "api server, streamed lists": partial(api_server, stream_lists=True),
 }
 """How to open each kind of cluster, given a directory of the test's own."""
+KUBERNETES = {"kube-apiserver": False, "kube-apiserver, streamed lists": True}
+"""The same over a real control plane, and whether lists are asked for as streams."""
 
 
-@pytest.fixture(params=CLUSTERS)
+@pytest.fixture(params=[*CLUSTERS, *(pytest.param(name, marks=pytest.mark.cluster) for name in KUBERNETES)])
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Writer]:
-    async with CLUSTERS[request.param](tmp_path) as writer:
+    opened: AbstractAsyncContextManager[Writer]
+    if request.param in KUBERNETES:
+        opened = kube_apiserver(request.getfixturevalue("cluster_state"), stream_lists=KUBERNETES[request.param])
+    else:
+        opened = CLUSTERS[request.param](tmp_path)
+    async with opened as writer:
         yield writer
 
 
@@ -141,7 +216,7 @@ async def test_a_watch_follows_creation_change_and_deletion_in_order(cluster: Wr
 
         await cluster.put(service("a"))
         created = await view.step()
-        await cluster.put(service("a", type="ExternalName"))
+        await cluster.put(service("a", type="ExternalName", externalName="elsewhere.test"))
         changed = await view.step()
         await cluster.remove(service("a"))
         deleted = await view.step()
@@ -257,6 +332,12 @@ async def test_several_watches_of_a_kind_are_independent(cluster: Writer) -> Non
         assert isinstance(await View(one).step(), Upserted)
 
 
+def numbered(number: int) -> Resource:
+    resource = service(f"s{number % 20}")
+    resource["metadata"]["annotations"] = {"number": str(number)}
+    return resource
+
+
 async def test_a_store_converges_whatever_happens_how_fast(cluster: Writer, nursery: trio.Nursery) -> None:
     store = Store("services", ("metadata.name",))
     changed = trio.Event()
@@ -271,13 +352,13 @@ async def test_a_store_converges_whatever_happens_how_fast(cluster: Writer, nurs
         partial(run_reflector, cluster.client, Selection(type=SERVICES), (store,), emit, report=Reports())
     )
     for number in range(60):
-        await cluster.put(service(f"s{number % 20}", externalName=str(number)))
+        await cluster.put(numbered(number))
         if number % 3 == 0:
             await cluster.remove(service(f"s{number % 20}"))
 
     # Divisible by three: written last by 42, 45, … and removed at once; the others stay.
     expected = {f"s{number % 20}": str(number) for number in range(40, 60) if number % 3}
     with trio.fail_after(10):
-        while {name_of(each): each["spec"]["externalName"] for each in store.list()} != expected:
+        while {name_of(each): each["metadata"]["annotations"]["number"] for each in store.list()} != expected:
             await changed.wait()
     nursery.cancel_scope.cancel()

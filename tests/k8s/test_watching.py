@@ -27,12 +27,17 @@ def is_watch(request: httpx.Request) -> bool:
 
 
 @asynccontextmanager
-async def watching(server: ScriptedServer, reports: Reports) -> AsyncIterator[list[WatchEvent]]:
+async def watching(
+    server: ScriptedServer, reports: Reports, *, stream_lists: bool = False
+) -> AsyncIterator[list[WatchEvent]]:
     """Follow all services; yields what is told."""
     seen: list[WatchEvent] = []
 
     async def follow() -> None:
-        async with server.connected(reports) as cluster, cluster.watch(ALL_SERVICES) as events:
+        async with (
+            server.connected(reports, stream_lists=stream_lists) as cluster,
+            cluster.watch(ALL_SERVICES) as events,
+        ):
             async for event in events:
                 seen.append(event)  # noqa: PERF401  it is looked at meanwhile
 
@@ -202,3 +207,38 @@ async def test_answer_that_is_no_list_is_reported_and_never_taken_for_empty(
         await trio.sleep(10)
         assert "the answer is no list" in reports.messages
     assert seen == []
+
+
+async def test_changes_while_a_list_is_streamed_are_part_of_it(autojump_clock: MockClock) -> None:
+    end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    events = [
+        ("ADDED", service("gone", version="3")),
+        ("ADDED", service("kept", version="4")),
+        ("MODIFIED", service("kept", version="7", spec={"type": "ExternalName"})),
+        ("DELETED", service("gone", version="8")),
+        ("BOOKMARK", end),
+    ]
+    chunks = b"".join(line(*event) for event in events)
+    server = ScriptedServer(lambda _request: stream(chunks, seconds=1000))
+    async with watching(server, Reports(), stream_lists=True) as seen:
+        await trio.sleep(10)
+    assert seen == [Listed((service("kept", version="7", spec={"type": "ExternalName"}),))]
+
+
+async def test_a_kind_that_is_forbidden_does_not_end_streaming_for_all(autojump_clock: MockClock) -> None:
+    server = ScriptedServer(lambda _request: status(403, "Forbidden"))
+    async with watching(server, Reports(), stream_lists=True):
+        await trio.sleep(60)
+    assert len(server.times("sendInitialEvents")) > 3
+    assert len(server.times("limit=500")) == len(server.times("sendInitialEvents"))
+
+
+async def test_an_answer_about_kinds_that_makes_no_sense_is_reported_and_asked_again(autojump_clock: MockClock) -> None:
+    server = ScriptedServer(lambda request: stream(seconds=1000) if is_watch(request) else answer(EMPTY))
+    server.discovery = [httpx.Response(200, text="<html>") for _ in range(3)]
+    reports = Reports()
+    async with watching(server, reports) as seen:
+        await reports.wait(lambda reports: "the answer is no list of resources" in reports.messages)
+        await trio.sleep(10)
+        assert seen == [Listed(())]
+        assert reports.messages == ""

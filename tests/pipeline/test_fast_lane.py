@@ -156,6 +156,16 @@ async def test_check_that_a_held_back_change_waits_for_is_not_put_off(autojump_c
     assert rig.pipeline.checks[-1] == ("c2", CHECK, False)
 
 
+async def test_check_of_structure_is_never_left_to_idle_processors(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    rig.structural.add("c2")
+
+    await rig.trigger("c2")
+    await rig.validated.wait_newer(1)
+
+    assert rig.pipeline.checks[-1] == ("c2", INTERVAL, False)
+
+
 async def test_check_is_not_hurried_by_endpoints_that_hold_back_what_is_valid_already(
     autojump_clock: MockClock, rig: Rig
 ) -> None:

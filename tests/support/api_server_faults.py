@@ -36,6 +36,10 @@ class Faults:
     """422 where the feature is off; 500 where it is on and the etcd behind is too old for it."""
     ignores_list_streaming: bool = False
     """Take `sendInitialEvents` for an unknown parameter, as servers before 1.27 do."""
+    partial_metadata: bool = True
+    """Leave out all but the metadata where that is asked for; else answer with whole objects."""
+    unreadable: set[str] = field(default_factory=set)
+    """Names of objects that cannot be read one by one: 403."""
     silent: bool = False
     """Watches are opened and tell nothing, bookmarks neither."""
 

@@ -57,7 +57,7 @@ class Routes:
         target = self._target("/".join(parts[1:depth]), parts[depth:])
         await self.faults.before(target.collection.info.type.plural, is_continued="continue" in request.query)
         if request.method == "GET":
-            return self._read(target, request.query)
+            return self._read(target, request)
         return self._write(target, request)
 
     def _describe(self, parts: list[str]) -> dict[str, Any]:
@@ -85,11 +85,14 @@ class Routes:
                 return Target(collection=collection, namespace=namespace, name=name, subresource=subresource)
         raise _no_path()
 
-    def _read(self, target: Target, query: dict[str, str]) -> Answer | Streamed:
-        collection = target.collection
+    def _read(self, target: Target, request: Request) -> Answer | Streamed:
+        collection, query = target.collection, request.query
         if target.name:
+            if target.name in self.faults.unreadable:
+                raise StatusError(403, "Forbidden", f'{target.collection.info.qualified} "{target.name}" is forbidden')
             return Answer(body=self._stored(target).encoded)
-        wanted = Filter(collection.info, target.namespace, query)
+        accepted = request.headers.get("accept", "") if self.faults.partial_metadata else ""
+        wanted = Filter(collection.info, target.namespace, query, accepted)
         if query.get("watch") not in {"true", "1"}:
             return Answer(body=list_page(self.state, collection, wanted, query))
         watch = Watch(self.state, collection, wanted, query, self.faults, self.watches)

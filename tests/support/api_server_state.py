@@ -64,6 +64,12 @@ class Stored:
         return self._encoded
 
     @property
+    def partial(self) -> bytes:
+        """Its metadata alone."""
+        named = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+        return msgspec.json.encode({**named, "metadata": self.resource["metadata"]})
+
+    @property
     def item(self) -> bytes:
         """The object in a list: the server leaves out what the list says, except for custom kinds."""
         if self.is_custom:

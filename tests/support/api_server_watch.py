@@ -21,8 +21,11 @@ _CHUNK = 500
 class Filter:
     """Which objects a request is about."""
 
-    def __init__(self, info: KindInfo, namespace: str, query: dict[str, str]) -> None:
+    def __init__(self, info: KindInfo, namespace: str, query: dict[str, str], accepted: str = "") -> None:
         self._namespace = namespace
+        shape = "PartialObjectMetadata" if query.get("watch") in {"true", "1"} else "PartialObjectMetadataList"
+        self.is_partial = f"application/json;as={shape};g=meta.k8s.io;v=v1" in accepted.split(",")
+        """Whether objects are told with their metadata alone."""
         try:
             self._labels = parse_label_selector(query.get("labelSelector", ""))
             self._fields = parse_field_selector(query.get("fieldSelector", ""))
@@ -59,11 +62,14 @@ def list_page(state: State, collection: Collection, wanted: Filter, query: dict[
             if limit and len(items) == limit:
                 token = base64.b64encode(msgspec.json.encode([version, *last])).decode()
                 break
-            items.append(stored.item)
+            items.append(stored.partial if wanted.is_partial else stored.item)
             last = place
     info = collection.info
     metadata = {"resourceVersion": str(version), **({"continue": token} if token else {})}
-    head = msgspec.json.encode({"kind": f"{info.kind}List", "apiVersion": info.type.api_version, "metadata": metadata})
+    named = {"kind": f"{info.kind}List", "apiVersion": info.type.api_version}
+    if wanted.is_partial:
+        named = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
+    head = msgspec.json.encode({**named, "metadata": metadata})
     return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
 
@@ -119,7 +125,9 @@ class Watch:
         self._version = int(asked) if asked not in {"", "0"} else state.version
         if asked in {"", "0"}:
             objects = [collection.objects[place] for place in collection.places()]
-            self._initial = [_line("ADDED", each) for each in objects if wanted.matches(each.resource)]
+            self._initial = [
+                _line("ADDED", each, partial=wanted.is_partial) for each in objects if wanted.matches(each.resource)
+            ]
             if streams:
                 self._initial.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
         self._expired = self._is_expired()
@@ -179,35 +187,38 @@ class Watch:
     def _news(self) -> Iterator[bytes]:
         for entry in self._collection.since(self._version):
             self._version = entry.version
-            if (line := _event(entry, self._wanted.matches)) is not None:
+            if (line := _event(entry, self._wanted)) is not None:
                 yield line
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
         metadata = {"resourceVersion": str(self._version), **({"annotations": annotations} if annotations else {})}
         info = self._collection.info
         resource = {"kind": info.kind, "apiVersion": info.type.api_version, "metadata": metadata}
+        if self._wanted.is_partial:
+            resource |= {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
         return msgspec.json.encode({"type": "BOOKMARK", "object": resource}) + b"\n"
 
 
 _EXPIRED = StatusError(410, "Expired", "too old resource version")
 
 
-def _event(entry: Entry, matches: Callable[[Resource], bool]) -> bytes | None:
-    before = entry.old is not None and matches(entry.old.resource)
-    if entry.new is not None and matches(entry.new.resource):
-        return _line("MODIFIED" if before else "ADDED", entry.new)
+def _event(entry: Entry, wanted: Filter) -> bytes | None:
+    partial = wanted.is_partial
+    before = entry.old is not None and wanted.matches(entry.old.resource)
+    if entry.new is not None and wanted.matches(entry.new.resource):
+        return _line("MODIFIED" if before else "ADDED", entry.new, partial=partial)
     if not before or entry.old is None:
         return None
     if entry.new is None:
-        return _line("DELETED", entry.old)
+        return _line("DELETED", entry.old, partial=partial)
     # It is still there, but not for this watch.
     metadata = {**entry.old.resource["metadata"], "resourceVersion": str(entry.version)}
-    gone = {**entry.old.resource, "metadata": metadata}
-    return msgspec.json.encode({"type": "DELETED", "object": gone}) + b"\n"
+    gone = Stored({**entry.old.resource, "metadata": metadata}, entry.version, is_custom=True)
+    return _line("DELETED", gone, partial=partial)
 
 
-def _line(kind: str, stored: Stored) -> bytes:
-    return b'{"type":"%s","object":%s}\n' % (kind.encode(), stored.encoded)
+def _line(kind: str, stored: Stored, *, partial: bool) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), stored.partial if partial else stored.encoded)
 
 
 def _error_line(failure: StatusError) -> bytes:

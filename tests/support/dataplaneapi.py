@@ -9,11 +9,8 @@ import base64
 import email.message
 import email.parser
 import email.policy
-import json
-import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import trio
@@ -21,14 +18,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from tests.support.dataplaneapi_contract import Sent, check_answer, check_request
 from tests.support.dataplaneapi_routes import Api
 from tests.support.dataplaneapi_sections import ROUTES
 from tests.support.dataplaneapi_state import RefusedError
 
-CONTRACT: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("dataplaneapi_contract.json").read_text())[
-    "operations"
-]
-PATTERNS = {operation: re.compile(re.sub(r"\\{[a-z_]+\\}", "[^/]+", re.escape(operation))) for operation in CONTRACT}
 PASSWORD = "s3cret-of-the-api"
 
 
@@ -54,7 +48,7 @@ class FakeDataplaneApi(Api):
         super().__init__(text)
         self.calls: list[Call] = []
         self.violations: list[str] = []
-        """Requests that the published contract does not provide for."""
+        """Requests, and answers of this one, that the published contract does not provide for."""
         self.before: Before | None = None
         """May answer in place of the API, or hold a request up."""
         self.after: Callable[[Call], None] | None = None
@@ -84,7 +78,8 @@ class FakeDataplaneApi(Api):
         path = raw.removeprefix(self.base)
         call = Call(request.method, path.removeprefix("/services/haproxy/"), dict(request.query_params))
         self.calls.append(call)
-        self._check_contract(request, path)
+        sent = Sent(request.method, path, request.query_params, request.headers.get("content-type", ""), body)
+        self.violations += check_request(sent)
         if request.headers.get("Authorization") != self._authorization:
             return JSONResponse(
                 {"code": 401, "message": "unauthorized"}, 401, {"WWW-Authenticate": 'Basic realm="API"'}
@@ -92,6 +87,8 @@ class FakeDataplaneApi(Api):
         if self.before is not None and (response := await self.before(call)) is not None:
             return response
         response = self._dispatch(call, request, body)
+        kind = response.headers.get("content-type", "")
+        self.violations += check_answer(sent, response.status_code, kind, bytes(response.body))
         response.headers["Configuration-Version"] = str(self.version)
         if self.after is not None:
             self.after(call)
@@ -110,17 +107,6 @@ class FakeDataplaneApi(Api):
                 except RefusedError as refusal:
                     return _error(refusal.status, refusal.message)
         return _error(404, f"path {call.path} was not found")
-
-    def _check_contract(self, request: Request, path: str) -> None:
-        called = f"{request.method} {path}"
-        found = next((CONTRACT[name] for name, pattern in PATTERNS.items() if pattern.fullmatch(called)), None)
-        if found is None:
-            self.violations.append(called)
-            return
-        self.violations += [f"{called}?{name}" for name in request.query_params if name not in found["query"]]
-        kind = request.headers.get("content-type", "").partition(";")[0]
-        if kind.replace("multipart/form-data", "upload") != found["body"]:
-            self.violations.append(f"{called}: {kind or 'no body'}")
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -9,6 +9,7 @@ import trustme
 
 from haptic_trio.dataplane.dataplaneapi import DataplaneApiEndpoint, open_dataplaneapi_endpoint
 from haptic_trio.dataplane.dataplaneapi_client import ApiClient, Credentials, open_api_client
+from haptic_trio.dataplane.dataplaneapi_paths import Paths
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.parser import parse_config
@@ -58,6 +59,11 @@ def map_file(name: str, content: str) -> AuxFile:
 @cache
 def pem(name: str) -> bytes:
     """Return certificate and key for *name*; the same every time."""
+    return renewed(name)
+
+
+def renewed(name: str) -> bytes:
+    """Return a new certificate with its key for *name*."""
     issued = trustme.CA(key_type=trustme.KeyType.ECDSA).issue_cert(name, key_type=trustme.KeyType.ECDSA)
     return issued.private_key_and_cert_chain_pem.bytes()
 
@@ -101,7 +107,7 @@ def runs(api: FakeDataplaneApi, desired: Generation) -> bool:
     stored |= {f"{ROOT}/general/{name}": content for name, content in api.stores["general"].items()}
     stored.pop(f"{ROOT}/general/haptic-trio.json", None)
     return (
-        stored == {path: file.content for path, file in desired.files.items()}
+        stored == {path: Paths({}).send_file(file) for path, file in desired.files.items()}
         and _words(parse_config(api.text)) == _words(desired.config)
         and is_as_loaded(api)
     )
@@ -116,6 +122,8 @@ def is_as_loaded(api: FakeDataplaneApi) -> bool:
         and {name: sorted(entries) for name, entries in api.process.maps.items()}
         == {name: sorted(entries) for name, entries in fresh.maps.items()}
         and fresh.certificates.items() <= api.process.certificates.items()
+        and {path: sorted(lines) for path, lines in api.process.crt_lists.items()}
+        == {path: sorted(lines) for path, lines in fresh.crt_lists.items()}
     )
 
 
@@ -140,3 +148,27 @@ async def deploy(api: FakeDataplaneApi, desired: Generation) -> None:
         await sync_endpoint(endpoint, desired)
     assert api.violations == []
     assert runs(api, desired)
+
+
+def relative(text: str) -> str:
+    """Return *text* with the files named as a configuration for any endpoint does."""
+    return text.replace(f"{ROOT}/", "")
+
+
+def relative_generation(*, hosts: str = HOSTS, extra: str = "", files: tuple[AuxFile, ...] = ()) -> Generation:
+    """Return a generation that names its files by relative paths."""
+    absolute = generation(hosts=hosts, extra=extra, files=files)
+    renamed = [
+        make_file(file.kind, relative(file.path), relative(file.content.decode()), secret=file.secret)
+        for file in absolute.files.values()
+    ]
+    return make_generation(parse_config(relative(absolute.text)), renamed)
+
+
+async def writes_of(api: FakeDataplaneApi, desired: Generation) -> list[str]:
+    """Return what a deployment writes, with an endpoint of its own, as another controller has."""
+    api.calls.clear()
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, desired)
+    assert api.violations == []
+    return api.writes

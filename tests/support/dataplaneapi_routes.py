@@ -49,7 +49,15 @@ class Api:
         """What HAProxy says at the next reloads, which fail."""
         self.knows_weights = True
         """Whether the runtime server takes a weight; an API that does not ignores it."""
+        self.knows_certificates = True
+        """Whether certificates of the process can be seen and changed."""
+        self.takes_certificates = True
+        """Whether a certificate that is stored is given to the process; one that is not is left to a reload."""
         self.process = Process()
+        self.pid = 29264
+        """Of the worker; another one after each reload."""
+        self.kept: dict[str, bytes] = {}
+        """For tests to put something aside."""
         self.loads = 0
         self.day = "2026-11-21"
         self._good = (text, self.version)
@@ -84,6 +92,7 @@ class Api:
             self.text, self.version = self._good
             return self.reload_failures.pop(0)
         self.boot()
+        self.pid += 1
         self.loads += 1
         self._good = (self.text, self.version)
         return None
@@ -197,7 +206,11 @@ def _reload(api: Api, params: Params, body: bytes, name: str) -> Response:
 
 @route("GET", "storage/{store}")
 def _stored(api: Api, params: Params, body: bytes, store: str) -> Response:
-    return JSONResponse([_describe(store, name) for name in sorted(_store(api, store))])
+    names = sorted(_store(api, store))
+    if store == "ssl_crt_lists":
+        # In a directory with others it tells them by their names.
+        names = [name for name in names if name.endswith(".txt")]
+    return JSONResponse([_describe(store, name) for name in names])
 
 
 @route("POST", "storage/{store}")
@@ -212,6 +225,10 @@ def _create(api: Api, params: Params, body: tuple[str, bytes], store: str) -> Re
     if store == "maps":
         described["description"] = "managed but not loaded map file (no runtime ID)"
     api.stores[store][name] = content
+    if store == "ssl_certificates" and "skip_reload" not in params:
+        if not api.takes_certificates:
+            return JSONResponse(described, 202, {"Reload-ID": api.schedule()})
+        api.process.certificates[path] = content
     if store == "ssl_crt_lists":
         # To create a crt-list takes no skip_reload.
         return _after_write(api, {}, JSONResponse(described, 201), accepted=JSONResponse(described, 202))
@@ -229,6 +246,8 @@ def _stored_file(api: Api, params: Params, body: bytes, store: str, name: str) -
 @route("PUT", "storage/{store}/{name}")
 def _replace_file(api: Api, params: Params, body: bytes | tuple[str, bytes], store: str, name: str) -> Response:
     _find_file(api, store, name)
+    if body == b"":
+        raise RefusedError(422, "data in body is required")
     content = body[1] if isinstance(body, tuple) else body
     described = {**_describe(store, name), "size": len(content)}
     if store == "ssl_certificates":

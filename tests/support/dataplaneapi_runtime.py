@@ -6,20 +6,24 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from tests.support.dataplaneapi_routes import ROUTES, Api, Params, route
-from tests.support.dataplaneapi_state import ROOT, RefusedError
+from tests.support.dataplaneapi_state import ROOT, RefusedError, run_server
 
 __all__ = ["ROUTES"]
+
+BUFFER = 8192
+"""Bytes that the API sends to HAProxy at once."""
 
 
 @route("GET", "runtime/info")
 def _process_info(api: Api, params: Params, body: bytes) -> Response:
-    info = {"version": api.haproxy_version, "pid": 29264, "hard_max_conn": 9973}
+    info = {"version": api.haproxy_version, "pid": api.pid, "hard_max_conn": 9973}
     return JSONResponse({"info": info, "runtimeAPI": f"{ROOT}/m.sock"})
 
 
 @route("GET", "runtime/backends/{backend}/servers")
 def _servers(api: Api, params: Params, body: bytes, backend: str) -> Response:
-    return JSONResponse([server for (name, _), server in api.process.servers.items() if name == backend])
+    servers = [server for (name, _), server in api.process.servers.items() if name == backend]
+    return JSONResponse([{key: value for key, value in server.items() if key != "status"} for server in servers])
 
 
 def _find_server(api: Api, backend: str, server: str) -> dict[str, Any]:
@@ -47,14 +51,22 @@ def _change_server(api: Api, params: Params, body: bytes, backend: str, server: 
 @route("POST", "runtime/backends/{backend}/servers")
 def _add_server(api: Api, params: Params, body: bytes, backend: str) -> Response:
     told = json.loads(body)
-    weight = told.get("weight", 1)
-    api.process.servers[backend, told["name"]] = {**told, "weight": weight, "admin_state": "maint"}
+    if backend not in api.process.backends:
+        raise RefusedError(404, "[3] No such backend. [add server]")
+    if (backend, told["name"]) in api.process.servers:
+        raise RefusedError(409, "[3] Already exists a server with the same name in backend. [add server]")
+    count = sum(name == backend for name, _ in api.process.servers)
+    server = run_server(told, backend, count, told.get("weight", 1), "maint")
+    api.process.servers[backend, told["name"]] = server
     return JSONResponse(told, 201)
 
 
 @route("DELETE", "runtime/backends/{backend}/servers/{server}")
 def _delete_server(api: Api, params: Params, body: bytes, backend: str, server: str) -> Response:
-    _find_server(api, backend, server)
+    _find_server(api, backend, server)["admin_state"] = "maint"
+    if (backend, server) in api.process.busy:
+        message = "[3] Server still has connections attached to it, cannot remove it. [del server]"
+        raise RefusedError(500, message)
     del api.process.servers[backend, server]
     return Response(status_code=204)
 
@@ -72,7 +84,10 @@ def _find_map(api: Api, name: str) -> list[tuple[str, str]]:
 
 @route("PUT", "runtime/maps/{name}")
 def _replace_map(api: Api, params: Params, body: bytes, name: str) -> Response:
-    _find_map(api, name)[:] = [(entry["key"], entry["value"]) for entry in json.loads(body)]
+    entries, told = _find_map(api, name), [(entry["key"], entry["value"]) for entry in json.loads(body)]
+    # What fits into one command is added to what is there; only more than that replaces it.
+    kept = entries if sum(len(f"{key} {value}\n") for key, value in told) <= BUFFER else []
+    entries[:] = [*kept, *told]
     _sync_map(api, params, name)
     return JSONResponse(json.loads(body), 201)
 

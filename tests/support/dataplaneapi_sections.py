@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from tests.support.dataplaneapi_routes import Api, Params, route
-from tests.support.dataplaneapi_runtime import ROUTES
+from tests.support.dataplaneapi_ssl import ROUTES
 from tests.support.dataplaneapi_state import RefusedError, read_server, split_sections, write_server
 
 __all__ = ["ROUTES"]
@@ -139,16 +139,3 @@ def _remove_server(api: Api, params: Params, body: bytes, backend: str, name: st
     section[:] = [line for line in section if line.split()[:2] != ["server", name]]
     _finish(api, sections, transaction)
     return Response(status_code=202, headers={"Reload-ID": api.schedule()})
-
-
-@route("GET", "runtime/ssl_certs")
-def _runtime_certificates(api: Api, params: Params, body: bytes) -> Response:
-    return JSONResponse(None)
-
-
-@route("GET", "stats/native")
-def _stats(api: Api, params: Params, body: bytes) -> Response:
-    server = api.process.servers[params["parent"], params["name"]]
-    numbers = {"addr": f"{server['address']}:{server['port']}", "weight": server["weight"], "qcur": 0}
-    row = {"backend_name": params["parent"], "name": params["name"], "type": "server", "stats": numbers}
-    return JSONResponse({"stats": [row]})

@@ -39,11 +39,16 @@ class RefusedError(Exception):
 
 @dataclass
 class Process:
-    """What a loaded HAProxy has: servers by backend and name, entries by map, certificates by file."""
+    """What a loaded HAProxy has: servers by backend and name, entries by map; the rest by the path of its file."""
 
     servers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     maps: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     certificates: dict[str, bytes] = field(default_factory=dict)
+    crt_lists: dict[str, list[str]] = field(default_factory=dict)
+    """Lines of entries."""
+    backends: list[str] = field(default_factory=list)
+    busy: set[tuple[str, str]] = field(default_factory=set)
+    """Servers that connections use."""
     text: str = ""
 
 
@@ -111,27 +116,37 @@ def load(text: str, stores: dict[str, dict[str, bytes]]) -> Process:
     process = Process(text=text)
     for section in split_sections(text):
         kind, *name = section[0].split()
+        if kind in {"backend", "listen"}:
+            process.backends.append(name[0])
         for index, line in enumerate(line for line in section if line.startswith("  server ")):
             if kind in {"backend", "listen"}:
                 server = read_server(line)
                 weight = server.get("weight", 1)
                 state = "maint" if server.get("maintenance") == "enabled" else "ready"
-                process.servers[name[0], server["name"]] = {
-                    **{key: server[key] for key in ("name", "address", "port")},
-                    "weight": weight,
-                    "iweight": weight,
-                    "uweight": weight,
-                    "admin_state": state,
-                    "id": str(index + 1),
-                    "operational_state": "up",
-                    "backend_name": name[0],
-                }
+                known = {key: server[key] for key in ("name", "address", "port")}
+                process.servers[name[0], server["name"]] = run_server(known, name[0], index, weight, state)
     for file, content in stores["maps"].items():
         if f"{ROOT}/maps/{file}" in text:
             process.maps[file] = list(parse_map_file(content))
-    for file, content in stores["ssl_certificates"].items():
-        process.certificates[file] = content
+    lists = {f"{ROOT}/ssl/{file}": content.decode().splitlines() for file, content in stores["ssl_crt_lists"].items()}
+    process.crt_lists = {path: lines for path, lines in lists.items() if path in text}
+    named = text + "".join(line for lines in process.crt_lists.values() for line in lines)
+    files = {f"{ROOT}/ssl/{file}": content for file, content in stores["ssl_certificates"].items()}
+    process.certificates = {path: content for path, content in files.items() if path in named}
     return process
+
+
+def run_server(server: dict[str, Any], backend: str, index: int, weight: int, state: str) -> dict[str, Any]:
+    """Return a running server as the API shows it."""
+    weights = {"weight": weight, "iweight": weight, "uweight": weight}
+    return {
+        **{key: server[key] for key in ("name", "address", "port")},
+        **weights,
+        "admin_state": state,
+        "id": str(index + 1),
+        "operational_state": "up",
+        "backend_name": backend,
+    }
 
 
 def read_server(line: str) -> dict[str, Any]:
@@ -177,8 +192,9 @@ def describe_certificate(content: bytes) -> dict[str, Any]:
 
 
 def clean_name(store: str, name: str) -> str:
-    """Return the name under which the API stores a file."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    """Return the name under which the API stores a file: nothing but its ending may have a dot."""
+    stem, dot, ending = name.rpartition(".") if "." in name else (name, "", "")
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", stem) + dot + re.sub(r"[^A-Za-z0-9]", "_", ending)
     return name if store != "maps" or name.endswith(".map") else f"{name}.map"
 
 

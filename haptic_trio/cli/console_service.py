@@ -1,0 +1,163 @@
+"""The debug console of `serve`: whether there is one, its token, and what it may look at."""
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+import msgspec
+import trio
+from starlette.routing import BaseRoute
+
+from haptic_trio.cli.fleet_service import fleet_of
+from haptic_trio.commentator import STORIES
+from haptic_trio.console.recorder import Recorder
+from haptic_trio.console.redaction import Redactor
+from haptic_trio.console.site import PAGE, make_routes
+from haptic_trio.console.stream import Viewers
+from haptic_trio.console.watched import Look, Watched
+from haptic_trio.errors import HapticError
+from haptic_trio.logs import get_logger
+from haptic_trio.stages.process import Process
+
+TOKEN_NAME = "console.token"  # noqa: S105  a file's name
+ADDRESS_NAME = "console.address"
+SHORTEST_TOKEN = 16
+
+Observe: TypeAlias = Callable[[msgspec.Struct], None]
+
+console_option = click.option(
+    "--console",
+    type=click.Choice(["auto", "on", "off"]),
+    default="auto",
+    show_default=True,
+    envvar="HAPTIC_CONSOLE",
+    help="Serve the debug console at /console of --listen. auto: only where that is a loopback address.",
+)
+
+
+class TokenError(HapticError):
+    """The token of the console cannot be used; trying again helps once the file holds another one."""
+
+
+class NoConsole:
+    """There is none: nothing is watched, and nothing served."""
+
+    routes: Sequence[BaseRoute] = ()
+
+    def observing(self, more: Observe | None) -> Observe | None:
+        """Return *more*."""
+        return more
+
+    def announce(self, addresses: list[str]) -> None:
+        """Say nothing."""
+
+
+class Console(NoConsole):
+    """The console of one process: shown facts, and asked for what it adds to the admin port."""
+
+    def __init__(self, process: Process, state_dir: Path, token: str) -> None:
+        self._process = process
+        self._state_dir = state_dir
+        redactor = Redactor(self._stores, self._credentials)
+        self.recorder = Recorder(STORIES.get, redactor.clean_all)
+        watched = Watched(
+            self.recorder,
+            process.facts,
+            look=self._look,
+            leadership=lambda: self._process.leadership.value,
+            fleet=self._fleet,
+        )
+        self.viewers = Viewers(watched, token)
+        self.routes = make_routes(self.viewers)
+
+    def observing(self, more: Observe | None) -> Observe | None:
+        """Return what shows each fact to the console, and to *more*."""
+        if more is None:
+            return self.recorder.observe
+
+        def observe(fact: msgspec.Struct) -> None:
+            self.recorder.observe(fact)
+            more(fact)
+
+        return observe
+
+    def announce(self, addresses: list[str]) -> None:
+        """Say where the console is: in the log, and in the state directory for `haptic-trio debug`."""
+        _replace(self._state_dir / ADDRESS_NAME, addresses[0] + "\n")
+        page, token_file = f"{addresses[0]}{PAGE}", str(self._state_dir / TOKEN_NAME)
+        get_logger("console").info("console is served", page=page, token_file=token_file)
+
+    def _look(self) -> Look | None:
+        state = self._process.running.value
+        if state is None:
+            return None
+        return Look(
+            number=state.number,
+            opened=state.opened,
+            stage=state.stage,
+            is_ready=state.is_ready,
+            loaded=state.loaded,
+            pulses=state.pulses,
+            channels=state.channels,
+            stores=state.parts.stores if state.parts is not None else None,
+            pipeline=state.parts.pipeline if state.parts is not None else None,
+        )
+
+    def _stores(self) -> Any:
+        state = self._process.running.value
+        return state.parts.stores if state is not None and state.parts is not None else None
+
+    def _credentials(self) -> tuple[str, ...]:
+        state = self._process.running.value
+        loaded = state.loaded if state is not None else None
+        return (loaded.credentials.dataplane_password,) if loaded is not None and loaded.credentials is not None else ()
+
+    def _fleet(self) -> Any:
+        fleet = fleet_of(self._process)
+        return msgspec.to_builtins(fleet.describe()) if fleet is not None else None
+
+
+def wants_console(choice: str, listen: str) -> bool:
+    """Whether there is a console, by `--console` and `--listen`."""
+    if choice != "auto":
+        return choice == "on"
+    host = listen.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(state_dir: Path) -> str:
+    """Return the token in the state directory, made at the first time for its owner alone; raises `TokenError`."""
+    path = state_dir / TOKEN_NAME
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        token = path.read_text().strip()
+        if len(token) < SHORTEST_TOKEN:
+            raise TokenError(f"{path} holds less than {SHORTEST_TOKEN} characters") from None
+        return token
+    with os.fdopen(descriptor, "w") as file:
+        token = secrets.token_urlsafe(24)
+        file.write(token + "\n")
+    return token
+
+
+async def make_console(choice: str, listen: str, state_dir: Path, process: Process) -> NoConsole:
+    """Return the console of *process*, if there is to be one by `--console` and `--listen`; raises `TokenError`."""
+    if not wants_console(choice, listen):
+        return NoConsole()
+    return Console(process, state_dir, await trio.to_thread.run_sync(read_token, state_dir))
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,263 @@
+"""`debug`: what a running controller does, in a terminal, by its console."""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+import trio
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from haptic_trio.cli.console_client import ConsoleClient, find_console, open_console
+from haptic_trio.cli.debug_text import (
+    channel_table,
+    config_lines,
+    diff_lines,
+    event_line,
+    live_view,
+    store_table,
+    task_tree,
+)
+from haptic_trio.cli.findings import visible
+from haptic_trio.cli.serve import default_state_dir
+
+F = TypeVar("F", bound=Callable[..., Any])
+Talk = Callable[[ConsoleClient], Awaitable[None]]
+
+
+def viewer_options(command: F) -> F:
+    """Add what says which console, and `--output`."""
+    for decorate in (
+        click.option(
+            "--output",
+            "output_format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="A text for people, or JSON for machines.",
+        ),
+        click.option("--url", metavar="URL", envvar="HAPTIC_CONSOLE_URL", help="Admin port of the controller."),
+        click.option(
+            "--token-file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            envvar="HAPTIC_CONSOLE_TOKEN_FILE",
+            help="File with the console's token.",
+        ),
+        click.option(
+            "--state-dir",
+            type=click.Path(file_okay=False, path_type=Path),
+            default=default_state_dir,
+            show_default="the user's state directory",
+            envvar="HAPTIC_STATE_DIR",
+            help="That of a controller on this machine: address and token are read from it.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.group(invoke_without_command=True)
+@viewer_options
+@click.pass_context
+def debug(context: click.Context, /, **where: Any) -> None:
+    """Look into a running controller; without a command, a live view.
+
+    \b
+      haptic-trio debug                    live view, until Ctrl-C
+      haptic-trio debug tasks              all tasks, and where each waits
+      haptic-trio debug channels           how full each channel is
+      haptic-trio debug stores             how many objects are watched
+      haptic-trio debug config             the newest haproxy.cfg, and which object made each line
+      haptic-trio debug diff               what changed in it since it was looked at
+      haptic-trio debug events --follow    what happens
+      haptic-trio debug explain TARGET     what `haptic-trio explain` says, of what runs
+
+    Nothing can be changed here, and what derives from a Secret is shown as
+    its hash. Exit codes: 0 done, 2 no console answers.
+    """
+    if context.invoked_subcommand is None:
+        _talk(where, partial(_show_live, as_json=where["output_format"] == "json"))
+
+
+@debug.command()
+@viewer_options
+def tasks(**where: Any) -> None:
+    """Show all tasks, and where each waits."""
+
+    def show(value: Any, client: ConsoleClient) -> RenderableType:
+        return task_tree(value["root"], client.welcome["now"]["clock"])
+
+    _print_answer(where, "tasks", show)
+
+
+@debug.command()
+@viewer_options
+def channels(**where: Any) -> None:
+    """Show how full each channel is, and who waits at it."""
+    _print_answer(where, "channels", lambda value, _client: channel_table(value))
+
+
+@debug.command()
+@viewer_options
+def stores(**where: Any) -> None:
+    """Show how many objects are watched."""
+    _print_answer(where, "stores", lambda value, _client: store_table(value))
+
+
+@debug.command()
+@click.argument("path", default="haproxy.cfg")
+@click.option("--search", default="", help="Only lines with this text, in any case.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Lines to leave out at the beginning.")
+@click.option("--limit", type=click.IntRange(1, 500), default=200, show_default=True, help="Lines at most.")
+@viewer_options
+def config(*, path: str, search: str, offset: int, limit: int, **where: Any) -> None:
+    """Show the newest haproxy.cfg, or the file PATH, and which object made each line."""
+
+    async def show(client: ConsoleClient) -> None:
+        page = await client.ask("config", path=path, search=search, offset=offset, limit=limit)
+        if where["output_format"] == "json":
+            _print_json(page)
+            return
+        terminal = _terminal()
+        for line in config_lines(page):
+            terminal.print(line, soft_wrap=True)
+        rest = page["total"] - offset - len(page["lines"])
+        if rest > 0:
+            click.echo(f"{rest} more lines: --offset {offset + len(page['lines'])}", err=True)
+
+    _talk(where, show)
+
+
+@debug.command()
+@viewer_options
+def diff(**where: Any) -> None:
+    """Show what changed in haproxy.cfg since a viewer saw it before."""
+
+    async def show(client: ConsoleClient) -> None:
+        page = await client.ask("diff")
+        if where["output_format"] == "json":
+            _print_json(page)
+            return
+        for line in diff_lines(page):
+            _terminal().print(line, soft_wrap=True)
+
+    _talk(where, show)
+
+
+@debug.command()
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C.")
+@viewer_options
+def events(*, follow: bool, **where: Any) -> None:
+    """Show the last messages; as JSON, one each line."""
+
+    async def show(client: ConsoleClient) -> None:
+        terminal, now = _terminal(), client.welcome["now"]
+        seen = 0
+
+        def tell(found: list[dict[str, Any]]) -> None:
+            nonlocal seen
+            for event in found:
+                seen = event["number"]
+                if where["output_format"] == "json":
+                    click.echo(msgspec.json.encode(event))
+                else:
+                    terminal.print(event_line(event, now["unix"], now["clock"]), soft_wrap=True)
+
+        tell(await client.ask("events"))
+        if follow:
+            await client.follow(["events"], interval=0.5, since=seen)
+            while True:
+                message = await client.receive()
+                if message["kind"] == "events":
+                    tell(message["value"])
+
+    _talk(where, show)
+
+
+@debug.command()
+@click.argument("target", nargs=-1, required=True)
+@viewer_options
+def explain(*, target: tuple[str, ...], **where: Any) -> None:
+    """Say who made TARGET: a line, a section, a host, an object; see `haptic-trio explain --help`."""
+
+    async def show(client: ConsoleClient) -> None:
+        answer = await client.ask("explain", target=" ".join(target))
+        if where["output_format"] == "json":
+            _print_json(answer)
+            return
+        _print_fields(answer)
+
+    _talk(where, show)
+
+
+def _print_fields(value: Any, indent: int = 0) -> None:
+    blanks = "  " * indent
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            click.echo(f"{blanks}{key.replace('_', ' ')}:")
+            _print_fields(inner, indent + 1)
+        elif isinstance(inner, list):
+            for one in inner:
+                click.echo(f"{blanks}{key.replace('_', ' ')}:")
+                _print_fields(one if isinstance(one, dict) else {"": one}, indent + 1)
+        elif inner not in ("", None):
+            click.echo(f"{blanks}{key.replace('_', ' ')}: {visible(str(inner))}")
+
+
+def _print_answer(where: dict[str, Any], topic: str, show: Callable[[Any, ConsoleClient], RenderableType]) -> None:
+    async def talk(client: ConsoleClient) -> None:
+        value = await client.ask(topic)
+        if where["output_format"] == "json":
+            _print_json(value)
+        else:
+            _terminal().print(show(value, client))
+
+    _talk(where, talk)
+
+
+async def _show_live(client: ConsoleClient, *, as_json: bool) -> None:
+    known: dict[str, Any] = {}
+    happened: deque[dict[str, Any]] = deque(maxlen=200)
+    await client.follow(["state", "channels", "events"])
+    while as_json:
+        click.echo(msgspec.json.encode(await client.receive()))
+    terminal = Console(highlight=False)
+    with Live(console=terminal, auto_refresh=False, screen=terminal.is_terminal) as live:
+        while True:
+            message = await client.receive()
+            if message["kind"] == "events":
+                happened.extend(message["value"])
+            else:
+                known[message["kind"]] = message["value"]
+            if "state" in known:
+                live.update(live_view(known, happened, client.welcome["now"], terminal.height), refresh=True)
+
+
+def _talk(where: dict[str, Any], talk: Talk) -> None:
+    address, token = find_console(where["state_dir"], where["url"], where["token_file"])
+
+    async def run() -> None:
+        async with open_console(address, token) as client:
+            await talk(client)
+
+    try:
+        trio.run(run)
+    except* KeyboardInterrupt:
+        click.echo()
+    except* BrokenPipeError:
+        # The reader, such as `head`, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _terminal() -> Console:
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+
+
+def _print_json(value: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))

@@ -1,0 +1,192 @@
+"""What the console tells, as text for a terminal of 80 columns or more."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from haptic_trio.cli.findings import visible
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_LEVELS = {"error": "red", "warning": "yellow", "info": "", "debug": "dim"}
+_MOST_FIELDS = 12
+
+
+def table(*titles: str) -> Table:
+    """Return an empty table in our manner."""
+    made = Table(box=None, pad_edge=False, expand=False)
+    for title in titles:
+        made.add_column(title, no_wrap=True, overflow="ellipsis")
+    return made
+
+
+def task_tree(root: dict[str, Any], clock: float) -> Tree:
+    """Return the tasks below *root*; deadlines are told relative to *clock*."""
+    tree = Tree(_task_line(root))
+    _add_children(tree, root, clock)
+    return tree
+
+
+def _add_children(tree: Tree, task: dict[str, Any], clock: float) -> None:
+    for nursery in task.get("nurseries", ()):
+        note = _scope_note(nursery["scope"], clock)
+        branch = tree.add(Text(f"nursery{note}", style="dim")) if note or len(nursery["tasks"]) != 1 else tree
+        for child in nursery["tasks"]:
+            _add_children(branch.add(_task_line(child)), child, clock)
+    if task.get("left_out"):
+        tree.add(Text(f"… and {task['left_out']} more tasks", style="dim"))
+
+
+def _scope_note(scope: dict[str, Any], clock: float) -> str:
+    notes = []
+    if "deadline" in scope:
+        notes.append(f"{scope['deadline'] - clock:.1f} s left")
+    if scope.get("shield"):
+        notes.append("shielded")
+    if scope.get("cancelled"):
+        notes.append("cancelled")
+    return f" ({', '.join(notes)})" if notes else ""
+
+
+def _task_line(task: dict[str, Any]) -> Text:
+    line = Text(task["name"].replace(".<locals>", ""), no_wrap=True, overflow="ellipsis")
+    if place := task.get("place"):
+        line.append(f"  {place.partition(' ')[0]}", style="cyan")
+    if waits := task.get("waits_for"):
+        line.append(f"  {waits}", style="dim")
+    return line
+
+
+def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
+    """Return how full the channels are."""
+    made = table("CHANNEL", "FILL", "HIGH", "SIZE", "ENDS", "WAITING")
+    for one in channels:
+        if one["kind"] == "latest":
+            made.add_row(one["name"], f"{one['puts']} put", "", "latest", "", "")
+            continue
+        level = round(one["used"] / one["size"] * 8) if one["size"] else 0
+        fill = f"{_BARS[min(8, level)]} {one['used']}"
+        waiting = f"{one['waiting_senders']} send, {one['waiting_receivers']} receive"
+        ends = f"{one['senders']} > {one['receivers']}"
+        made.add_row(one["name"], fill, str(one["high"]), str(one["size"]), ends, waiting)
+    return made
+
+
+def store_table(stores: Iterable[dict[str, Any]]) -> Table:
+    """Return how large the stores are."""
+    made = table("STORE", "OBJECTS", "CHANGES")
+    for one in stores:
+        made.add_row(one["name"], str(one["objects"]), str(one["version"]))
+    return made
+
+
+def event_line(event: dict[str, Any], unix: float, clock: float) -> Text:
+    """Return one event; *unix* and *clock* are the same instant."""
+    at = unix + event["at"] - clock
+    style = _LEVELS.get(event["level"], "")
+    line = Text(f"{_time_of_day(at)} ", style="dim")
+    line.append(f"{event['correlation']:>6} ", style="cyan")
+    line.append(event["text"], style=style)
+    for key, value in list(event["fields"].items())[:_MOST_FIELDS]:
+        if key != "correlation":
+            line.append(f" {key}=", style="dim")
+            line.append(visible(_short(value)).replace("\n", " "))
+    return line
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_short, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key}:{_short(inner)}" for key, inner in value.items())
+    return str(value)
+
+
+def _time_of_day(unix: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(unix)) + f".{int(unix % 1 * 1000):03d}"
+
+
+def cycle_table(cycles: Iterable[dict[str, Any]]) -> Table:
+    """Return the reconciliations, the oldest first; durations in milliseconds."""
+    made = table("CYCLE", "WHY", "RENDER", "PARSE", "CHECK", "DEPLOY", "FRAGMENTS", "OUTCOME")
+    for one in cycles:
+        times = [_ms(one.get(name)) for name in ("render", "parse", "check", "deploy_seconds")]
+        fragments = f"{one.get('rendered', 0)}+{one.get('reused', 0)}"
+        made.add_row(one["correlation"], one.get("reason", ""), *times, fragments, one.get("outcome", "…"))
+    return made
+
+
+def instance_table(instances: Iterable[dict[str, Any]]) -> Table:
+    """Return the instances and what they took last."""
+    made = table("INSTANCE", "GENERATION", "CYCLE", "MS", "HOW")
+    for one in instances:
+        if one.get("error"):
+            how = Text(one["error"], style="red")
+        elif one.get("held"):
+            how = Text("holds back: " + ", ".join(one["held"]), style="yellow")
+        elif one.get("reloaded"):
+            how = Text("loaded: " + ", ".join(one.get("reasons", ())))
+        else:
+            how = Text(f"{one.get('operations', 0)} operations")
+        made.add_row(one["name"], one.get("generation", ""), one.get("correlation", ""), _ms(one.get("seconds")), how)
+    return made
+
+
+def _ms(seconds: float | None) -> str:
+    return f"{seconds * 1000:.0f}" if seconds else ""
+
+
+def config_lines(page: dict[str, Any]) -> Iterator[Text]:
+    """Yield the lines of a page of the configuration."""
+    for one in page["lines"]:
+        line = Text(f"{one['line']:>6} ", style="dim", no_wrap=True)
+        line.append(visible(one["text"]), style="magenta" if one.get("is_secret") else "")
+        if one.get("made_by"):
+            line.append(f"  # {one['made_by']}", style="cyan")
+        yield line
+
+
+def diff_lines(page: dict[str, Any]) -> Iterator[Text]:
+    """Yield what differs."""
+    if not page["before"]:
+        yield Text("No other configuration was seen since a viewer is there.")
+        return
+    yield Text(f"{page['added']} lines came, {page['removed']} went")
+    for one in page["lines"]:
+        style = "green" if one["sign"] == "+" else "red"
+        yield Text(f"{one['sign']}{one['line']:>6} {visible(one['text'])}", style=style, no_wrap=True)
+
+
+def headline(state: dict[str, Any]) -> Text:
+    """Return one line on the whole."""
+    iteration = state["iteration"]
+    if iteration is None:
+        return Text("between two iterations", style="yellow")
+    ready = ("ready", "green") if iteration["is_ready"] else ("not ready", "yellow")
+    line = Text(f"iteration {iteration['number']}  stage {iteration['stage']}/5  ")
+    line.append(*ready)
+    line.append("  leader" if state["is_leader"] else "  follower")
+    line.append(f"  quarantined {state['quarantined']}", style="yellow" if state["quarantined"] else "")
+    line.append(f"  fragments {state['fragments_rendered']} rendered, {state['fragments_reused']} reused")
+    return line
+
+
+def live_view(known: dict[str, Any], events: Iterable[dict[str, Any]], now: dict[str, float], height: int) -> Group:
+    """Return the whole picture in at most *height* lines."""
+    state = known["state"]
+    parts: list[RenderableType] = [headline(state), Text()]
+    instances, cycles = state["instances"], state["cycles"]
+    parts += [instance_table(instances[:5]), Text(), cycle_table(cycles[-5:]), Text()]
+    used = 6 + min(5, len(instances)) + min(5, len(cycles))
+    channels = [one for one in known.get("channels", ()) if one["kind"] == "channel"]
+    if height - used > len(channels) + 6:
+        parts += [channel_table(channels), Text()]
+        used += len(channels) + 2
+    lines = [event_line(event, now["unix"], now["clock"]) for event in events][-max(1, height - used - 1) :]
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return Group(*parts, *lines)

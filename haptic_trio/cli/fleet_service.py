@@ -1,0 +1,85 @@
+"""What `serve` says of its fleet: counts for probes, and the socket where `haptic-trio fleet` asks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from haptic_trio.dataplane.sockets import choose_socket_directory
+from haptic_trio.errors import HapticError
+from haptic_trio.fleet.control import Fleet, make_control_app
+from haptic_trio.fleet.model import InstanceState
+from haptic_trio.fleet.observed import ObservedPods
+from haptic_trio.fleet.owner import FleetOwner
+from haptic_trio.fleet.reconciler import FleetSnapshot
+from haptic_trio.health import GroupHealth, serve_app
+from haptic_trio.stages.fleet import LocalFleet
+from haptic_trio.stages.pod_fleet import PodFleet
+from haptic_trio.stages.process import Process
+
+SOCKET_NAME = "control.sock"
+
+
+class NoFleetError(HapticError):
+    """This controller makes no instances of its own; trying again is futile."""
+
+
+def control_path(state: Path) -> Path:
+    """Return where the controller that has the directory *state* is asked; makes the socket's directory. Blocks."""
+    return choose_socket_directory(state.absolute()) / SOCKET_NAME
+
+
+def with_fleet(process: Process, fleet: LocalFleet | PodFleet | None) -> Process:
+    """Return *process* with those who know about its instances."""
+    if fleet is None:
+        return process
+    if isinstance(fleet, LocalFleet):
+        return replace(process, fleet=fleet.owner)
+    return replace(process, fleet=fleet.owner, observed=fleet.observed, aim_fleet=fleet.aim)
+
+
+@asynccontextmanager
+async def serving_control(state: Path, process: Process) -> AsyncIterator[None]:
+    """Answer what people ask of the fleet of *process*, for as long as the block lasts."""
+
+    def fleet() -> Fleet:
+        found = fleet_of(process)
+        if found is None:
+            raise NoFleetError("this controller makes no instances: it deploys to those that somebody else makes")
+        return found
+
+    path = await trio.to_thread.run_sync(control_path, state)
+    app = make_control_app(fleet, lambda: process.instances.value or ())
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(serve_app, app, f"unix:{path}", umask=0o177))
+            yield
+            nursery.cancel_scope.cancel(reason="the controller has ended")
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def fleet_of(process: Process) -> FleetOwner | ObservedPods | None:
+    """Return whom to ask about the instances now; None where nobody knows."""
+    if process.observed is not None and not (process.wished.value and process.wished.value.pod_template):
+        return process.observed
+    return process.fleet
+
+
+def count_groups(snapshot: FleetSnapshot | None) -> tuple[GroupHealth, ...]:
+    """Return what probes are told of a fleet."""
+    if snapshot is None:
+        return ()
+    return tuple(
+        GroupHealth(
+            name=str(group.key),
+            size=group.spec.size if group.spec is not None else 0,
+            ready=sum(record.state is InstanceState.READY for record in group.records),
+            starting=sum(record.state in {InstanceState.PENDING, InstanceState.STARTING} for record in group.records),
+            draining=sum(record.state is InstanceState.DRAINING for record in group.records),
+        )
+        for group in snapshot.groups
+    )

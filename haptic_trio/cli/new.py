@@ -1,0 +1,141 @@
+"""`new`: a starting configuration that works, with an example to serve and a test to run."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from haptic_trio.cli.files import replace_file
+from haptic_trio.errors import HapticError
+
+CONFIG = """\
+# The configuration of haptic-trio. Check it with `haptic-trio validate --manifests {directory}`, run its tests with
+# `haptic-trio test --manifests {directory}`, and have it served with `haptic-trio serve --manifests {directory}`.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {name}
+  namespace: {namespace}
+data:
+  config: |
+    templating:
+      # Templates that ship with haptic-trio; leave the list out to write haproxy.cfg wholly by yourself.
+      libraries: [base, ssl, ingress]
+      # Values that templates see by these names. The page of each library lists what it reads.
+      extraContext:
+        bindAddress: 127.0.0.1
+        httpPort: {http_port}
+        httpsPort: {https_port}
+    templateSnippets:
+      # The library `base` includes every snippet whose name begins with `frontend-rules-` in its frontends.
+      frontend-rules-served-by:
+        template: |
+          http-response set-header X-Served-By haptic-trio
+    validationTests:
+      example-is-served:
+        description: The example Ingress leads to the endpoints of its Service.
+        fixtures:
+          ingresses:
+            - kind: Ingress
+              metadata: {{name: example}}
+              spec:
+                ingressClassName: haptic
+                rules:
+                  - host: example.localhost
+                    http:
+                      paths:
+                        - path: /
+                          pathType: Prefix
+                          backend: {{service: {{name: example, port: {{number: 80}}}}}}
+          services:
+            - kind: Service
+              metadata: {{name: example}}
+              spec: {{ports: [{{port: 80}}]}}
+          endpointSlices:
+            - kind: EndpointSlice
+              metadata: {{name: example-1, labels: {{kubernetes.io/service-name: example}}}}
+              addressType: IPv4
+              ports: [{{name: "", port: 8000}}]
+              endpoints: [{{addresses: [127.0.0.1]}}]
+        assertions:
+          - type: haproxy_valid
+          - {{type: contains, target: haproxy.cfg, pattern: X-Served-By}}
+          - {{type: map_entry, map: path-prefix.map, key: example.localhost|/, value: default_example_80}}
+"""
+EXAMPLE = """\
+# Something to serve: start `python3 -m http.server 8000 --bind 127.0.0.1`, and ask
+# `curl -H 'Host: example.localhost' http://127.0.0.1:{http_port}/`.
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {{name: haptic}}
+spec: {{controller: haptic-trio/ingress-controller}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: example, namespace: default}}
+spec:
+  ingressClassName: haptic
+  rules:
+    - host: example.localhost
+      http:
+        paths:
+          - path: /
+            pathType: Prefix
+            backend: {{service: {{name: example, port: {{number: 80}}}}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: example, namespace: default}}
+spec: {{ports: [{{port: 80}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: example-1
+  namespace: default
+  labels: {{kubernetes.io/service-name: example}}
+addressType: IPv4
+ports: [{{name: "", port: 8000}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+"""
+
+
+class NotEmptyError(HapticError):
+    """There are files already; trying again helps with another directory."""
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--name", default="haptic-trio", show_default=True, help="Name of the ConfigMap.")
+@click.option("--namespace", default="default", show_default=True, help="Namespace of the ConfigMap.")
+@click.option("--http-port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="HAProxy's port.")
+@click.option("--https-port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="The one for TLS.")
+@click.option("--no-example", is_flag=True, help="Write the configuration alone.")
+def new(*, directory: Path, name: str, namespace: str, http_port: int, https_port: int, no_example: bool) -> None:
+    """Write a starting configuration to DIRECTORY: libraries, a snippet of one's own, a test, and something to serve.
+
+    What is there already stays: DIRECTORY must not have files of these names.
+
+    \b
+      haptic-trio new site
+      haptic-trio test --manifests site
+      haptic-trio serve --manifests site
+    """
+    values = {
+        "directory": directory,
+        "name": name,
+        "namespace": namespace,
+        "http_port": http_port,
+        "https_port": https_port,
+    }
+    files = {"config.yaml": CONFIG} | ({} if no_example else {"example.yaml": EXAMPLE})
+    taken = [str(directory / file) for file in files if (directory / file).exists()]
+    if taken:
+        raise NotEmptyError(f"not overwritten: {', '.join(taken)}; name another directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    for file, template in files.items():
+        replace_file(directory / file, template.format(**values))
+        click.echo(f"{directory / file}", err=True)
+    options = "" if (name, namespace) == ("haptic-trio", "default") else f" --namespace {namespace} --config-map {name}"
+    click.echo(f"next: haptic-trio test --manifests {directory}{options}", err=True)
+    sys.exit(0)

@@ -1,0 +1,208 @@
+"""The newest configuration as it may be shown: pages of it, a search, who made a line, and what has changed."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+
+from haptic_trio.config.model import Config
+from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
+from haptic_trio.console.protocol import ConfigLine, ConfigPage, DiffLine, DiffPage
+from haptic_trio.errors import HapticError
+from haptic_trio.explain.answers import to_json
+from haptic_trio.explain.resolve import explain
+from haptic_trio.explain.site import Site, hidden
+from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
+from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.render import Rendered
+from haptic_trio.templating.provenance import Provenance
+
+T = TypeVar("T")
+
+MOST_LINES = 500
+"""Of one page."""
+MOST_SECTIONS = 2000
+MOST_FILES = 500
+MOST_DIFFERING = 2000
+"""Lines on either side, beyond which they are only counted."""
+
+
+class NotNowError(HapticError):
+    """There is no configuration to look at, or objects have changed since; trying again soon helps."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where a configuration comes from."""
+
+    config: Config
+    stores: Stores
+    pipeline: Pipeline
+
+
+class View(msgspec.Struct, frozen=True):
+    """A file in a form that may be shown."""
+
+    path: str
+    serial: int
+    lines: tuple[str, ...]
+    makers: tuple[str, ...]
+    """By line; empty where no object made it."""
+    secrets: frozenset[int]
+    """1-based numbers of lines."""
+    files: tuple[str, ...]
+
+
+class Configuration:
+    """Answers about what is rendered newest; remembers one former view, to tell what has changed."""
+
+    def __init__(self, source: Callable[[], Source | None]) -> None:
+        self._source = source
+        self._view: View | None = None
+        self._former: View | None = None
+        self._difference: DiffPage | None = None
+
+    def forget(self) -> None:
+        """Let go of what was seen: nobody looks any more."""
+        self._view = self._former = self._difference = None
+
+    async def page(self, *, path: str = MAIN_TEMPLATE, offset: int = 0, limit: int = 200, search: str = "") -> Any:
+        """Return *limit* lines of the file *path* from the 0-based *offset* on; of those that hold *search*, if given.
+
+        What is secret is searched for as it is shown. Raises `NotNowError`.
+        """
+        view = await self.look(path)
+        number = range(1, len(view.lines) + 1)
+        needle = search.casefold()
+        found = [at for at in number if needle in view.lines[at - 1].casefold()] if needle else number
+        chosen = found[max(0, offset) :][: max(1, min(limit, MOST_LINES))]
+        is_first = path == MAIN_TEMPLATE and not needle and not offset
+        return ConfigPage(
+            path=path,
+            serial=view.serial,
+            total=len(found),
+            offset=offset,
+            lines=tuple(_line(view, at) for at in chosen),
+            files=view.files if is_first else (),
+            sections=tuple(_line(view, at) for at in _sections(view.lines)) if is_first else (),
+        )
+
+    async def diff(self) -> DiffPage:
+        """Return what differs between the newest haproxy.cfg and the one seen before; raises `NotNowError`."""
+        view = await self.look()
+        former = self._former
+        if former is None:
+            return DiffPage(before=0, after=view.serial, added=0, removed=0, lines=())
+        known = self._difference
+        if known is None or (known.before, known.after) != (former.serial, view.serial):
+            known = self._difference = await trio.to_thread.run_sync(compare, former, view)
+        return known
+
+    async def explain(self, target: str) -> Any:
+        """Return the explanation of *target*; raises `NotNowError`, and `TargetError` where it means nothing."""
+        return await self._ask(partial(_explain, target=target))
+
+    async def look(self, path: str = MAIN_TEMPLATE) -> View:
+        """Return the newest text of *path*; that of haproxy.cfg is remembered. Raises `NotNowError`."""
+        view = await self._ask(partial(_make_view, path=path, known=self._view))
+        if path == MAIN_TEMPLATE and view is not self._view:
+            if self._view is not None and self._view.lines != view.lines:
+                self._former = self._view
+            self._view = view
+        return view
+
+    async def _ask(self, ask: Callable[[Source, Rendered, Provenance], T]) -> T:
+        source = self._source()
+        if source is None:
+            raise NotNowError("no iteration runs, or it is not up yet; try again soon")
+        answer = await source.pipeline.consult(partial(ask, source))
+        if answer is None:
+            raise NotNowError("nothing is rendered yet, or not what has changed since; try again soon")
+        return answer
+
+
+def compare(former: View, view: View) -> DiffPage:
+    """Return what differs."""
+    before, after = former.lines, view.lines
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    if max(len(old), len(new)) > MOST_DIFFERING:
+        # Too many to be matched line by line.
+        return DiffPage(before=former.serial, after=view.serial, added=len(new), removed=len(old), lines=())
+    lines: list[DiffLine] = []
+    for kind, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            lines += [DiffLine(sign="-", line=head + at + 1, text=old[at]) for at in range(i1, i2)]
+            lines += [DiffLine(sign="+", line=head + at + 1, text=new[at]) for at in range(j1, j2)]
+    removed = sum(line.sign == "-" for line in lines)
+    return DiffPage(
+        before=former.serial,
+        after=view.serial,
+        added=len(lines) - removed,
+        removed=removed,
+        lines=tuple(lines[:MOST_LINES]),
+    )
+
+
+def _line(view: View, at: int) -> ConfigLine:
+    return ConfigLine(line=at, text=view.lines[at - 1], made_by=view.makers[at - 1], is_secret=at in view.secrets)
+
+
+def _sections(lines: Sequence[str]) -> list[int]:
+    found = [at for at, line in enumerate(lines, 1) if line[:1].isalpha()]
+    return found[:MOST_SECTIONS]
+
+
+def _make_view(source: Source, rendered: Rendered, provenance: Provenance, *, path: str, known: View | None) -> View:
+    if known is not None and (known.path, known.serial) == (path, rendered.serial):
+        return known
+    if path not in rendered.texts:
+        raise NotNowError(f"there is no file {path!r}")
+    site = _site(source, rendered, provenance)
+    lines = site.lines_of(path)
+    makers: list[str] = []
+    secrets: list[int] = []
+    for first, last, origin in site.ranges.between(path, 1, len(lines)):
+        makers += [str(origin.subject) if origin is not None else ""] * (last - first + 1)
+        if site.is_secret(path, origin):
+            secrets += range(first, last + 1)
+            lines[first - 1 : last] = [hidden(line) for line in lines[first - 1 : last]]
+    return View(
+        path=path,
+        serial=rendered.serial,
+        lines=tuple(lines),
+        makers=tuple(makers),
+        secrets=frozenset(secrets),
+        files=tuple(sorted(rendered.texts)[:MOST_FILES]),
+    )
+
+
+def _explain(source: Source, rendered: Rendered, provenance: Provenance, *, target: str) -> Any:
+    return to_json(explain(_site(source, rendered, provenance, parsed=True), target))
+
+
+def _site(source: Source, rendered: Rendered, provenance: Provenance, *, parsed: bool = False) -> Site:
+    config = None
+    if parsed:
+        try:
+            config = parse_config(rendered.config.pieces, source=MAIN_TEMPLATE)
+        except ConfigSyntaxError:
+            config = None
+    return Site(
+        provenance=provenance,
+        texts=rendered.texts,
+        files=rendered.files,
+        refusals=rendered.refusals,
+        stores=source.stores,
+        plurals={name: watched.resources for name, watched in source.config.watched_resources.items()},
+        templates=template_set(source.config).texts,
+        config=config,
+    )

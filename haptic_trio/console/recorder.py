@@ -1,0 +1,213 @@
+"""What happened lately, bounded, and what it adds up to.
+
+Taking a fact in costs an append; what viewers are shown is computed when one
+asks.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+import trio
+
+from haptic_trio import messages as m
+from haptic_trio.console.protocol import EventView, InstanceView, StageView
+
+MOST_EVENTS = 1000
+MOST_INSTANCES = 1000
+MOST_SOURCES = 100
+
+Story: TypeAlias = Callable[[Any], tuple[str, str, dict[str, Any]]]
+"""Makes level, message and key-values of a fact."""
+Clean: TypeAlias = Callable[[Any], Any]
+"""Returns a value of JSON without what is secret."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A fact as it is kept."""
+
+    number: int
+    at: float
+    fact: msgspec.Struct
+    told: tuple[str, str, dict[str, Any]]
+    """Level, message and key-values, for those that are not told later."""
+
+
+class Recorder:
+    """The last facts, and the newest of those whose subject lasts.
+
+    *story_of* gives the words for a kind of fact. Facts with words that
+    others have written pass *clean* at once: what is secret now may be
+    unknown later.
+    """
+
+    def __init__(
+        self,
+        story_of: Callable[[type[msgspec.Struct]], Story | None],
+        clean: Clean,
+        *,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self.stages: list[StageView] = []
+        self.instances: dict[str, InstanceView] = {}
+        self.problems: dict[str, tuple[str, ...]] = {}
+        self.quarantined = 0
+        self.last = 0
+        """Number of the newest event."""
+        self._story_of = story_of
+        self._clean = clean
+        self._clock = clock
+        self._entries: deque[Entry] = deque(maxlen=MOST_EVENTS)
+
+    def observe(self, fact: msgspec.Struct) -> None:
+        """Take *fact* in."""
+        self.last += 1
+        now = self._clock()
+        told: tuple[str, str, dict[str, Any]] = ("", "", {})
+        if _is_wordy(fact):
+            told = self._tell(fact)
+        self._entries.append(Entry(self.last, now, _light(fact), told))
+        self._follow(fact, now)
+
+    def entries(self, since: int = 0) -> list[Entry]:
+        """Return what is still known of the facts after number *since*."""
+        return [entry for entry in self._entries if entry.number > since]
+
+    def events(self, since: int = 0, *, most: int = MOST_EVENTS) -> tuple[EventView, ...]:
+        """Return the facts after number *since* for viewers, at most the newest *most*."""
+        return tuple(self._view(entry) for entry in self.entries(since)[-most:])
+
+    def _view(self, entry: Entry) -> EventView:
+        fact = entry.fact
+        level, text, fields = entry.told if entry.told[0] else self._tell(fact)
+        return EventView(
+            number=entry.number,
+            at=entry.at,
+            kind=fact.kind if isinstance(fact, Lightened) else type(fact).__name__,
+            correlation=getattr(fact, "correlation", ""),
+            level=level,
+            text=text,
+            fields=fields,
+        )
+
+    def _tell(self, fact: msgspec.Struct) -> tuple[str, str, dict[str, Any]]:
+        if isinstance(fact, Lightened):
+            return fact.told
+        story = self._story_of(type(fact))
+        if story is None:
+            return "debug", type(fact).__name__, {}
+        level, text, fields = story(fact)
+        plain = msgspec.to_builtins(fields, enc_hook=str)
+        return level, text, self._clean(plain) if _is_wordy(fact) else plain
+
+    def _follow(self, fact: msgspec.Struct, now: float) -> None:
+        match fact:
+            case m.StageReached():
+                if fact.stage == 1:
+                    self.stages = []
+                self.stages.append(StageView(stage=fact.stage, name=fact.name, seconds=fact.seconds))
+            case m.InstanceDeployed():
+                self._put_deployed(fact, now)
+            case m.InstanceFailed():
+                known = self.instances.get(fact.endpoint)
+                generation = known.generation if known is not None else ""
+                self.instances[fact.endpoint] = InstanceView(
+                    name=fact.endpoint,
+                    generation=generation,
+                    correlation=fact.correlation,
+                    at=now,
+                    seconds=fact.seconds,
+                    error=self._clean(fact.error),
+                )
+            case m.DeploymentStarted():
+                self._generation = fact.generation
+            case m.EndpointsDiscovered():
+                names = {endpoint.name for endpoint in fact.endpoints[:MOST_INSTANCES]}
+                self.instances = {name: self.instances.get(name, InstanceView(name=name)) for name in sorted(names)}
+            case m.Quarantined() | m.Released():
+                self.quarantined = fact.held
+            case m.IterationEnded():
+                self.quarantined = 0
+            case m.ProblemsReported():
+                self._put_problems(fact)
+
+    _generation = ""
+
+    def _put_deployed(self, fact: m.InstanceDeployed, now: float) -> None:
+        result = fact.result
+        if result.endpoint not in self.instances and len(self.instances) >= MOST_INSTANCES:
+            return
+        self.instances[result.endpoint] = InstanceView(
+            name=result.endpoint,
+            generation=self._generation[:12],
+            correlation=fact.correlation,
+            at=now,
+            seconds=result.seconds,
+            operations=result.operations,
+            reloaded=result.reloaded,
+            reasons=result.reasons,
+            held=result.held,
+        )
+
+    def _put_problems(self, fact: m.ProblemsReported) -> None:
+        self.problems.pop(fact.source, None)
+        if fact.problems and len(self.problems) < MOST_SOURCES:
+            self.problems[fact.source] = tuple(self._clean(str(problem)) for problem in fact.problems[:20])
+
+
+class Lightened(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact without the configuration that came along with it, which would be kept alive."""
+
+    kind: str
+    told: tuple[str, str, dict[str, Any]]
+    correlation: str = ""
+    phases: m.Phases | None = None
+
+
+_WORDY = (
+    m.ConfigInvalid,
+    m.InstanceFailed,
+    m.InstanceTroubled,
+    m.ProblemsReported,
+    m.Quarantined,
+    m.ReconcileFailed,
+    m.ValidationFailed,
+)
+
+
+def _is_wordy(fact: msgspec.Struct) -> bool:
+    """Whether *fact* holds words that others have written, such as a message of HAProxy."""
+    return isinstance(fact, _WORDY)
+
+
+def _light(fact: msgspec.Struct) -> msgspec.Struct:
+    match fact:
+        case m.ConfigPrepared() | m.ConfigValidated():
+            phases = fact.phases
+            fields: dict[str, Any] = {
+                "correlation": fact.correlation,
+                "generation": fact.generation.id[:12],
+                **{f"{name}_ms": round(getattr(phases, name) * 1000, 1) for name in ("render", "parse", "check")},
+            }
+            is_valid = isinstance(fact, m.ConfigValidated)
+            level, text = ("info", "configuration validated") if is_valid else ("debug", "configuration prepared")
+            kind = type(fact).__name__
+            return Lightened(kind=kind, told=(level, text, fields), correlation=fact.correlation, phases=phases)
+        case m.DeploymentScheduled():
+            fields = {"correlation": fact.correlation, "why": fact.why, "endpoints": len(fact.endpoints)}
+            told = ("debug", "deployment scheduled", fields)
+            return Lightened(kind="DeploymentScheduled", told=told, correlation=fact.correlation)
+        case m.EndpointsDiscovered():
+            names = [endpoint.name for endpoint in fact.endpoints[:20]]
+            return Lightened(kind="EndpointsDiscovered", told=("info", "endpoints discovered", {"endpoints": names}))
+        case m.ConfigChanged():
+            told = ("info", "configuration changed", {"version": fact.loaded.version})
+            return Lightened(kind="ConfigChanged", told=told)
+    return fact
+
+
+def unix_now() -> float:
+    """Return the time of day in seconds since 1970."""
+    return time.time()

@@ -1,0 +1,102 @@
+"""Takes the content of Secrets out of texts that others have written, such as a message of HAProxy."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from haptic_trio.haproxy.model import digest_of
+from haptic_trio.k8s.store import Stores
+
+SHORTEST = 4
+"""Characters: what is shorter would be found everywhere."""
+MOST_SECRETS = 1000
+MOST_WORDS = 20_000
+"""With more of either, texts about problems are withheld as a whole: to look for all of them would take too long."""
+_SECRET = "Secret"  # noqa: S105  a kind of object
+
+
+class Redactor:
+    """Knows what the Secrets hold now, and replaces it by its hash.
+
+    *values* are further texts that must not be shown, such as credentials.
+    """
+
+    def __init__(self, stores: Callable[[], Stores | None], values: Callable[[], Iterable[str]] = tuple) -> None:
+        self._stores = stores
+        self._values = values
+        self._seen: tuple[tuple[str, int], ...] | None = None
+        self._known: tuple[str, ...] | None = ()
+
+    def clean(self, text: str) -> str:
+        """Return *text* without what is secret."""
+        known = self._words()
+        if known is None:
+            return f"withheld, digest {digest_of(text)}"
+        for word in known:
+            if word in text:
+                text = text.replace(word, f"<secret, digest {digest_of(word)[:12]}>")
+        return text
+
+    def clean_all(self, value: Any) -> Any:
+        """Return *value*, what JSON can hold, with every text in it cleaned."""
+        match value:
+            case str():
+                return self.clean(value)
+            case Mapping():
+                return {key: self.clean_all(inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [self.clean_all(inner) for inner in value]
+        return value
+
+    def _words(self) -> tuple[str, ...] | None:
+        stores = self._stores()
+        extra = tuple(value for value in self._values() if value)
+        if stores is None:
+            # Between two iterations: what was known stays known.
+            return self._known if self._known is None else (*extra, *self._known)
+        seen = tuple((name, store.version) for name, store in stores.items())
+        if seen != self._seen:
+            self._seen, self._known = seen, _words_in(stores)
+        return self._known if self._known is None else (*extra, *self._known)
+
+
+def _words_in(stores: Stores) -> tuple[str, ...] | None:
+    words: set[str] = set()
+    count = 0
+    for store in stores.values():
+        objects = store.list()
+        if not objects or objects[0].get("kind") != _SECRET:
+            continue
+        count += len(objects)
+        if count > MOST_SECRETS:
+            return None
+        for secret in objects:
+            words.update(_words_of(secret))
+        if len(words) > MOST_WORDS:
+            return None
+    # The longest first: a part of it may be a word of its own.
+    return tuple(sorted(words, key=lambda word: (-len(word), word)))
+
+
+def _words_of(secret: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        sections = [secret.get("data"), secret.get("stringData")]
+    except msgspec.MsgspecError:
+        return
+    for section in sections:
+        if not isinstance(section, Mapping):
+            continue
+        for value in section.values():
+            if isinstance(value, str):
+                for text in (value, _decoded(value)):
+                    yield from (line for line in {text, *text.splitlines()} if len(line.strip()) >= SHORTEST)
+
+
+def _decoded(value: str) -> str:
+    try:
+        return base64.b64decode(value, validate=True).decode(errors="replace")
+    except (binascii.Error, ValueError):
+        return ""

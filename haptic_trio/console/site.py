@@ -1,0 +1,44 @@
+"""Where the console is found on the admin port: a page without data at `/console`, and the stream behind it."""
+
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from haptic_trio.console.stream import Viewers
+
+PAGE = "/console"
+STREAM = "/console/stream"
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
+        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+_PARTS = {"": ("index.html", "text/html"), "/console.css": ("console.css", "text/css")}
+_SCRIPTS = ("console.js", "views.js")
+
+
+def make_routes(viewers: Viewers) -> list[BaseRoute]:
+    """Return what serves the page and the stream."""
+    parts = _PARTS | {f"/{name}": (name, "text/javascript") for name in _SCRIPTS}
+    routes: list[BaseRoute] = [_page(f"{PAGE}{path}", name, kind) for path, (name, kind) in parts.items()]
+
+    async def stream(socket: WebSocket) -> None:
+        await viewers.serve(socket)
+
+    return [*routes, WebSocketRoute(STREAM, stream)]
+
+
+def _page(path: str, name: str, media_type: str) -> Route:
+    content = files("haptic_trio.console").joinpath("page", name).read_bytes()
+
+    async def answer(_request: Request) -> Response:
+        return Response(content, media_type=media_type, headers=_HEADERS)
+
+    return Route(path, answer)

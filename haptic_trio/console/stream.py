@@ -1,0 +1,230 @@
+"""The conversation with one viewer over a websocket: who it is, what it asks, what it follows.
+
+    viewer   {"hello": 1, "token": "…"}                                  within `HELLO_LIMIT` seconds
+    console  {"kind": "welcome", "protocol": 1, "version": "…", "now": {"clock": …, "unix": …}}
+    viewer   {"ask": "tasks", "id": 1}                                   one answer
+    console  {"kind": "answer", "id": 1, "topic": "tasks", "value": …}
+    console  {"kind": "refused", "id": 1, "message": "…"}                or why not
+    viewer   {"follow": ["state", "events"], "interval": 1, "since": 0}  from now on
+    console  {"kind": "state", "value": …}                               whenever it is another one
+    console  {"kind": "events", "value": […], "missed": 0}               what has happened since
+    console  {"kind": "now", "value": {"clock": …, "unix": …}}           at least every `ALIVE` seconds
+
+A viewer can change nothing.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from haptic_trio import __version__
+from haptic_trio.console.protocol import PROTOCOL
+from haptic_trio.console.tasks import read_tasks
+from haptic_trio.console.watched import Watched
+from haptic_trio.errors import HapticError
+
+HELLO_LIMIT = 5.0
+ALIVE = 10.0
+MOST_VIEWERS = 8
+SHORTEST_INTERVAL = 0.2
+REFUSED, BUSY = 1008, 1013
+"""Codes of a websocket's end."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first message of a viewer."""
+
+    hello: int
+    token: str
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a viewer wants."""
+
+    ask: str = ""
+    id: int = 0
+    follow: tuple[str, ...] | None = None
+    interval: float = 1.0
+    since: int = 0
+    """Events after this number."""
+    path: str = "haproxy.cfg"
+    offset: int = 0
+    limit: int = 200
+    search: str = ""
+    target: str = ""
+
+
+class UnknownTopicError(HapticError):
+    """There is no such topic; trying again is futile."""
+
+
+class Viewers:
+    """All viewers of one process."""
+
+    def __init__(self, watched: Watched, token: str) -> None:
+        self._watched = watched
+        self._token = token.encode()
+        self.count = 0
+
+    async def serve(self, socket: WebSocket) -> None:
+        """Talk to the viewer at *socket* until it goes or we are cancelled."""
+        await socket.accept()
+        if not _is_same_origin(socket) or not await self._is_allowed(socket):
+            await socket.close(REFUSED, "not allowed")
+            return
+        if self.count >= MOST_VIEWERS:
+            await socket.close(BUSY, "too many viewers")
+            return
+        self.count += 1
+        try:
+            await _Viewer(socket, self._watched).run()
+        finally:
+            self.count -= 1
+            if not self.count:
+                self._watched.configuration.forget()
+
+    async def _is_allowed(self, socket: WebSocket) -> bool:
+        text = ""
+        with trio.move_on_after(HELLO_LIMIT):
+            try:
+                text = await socket.receive_text()
+            except (WebSocketDisconnect, KeyError):
+                return False
+        try:
+            hello = msgspec.json.decode(text, type=Hello)
+        except msgspec.DecodeError:
+            return False
+        return hello.hello == PROTOCOL and hmac.compare_digest(hello.token.encode(), self._token)
+
+
+def _is_same_origin(socket: WebSocket) -> bool:
+    """Whether the viewer is no web page, or our own one."""
+    origin = socket.headers.get("origin")
+    return origin is None or origin.partition("://")[2] == socket.headers.get("host")
+
+
+class _Viewer:
+    def __init__(self, socket: WebSocket, watched: Watched) -> None:
+        self._socket = socket
+        self._watched = watched
+        self._request = Request()
+        self._sent: dict[str, bytes] = {}
+        self._seen = 0
+        self._changed = trio.Event()
+        self._sending = trio.Lock()
+        self._last_sent = 0.0
+
+    async def run(self) -> None:
+        await self._send(
+            {"kind": "welcome", "protocol": PROTOCOL, "version": __version__, "now": self._watched.moment()}
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow)
+            while True:
+                try:
+                    request = msgspec.json.decode(await self._socket.receive_text(), type=Request)
+                except (WebSocketDisconnect, KeyError, msgspec.DecodeError):
+                    break
+                if request.follow is not None:
+                    self._request, self._seen, self._sent = request, request.since, {}
+                    self._changed.set()
+                else:
+                    await self._answer(request)
+            nursery.cancel_scope.cancel(reason="the viewer has gone")
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            value = await self._value(request)
+        except HapticError as exc:
+            await self._send({"kind": "refused", "id": request.id, "message": str(exc)})
+        else:
+            await self._send({"kind": "answer", "id": request.id, "topic": request.ask, "value": value})
+
+    async def _value(self, request: Request) -> Any:
+        watched = self._watched
+        configuration = watched.configuration
+        match request.ask:
+            case "state" | "tasks" | "channels" | "stores" as topic:
+                return self._look(topic)
+            case "events":
+                return watched.recorder.events(request.since)
+            case "config":
+                ask: Callable[[], Awaitable[Any]] = partial(
+                    configuration.page,
+                    path=request.path,
+                    offset=request.offset,
+                    limit=request.limit,
+                    search=request.search,
+                )
+            case "diff":
+                ask = configuration.diff
+            case "explain":
+                ask = partial(configuration.explain, request.target)
+            case other:
+                raise UnknownTopicError(f"there is no topic {other!r}")
+        return await ask()
+
+    def _look(self, topic: str) -> Any:
+        match topic:
+            case "tasks":
+                return read_tasks()
+            case "channels":
+                return self._watched.channels()
+            case "stores":
+                return self._watched.stores()
+        return self._watched.state()
+
+    async def _follow(self) -> None:
+        while True:
+            request = self._request
+            for topic in request.follow or ():
+                if topic == "events":
+                    await self._send_events()
+                elif topic == "diff":
+                    await self._see_configuration()
+                elif topic in {"state", "tasks", "channels", "stores"}:
+                    await self._send_if_new(topic)
+            if trio.current_time() - self._last_sent > ALIVE:
+                await self._send({"kind": "now", "value": self._watched.moment()})
+            with trio.move_on_after(max(SHORTEST_INTERVAL, request.interval) if request.follow else ALIVE):
+                await self._changed.wait()
+                self._changed = trio.Event()
+
+    async def _send_if_new(self, topic: str) -> None:
+        encoded = msgspec.json.encode({"kind": topic, "value": self._look(topic)})
+        if self._sent.get(topic) != encoded:
+            self._sent[topic] = encoded
+            await self._send_bytes(encoded)
+
+    async def _send_events(self) -> None:
+        recorder = self._watched.recorder
+        if recorder.last <= self._seen:
+            return
+        events = recorder.events(self._seen)
+        missed = events[0].number - self._seen - 1 if events else 0
+        self._seen = events[-1].number if events else recorder.last
+        await self._send({"kind": "events", "value": events, "missed": missed})
+
+    async def _see_configuration(self) -> None:
+        try:
+            difference = await self._watched.configuration.diff()
+        except HapticError:
+            # It is being made; the next look finds it.
+            return
+        encoded = msgspec.json.encode({"kind": "diff", "value": difference})
+        if self._sent.get("diff") != encoded:
+            self._sent["diff"] = encoded
+            await self._send_bytes(encoded)
+
+    async def _send(self, message: object) -> None:
+        await self._send_bytes(msgspec.json.encode(message))
+
+    async def _send_bytes(self, encoded: bytes) -> None:
+        async with self._sending:
+            self._last_sent = trio.current_time()
+            await self._socket.send_text(encoded.decode())

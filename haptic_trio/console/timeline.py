@@ -1,0 +1,46 @@
+"""Facts to reconciliations, each with when its phases began and how long they took."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from haptic_trio import messages as m
+from haptic_trio.console.protocol import CycleView
+from haptic_trio.console.recorder import Entry, Lightened
+
+MOST_CYCLES = 60
+
+
+def cycles_of(entries: Iterable[Entry], *, most: int = MOST_CYCLES) -> tuple[CycleView, ...]:
+    """Return the newest *most* reconciliations that *entries* tell of, the oldest first."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        correlation = getattr(entry.fact, "correlation", "")
+        if correlation:
+            cycle = found.setdefault(correlation, {"correlation": correlation})
+            _take(cycle, entry)
+    return tuple(msgspec.convert(cycle, CycleView) for cycle in list(found.values())[-most:])
+
+
+def _take(cycle: dict[str, Any], entry: Entry) -> None:
+    match entry.fact:
+        case m.ReconcileTriggered() as fact:
+            cycle.update(triggered=entry.at, reason=fact.reason.value, changes=fact.changes)
+        case m.ReconcileStarted() as fact:
+            cycle.update(started=entry.at, reason=fact.reason.value, changes=fact.changes)
+        case m.ConfigRendered() as fact:
+            # A cycle that leaves something out renders again: the last one counts.
+            cycle.update(render=fact.seconds, rendered=fact.fragments_rendered, reused=fact.fragments_reused)
+        case Lightened(phases=m.Phases() as phases):
+            cycle.update(render=phases.render, parse=phases.parse)
+            if phases.check:
+                cycle["check"] = phases.check
+        case m.DeploymentStarted():
+            cycle.setdefault("deploy_started", entry.at)
+        case m.DeploymentCompleted():
+            cycle["deploy_seconds"] = max(0.0, entry.at - cycle.get("deploy_started", entry.at))
+        case m.ReconcileCompleted() as fact:
+            cycle.update(outcome=fact.outcome.value, ended=entry.at)
+        case m.ReconcileFailed() as fact:
+            cycle.update(outcome=f"failed in {fact.phase}", ended=entry.at)

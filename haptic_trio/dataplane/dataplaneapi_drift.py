@@ -1,0 +1,74 @@
+"""What others have done to a process behind a Data Plane API: found, put right at run time, or left to a load."""
+
+from collections.abc import Sequence
+
+from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError
+from haptic_trio.dataplane.dataplaneapi_look import look_at_process
+from haptic_trio.dataplane.dataplaneapi_runtime import RuntimeApi
+from haptic_trio.dataplane.dataplaneapi_snapshot import Snapshot
+from haptic_trio.dataplane.endpoint import DriftReport, PatchRefusedError
+from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.differences import Finding, Kind, count_kinds, reload_reasons, repair_operations
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.operations import DeleteServer
+from haptic_trio.haproxy.replies import UnreadableReplyError
+from haptic_trio.logs import get_logger
+
+NAMED_FILES = 5
+"""Files that a report names at most."""
+
+
+class DriftRepair:
+    """Looks at the process behind one API and puts it right; remembers what no load has put right either."""
+
+    def __init__(self, api: ApiClient, runtime: RuntimeApi) -> None:
+        self._api = api
+        self._runtime = runtime
+        self._looked_at = 0
+        self._reported: frozenset[str] = frozenset()
+        self._futile: frozenset[str] = frozenset()
+        self._log = get_logger("dataplaneapi").bind(endpoint=api.endpoint)
+
+    async def repair(self, seen: Snapshot, capabilities: Capabilities, *, worker: int) -> DriftReport:
+        """Compare configuration, files and the process with pid *worker* with what was deployed last.
+
+        Raises EndpointError when the API does not answer; one that cannot
+        show the process reports nothing.
+        """
+        if seen.edited:
+            names = ", ".join(seen.edited[:NAMED_FILES])
+            return DriftReport(found={Kind.FILES.value: len(seen.edited)}, reasons=(f"changed by others: {names}",))
+        if seen.generation is None:
+            return DriftReport()
+        try:
+            return await self._compare(seen, seen.generation, capabilities, worker)
+        except (ApiStatusError, UnreadableReplyError) as exc:
+            self._log.warning("the process cannot be looked at", error=str(exc))
+            return DriftReport()
+
+    async def _compare(
+        self, seen: Snapshot, generation: Generation, capabilities: Capabilities, worker: int
+    ) -> DriftReport:
+        look = await look_at_process(self._api, self._runtime, generation, capabilities, seen.paths)
+        for removal in look.differences.left_over:
+            if isinstance(removal, DeleteServer):
+                await self._runtime.delete_unused(removal)
+        findings = self._weed_out(look.differences.findings, worker)
+        found, reasons, operations = count_kinds(findings), reload_reasons(findings), repair_operations(findings)
+        if reasons or not operations:
+            return DriftReport(found=found, reasons=reasons)
+        try:
+            await self._runtime.apply(operations, generation, present=look.maps, paths=seen.paths)
+        except PatchRefusedError as exc:
+            return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
+        return DriftReport(found=found, operations=len(operations))
+
+    def _weed_out(self, findings: Sequence[Finding], worker: int) -> list[Finding]:
+        """Return *findings* without what was there before a load and is there after it: so this text is read."""
+        lasting = frozenset(finding.what for finding in findings if finding.steps is None)
+        again = lasting & self._reported if worker != self._looked_at else frozenset()
+        if again:
+            self._log.warning("a reload has not put this right, so it is left as it is", what=sorted(again))
+        self._futile = (self._futile & lasting) | again
+        self._reported, self._looked_at = lasting - self._futile, worker
+        return [finding for finding in findings if finding.what not in self._futile]

@@ -1,0 +1,64 @@
+"""The two names of a file: the path that the configuration writes, and where a Data Plane API keeps it.
+
+A generation names files by relative paths, the same for every endpoint. The
+API decides on directories, and looks for maps and certificates in the process
+by the paths that it has itself. So what is sent to it names files by these,
+and what is read from it is turned back.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from haptic_trio.haproxy.model import BY_LINE, AuxFile, FileKind
+
+_PLAIN: Final = r"[\w./-]+"
+
+
+class Paths:
+    """Where the API keeps files, by the paths of a generation; a path that is absolute stands for itself."""
+
+    def __init__(self, stored: Mapping[str, str]) -> None:
+        self._outward = {path: at for path, at in stored.items() if at and not path.startswith("/") and path != at}
+        self._inward = {at: path for path, at in self._outward.items()}
+
+    def of(self, path: str) -> str:
+        """Return the path that the API and the process know the file *path* by."""
+        return self._outward.get(path, path)
+
+    def send(self, text: str) -> str:
+        """Return *text*, of a configuration or a crt-list, as the API is to have it."""
+        return _replace(text, self._outward)
+
+    def take(self, text: str) -> str:
+        """Return *text*, of the API, with the paths of the generation; turns back what `send` has done."""
+        return _replace(text, self._inward)
+
+    def send_file(self, file: AuxFile) -> bytes:
+        """Return the content of *file* as the API is to have it: of all files crt-lists name others."""
+        content = file.content
+        if file.kind is FileKind.CRT_LIST and self._outward:
+            content = self.send(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        # The API refuses a request without a body. A blank line means nothing in a map and in a crt-list.
+        return content + b"\n" if file.kind in BY_LINE and _is_blank(content) else content
+
+    def take_file(self, kind: FileKind, content: bytes) -> bytes:
+        """Return *content*, of the API's, as a generation has it; turns back what `send_file` has done."""
+        if kind in BY_LINE and content and _is_blank(content):
+            return content[:-1]
+        if kind is not FileKind.CRT_LIST or not self._inward:
+            return content
+        return self.take(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+
+
+def _is_blank(content: bytes) -> bool:
+    return not content.strip(b"\n")
+
+
+def _replace(text: str, names: Mapping[str, str]) -> str:
+    if not names:
+        return text
+    # As long as can be, so that no path is found within a longer one.
+    odd = sorted((name for name in names if not re.fullmatch(_PLAIN, name)), key=len, reverse=True)
+    words = "|".join([*(rf"{re.escape(name)}(?![\w./-])" for name in odd), _PLAIN])
+    return re.sub(rf"(?<![\w./-])(?:{words})", lambda match: names.get(match[0], match[0]), text)

@@ -1,0 +1,1 @@
+"""Gateway API decisions without I/O: attachment, intersections, precedence, references, conditions."""

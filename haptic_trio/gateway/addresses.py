@@ -1,0 +1,79 @@
+"""Which address of a pool each Gateway has."""
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from haptic_trio.gateway.objects import Resource, age_of, items_of, name_of, namespace_of, text_of
+
+IP_ADDRESS = "IPAddress"
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a Gateway listens."""
+
+    addresses: tuple[str, ...] = ()
+    unsupported: str = ""
+    """A type of address that it asks for and that we do not know."""
+    unusable: str = ""
+    """An address that it asks for and that is not ours to give, or why it has none."""
+
+
+def place_gateways(
+    gateways: Iterable[Resource], pool: Sequence[str], states: Mapping[tuple[str, str], Any]
+) -> dict[tuple[str, str], Placement]:
+    """Return where each Gateway listens, by namespace and name.
+
+    An address that a Gateway asks for goes before one that it has had, and
+    that before a free one; each time the older Gateway is first. *states*
+    holds `status` of Gateways by namespace and name.
+    """
+    ordered = sorted(gateways, key=age_of)
+    known = {_canonical(address): address for address in pool}
+    placed: dict[tuple[str, str], Placement] = {}
+    taken: set[str] = set()
+    for gateway in ordered:
+        placement = _asked_for(gateway, known, taken)
+        if placement is not None:
+            placed[namespace_of(gateway), name_of(gateway)] = placement
+            taken.update(_canonical(address) for address in placement.addresses)
+    waiting = [gateway for gateway in ordered if (namespace_of(gateway), name_of(gateway)) not in placed]
+    for gateway in waiting:
+        key = namespace_of(gateway), name_of(gateway)
+        had = [_canonical(text_of(entry, "value")) for entry in items_of(states.get(key), "addresses")]
+        kept = next((address for address in had if address in known and address not in taken), None)
+        if kept is not None:
+            placed[key] = Placement(addresses=(known[kept],))
+            taken.add(kept)
+    free = iter([address for address in known if address not in taken])
+    for gateway in waiting:
+        key = namespace_of(gateway), name_of(gateway)
+        if key not in placed:
+            address = next(free, None)
+            found = Placement(addresses=(known[address],)) if address else Placement(unusable="no address is free")
+            placed[key] = found
+    return placed
+
+
+def _asked_for(gateway: Resource, known: Mapping[str, str], taken: set[str]) -> Placement | None:
+    asked = items_of(gateway, "spec", "addresses")
+    for entry in asked:
+        kind = text_of(entry, "type") or IP_ADDRESS
+        if kind != IP_ADDRESS:
+            return Placement(unsupported=kind)
+    values = [text_of(entry, "value") for entry in asked if text_of(entry, "value")]
+    if not values:
+        return None
+    free = known.keys() - taken
+    usable = tuple(known[_canonical(value)] for value in values if _canonical(value) in free)
+    unusable = next((value for value in values if _canonical(value) not in free), "")
+    return Placement(addresses=usable, unusable=f"{unusable} is not ours to give, or taken" if unusable else "")
+
+
+def _canonical(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address

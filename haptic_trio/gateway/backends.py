@@ -1,0 +1,188 @@
+"""What a route's backend references mean, and what is wrong with them."""
+
+import ipaddress
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.clients import certificates_for
+from haptic_trio.gateway.grants import is_granted
+from haptic_trio.gateway.kinds import GRPC_ROUTE, HTTP_ROUTE, ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.objects import (
+    GatewayObjectError,
+    Lookups,
+    Resource,
+    checked_name,
+    dig,
+    found_in,
+    items_of,
+    name_of,
+    namespace_of,
+    single,
+    text_of,
+)
+
+_PLAIN_PROTOCOLS: Final = frozenset({"", "http", "kubernetes.io/ws", "kubernetes.io/h2c"})
+
+
+class Backend(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend reference, resolved."""
+
+    name: str
+    """Of the proxy that serves it; empty if `reason` says what is wrong."""
+    weight: int
+    filters: tuple[Any, ...]
+    reason: str = ""
+    message: str = ""
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """How often, and after which answers, a request is sent again."""
+
+    attempts: int = 0
+    codes: tuple[int, ...] = ()
+    is_set: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """What the names of backends that do so end in."""
+        return f"_retry{self.attempts}_{'.'.join(map(str, self.codes))}" if self.is_set else ""
+
+
+_RETRIED: Final = frozenset({401, 403, 404, 408, 425, 429, 500, 501, 502, 503, 504})
+_MOST_RETRIES: Final = 20
+_HTTP_KINDS: Final = (HTTP_ROUTE.name, GRPC_ROUTE.name)
+
+
+def retry_of(rule: Any) -> Retry:
+    """Return how *rule* wants requests sent again; raises `GatewayObjectError` for what HAProxy cannot do."""
+    retry = dig(rule, "retry")
+    if retry is None:
+        return Retry()
+    attempts, codes = retry.get("attempts", 1), sorted(set(items_of(retry, "codes")))
+    if not isinstance(attempts, int) or not 0 <= attempts <= _MOST_RETRIES or not _RETRIED.issuperset(codes):
+        raise GatewayObjectError("a rule retries too often, or after a status code that HAProxy does not retry")
+    return Retry(attempts, tuple(codes), is_set=True)
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """One of the backends for a port of a Service."""
+
+    suffix: str
+    retry: Retry
+    certificate: Resource | None = None
+    """The Secret that we show to the backend."""
+
+    @property
+    def is_tcp(self) -> bool:
+        """Whether it forwards bytes."""
+        return self.suffix.startswith("_tcp")
+
+    @property
+    def is_h2(self) -> bool:
+        """Whether it speaks HTTP/2 whatever the Service says."""
+        return self.suffix.startswith("_h2")
+
+
+def variants_of(service: Resource, lookups: Lookups) -> list[Variant]:
+    """Return which backends the routes that name *service* need for each port of it."""
+    namespace, name = namespace_of(service), name_of(service)
+    found: dict[str, Variant] = {}
+    for kind in ROUTE_KINDS.values():
+        for route in found_in(lookups, kind.by_service, name):
+            for rule in items_of(route, "spec", "rules"):
+                if any(
+                    (text_of(reference, "namespace") or namespace_of(route)) == namespace
+                    and text_of(reference, "name") == name
+                    for reference in items_of(rule, "backendRefs")
+                ):
+                    try:
+                        retry = retry_of(rule)
+                    except GatewayObjectError:
+                        # Its own fault, and reported where it is in hand.
+                        continue
+                    suffix = kind.backend + retry.suffix
+                    found.setdefault(suffix, Variant(suffix, retry))
+                    if kind.name in _HTTP_KINDS:
+                        for end, secret in certificates_for(route, lookups).items():
+                            found.setdefault(suffix + end, Variant(suffix + end, retry, secret))
+    return [found[suffix] for suffix in sorted(found)]
+
+
+def endpoints_of(lookups: Lookups, namespace: str, service: Resource, port: int) -> list[str]:
+    """Return address and port of each ready endpoint behind *port* of *service*, in order."""
+    known = next((entry for entry in items_of(service, "spec", "ports") if entry.get("port") == port), None)
+    found: set[str] = set()
+    for piece in found_in(lookups, "endpointSlices", namespace, name_of(service)):
+        if text_of(piece, "addressType") not in ("IPv4", "IPv6"):
+            continue
+        for target in items_of(piece, "ports"):
+            if text_of(target, "name") == text_of(known, "name") and isinstance(target.get("port"), int):
+                for endpoint in items_of(piece, "endpoints"):
+                    if dig(endpoint, "conditions", "ready") is not False and items_of(endpoint, "addresses"):
+                        address = _address(str(items_of(endpoint, "addresses")[0]))
+                        found.add(f"{address}:{target['port']}")
+    return sorted(found)
+
+
+def _address(text: str) -> str:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise GatewayObjectError("an endpoint has an address that is none") from None
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def backend_name(namespace: str, service: str, port: int) -> str:
+    """Return the name of the proxy for *port* of a Service; never the same for different ones."""
+    return f"gateway_{checked_name(namespace)}_{checked_name(service)}_{int(port)}"
+
+
+def backends_of(route: Resource, rule: Any, kind: RouteKind, lookups: Lookups) -> tuple[Backend, ...]:
+    """Return the backends of *rule* of *route*, a route of *kind*."""
+    suffix = kind.backend + retry_of(rule).suffix
+    return tuple(_backend(route, reference, kind, lookups, suffix) for reference in items_of(rule, "backendRefs"))
+
+
+def _backend(route: Resource, reference: Any, kind: RouteKind, lookups: Lookups, suffix: str) -> Backend:
+    weight = reference.get("weight", 1)
+    weight = weight if isinstance(weight, int) and weight >= 0 else 0
+    filters = tuple(items_of(reference, "filters"))
+    name, reason, message = resolve(route, reference, kind.name, lookups)
+    name = name and name + suffix
+    return Backend(name=name, weight=weight, filters=filters, reason=reason, message=message)
+
+
+def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tuple[str, str, str]:
+    """Return the name of the proxy for *reference*, or why there is none: a reason and a message."""
+    group, ref_kind = text_of(reference, "group"), text_of(reference, "kind") or "Service"
+    name, port = text_of(reference, "name"), reference.get("port")
+    if group or ref_kind != "Service":
+        return "", "InvalidKind", f"a backend cannot be a {ref_kind} of {group or 'core'}"
+    namespace = text_of(reference, "namespace") or namespace_of(route)
+    permitted = is_granted(
+        lookups,
+        kind=kind,
+        namespace=namespace_of(route),
+        to_namespace=namespace,
+        to_kind="Service",
+        to_name=name,
+    )
+    if not permitted:
+        return "", "RefNotPermitted", f"no ReferenceGrant permits the Service {namespace}/{name}"
+    return _resolve_port(namespace, name, port, lookups)
+
+
+def _resolve_port(namespace: str, name: str, port: Any, lookups: Lookups) -> tuple[str, str, str]:
+    service = single(lookups, "services", namespace, name)
+    if service is None:
+        return "", "BackendNotFound", f"there is no Service {namespace}/{name}"
+    if text_of(service, "spec", "type") == "ExternalName":
+        return "", "BackendNotFound", f"the Service {namespace}/{name} has no endpoints: its type is ExternalName"
+    known = next((entry for entry in items_of(service, "spec", "ports") if entry.get("port") == port), None)
+    if known is None or not isinstance(port, int):
+        return "", "BackendNotFound", f"the Service {namespace}/{name} has no port {port}"
+    protocol = text_of(known, "appProtocol").lower()
+    if protocol.startswith("kubernetes.io/") and protocol not in _PLAIN_PROTOCOLS:
+        return "", "UnsupportedProtocol", f"port {port} of the Service {namespace}/{name} speaks {protocol}"
+    return backend_name(namespace, name, port), "", ""

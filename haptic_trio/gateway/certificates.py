@@ -1,0 +1,93 @@
+"""Which certificates a listener can serve, and why not the others."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from haptic_trio.gateway.grants import is_granted
+from haptic_trio.gateway.objects import Lookups, Resource, dig, items_of, single, text_of
+
+
+class CertificateProblem(msgspec.Struct, frozen=True):
+    """Why a certificate reference cannot be served."""
+
+    reason: str
+    message: str
+
+
+def secret_of(lookups: Lookups, reference: Any, *, kind: str, namespace: str) -> Resource | CertificateProblem:
+    """Return the TLS Secret that *reference* of an object of *kind* in *namespace* names, or what is wrong with it."""
+    group, ref_kind, name = (
+        text_of(reference, "group"),
+        text_of(reference, "kind") or "Secret",
+        text_of(reference, "name"),
+    )
+    if group or ref_kind != "Secret":
+        return CertificateProblem("InvalidCertificateRef", f"a certificate cannot be a {ref_kind} of {group or 'core'}")
+    target = text_of(reference, "namespace") or namespace
+    permitted = is_granted(lookups, kind=kind, namespace=namespace, to_namespace=target, to_kind="Secret", to_name=name)
+    if not permitted:
+        return CertificateProblem("RefNotPermitted", f"no ReferenceGrant permits the Secret {target}/{name}")
+    secret = single(lookups, "tlsSecrets", target, name)
+    if secret is None:
+        return CertificateProblem("InvalidCertificateRef", f"there is no TLS Secret {target}/{name}")
+    if not is_pair(secret):
+        return CertificateProblem(
+            "InvalidCertificateRef", f"the Secret {target}/{name} does not hold a certificate and its key"
+        )
+    return secret
+
+
+def is_pair(secret: Resource) -> bool:
+    """Whether *secret* holds a certificate and the private key that belongs to it."""
+    data = dig(secret, "data")
+    if not isinstance(data, Mapping):
+        return False
+    return _is_pair(text_of(data, "tls.crt"), text_of(data, "tls.key"))
+
+
+@lru_cache(maxsize=4_096)
+def _is_pair(certificate: str, key: str) -> bool:
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    try:
+        chain = base64.b64decode(certificate, validate=True)
+        certified = x509.load_pem_x509_certificate(chain).public_key().public_bytes(*form)
+        own = load_pem_private_key(base64.b64decode(key, validate=True), None).public_key().public_bytes(*form)
+    except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
+        return False
+    return certified == own
+
+
+def certificates_of(
+    lookups: Lookups, listener: Any, *, kind: str, namespace: str
+) -> tuple[tuple[Resource, ...], tuple[CertificateProblem, ...]]:
+    """Return the Secrets that *listener*, of an object of *kind*, serves, and what is wrong with others."""
+    secrets, problems = [], []
+    for reference in items_of(listener, "tls", "certificateRefs"):
+        found = secret_of(lookups, reference, kind=kind, namespace=namespace)
+        if isinstance(found, CertificateProblem):
+            problems.append(found)
+        else:
+            secrets.append(found)
+    return tuple(secrets), tuple(problems)
+
+
+def authorities_in(lookups: Lookups, namespace: str, name: str) -> str:
+    """Return the certificates of authorities in a ConfigMap, as PEM; empty if there are none."""
+    content = text_of(single(lookups, "configMaps", namespace, name), "data", "ca.crt")
+    return content if content and _is_certificates(content) else ""
+
+
+@lru_cache(maxsize=1_024)
+def _is_certificates(text: str) -> bool:
+    try:
+        return bool(x509.load_pem_x509_certificates(text.encode()))
+    except ValueError:
+        return False

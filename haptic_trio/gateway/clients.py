@@ -1,0 +1,111 @@
+"""Client certificates: those that clients of a Gateway must have, and the one that a Gateway shows to backends."""
+
+from typing import Any
+
+import msgspec
+
+from haptic_trio.gateway.certificates import CertificateProblem, authorities_in, secret_of
+from haptic_trio.gateway.grants import is_granted
+from haptic_trio.gateway.listeners import parent_of
+from haptic_trio.gateway.objects import (
+    GROUP,
+    Lookups,
+    Resource,
+    checked_name,
+    dig,
+    items_of,
+    name_of,
+    namespace_of,
+    single,
+    text_of,
+)
+
+
+class ClientValidation(msgspec.Struct, frozen=True):
+    """What clients must show on a port."""
+
+    authorities: str = ""
+    """Certificates of those who may vouch for clients, as PEM; empty if there are none."""
+    is_optional: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+def client_validation(gateway: Resource, port: int, lookups: Lookups) -> ClientValidation | None:
+    """Return what clients must show on *port* of *gateway*; None for nothing."""
+    frontend = dig(gateway, "spec", "tls", "frontend")
+    own = next((entry for entry in items_of(frontend, "perPort") if entry.get("port") == port), None)
+    validation = dig(frontend, "default", "validation") if own is None else dig(own, "tls", "validation")
+    if validation is None:
+        return None
+    found: list[str] = []
+    reason = message = ""
+    for reference in items_of(validation, "caCertificateRefs"):
+        authorities, problem = _authorities(gateway, reference, lookups)
+        found += [authorities] if authorities else []
+        if problem is not None and not reason:
+            reason, message = problem.reason, problem.message
+    is_optional = text_of(validation, "mode") == "AllowInsecureFallback"
+    return ClientValidation("\n".join(found), is_optional, reason, message)
+
+
+def _authorities(gateway: Resource, reference: Any, lookups: Lookups) -> tuple[str, CertificateProblem | None]:
+    kind, name = text_of(reference, "kind"), text_of(reference, "name")
+    if text_of(reference, "group") or kind != "ConfigMap":
+        return "", CertificateProblem("InvalidCACertificateKind", "authorities are in a ConfigMap")
+    own = namespace_of(gateway)
+    namespace = text_of(reference, "namespace") or own
+    permitted = is_granted(
+        lookups, kind="Gateway", namespace=own, to_namespace=namespace, to_kind="ConfigMap", to_name=name
+    )
+    if not permitted:
+        return "", CertificateProblem("RefNotPermitted", f"no ReferenceGrant permits the ConfigMap {namespace}/{name}")
+    content = authorities_in(lookups, namespace, name)
+    if not content:
+        message = f"the ConfigMap {namespace}/{name} has no certificates under ca.crt"
+        return "", CertificateProblem("InvalidCACertificateRef", message)
+    return content, None
+
+
+def has_insecure_fallback(gateway: Resource) -> bool:
+    """Whether clients without a valid certificate are let in on some port."""
+    frontend = dig(gateway, "spec", "tls", "frontend")
+    validations = [dig(frontend, "default", "validation")]
+    validations += [dig(entry, "tls", "validation") for entry in items_of(frontend, "perPort")]
+    return any(text_of(validation, "mode") == "AllowInsecureFallback" for validation in validations)
+
+
+def client_certificate(gateway: Resource, lookups: Lookups) -> Resource | CertificateProblem | None:
+    """Return the Secret that *gateway* shows to backends, or what is wrong with it; None for none."""
+    reference = dig(gateway, "spec", "tls", "backend", "clientCertificateRef")
+    if reference is None:
+        return None
+    found = secret_of(lookups, reference, kind="Gateway", namespace=namespace_of(gateway))
+    if isinstance(found, CertificateProblem) and found.reason == "InvalidCertificateRef":
+        return CertificateProblem("InvalidClientCertificateRef", found.message)
+    return found
+
+
+def certificate_suffix(gateway: Resource) -> str:
+    """Return what the names of backends that get the certificate of *gateway* end in."""
+    return f"_cert_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+
+
+def certificates_for(route: Resource, lookups: Lookups) -> dict[str, Resource]:
+    """Return the Secrets that Gateways which *route* names show to backends, by the suffix of these."""
+    found: dict[str, Resource] = {}
+    for reference in items_of(route, "spec", "parentRefs"):
+        if (text_of(reference, "group") or GROUP) != GROUP:
+            continue
+        namespace = text_of(reference, "namespace") or namespace_of(route)
+        name = text_of(reference, "name")
+        gateway: Resource | None = None
+        if (text_of(reference, "kind") or "Gateway") == "Gateway":
+            gateway = single(lookups, "gateways", namespace, name)
+        elif text_of(reference, "kind") == "ListenerSet":
+            listener_set = single(lookups, "listenerSets", namespace, name)
+            gateway = parent_of(listener_set, lookups) if listener_set is not None else None
+        secret = client_certificate(gateway, lookups) if gateway is not None else None
+        if gateway is not None and secret is not None and not isinstance(secret, CertificateProblem):
+            found[certificate_suffix(gateway)] = secret
+    return found

@@ -1,0 +1,15 @@
+"""Conditions as the API has them, without their times."""
+
+from typing import Any
+
+
+def condition(kind: str, status: bool | None, reason: str, message: str = "", *, generation: int = 0) -> dict[str, Any]:
+    """Return a condition; *status* None is `Unknown`. The time of its last change is for whoever writes it."""
+    text = "Unknown" if status is None else "True" if status else "False"
+    return {
+        "type": kind,
+        "status": text,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+    }

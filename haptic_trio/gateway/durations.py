@@ -1,0 +1,19 @@
+"""Times as the Gateway API writes them."""
+
+import re
+from typing import Final
+
+from haptic_trio.gateway.objects import GatewayObjectError
+
+_DURATION: Final = re.compile(r"(?:[0-9]{1,5}(?:h|ms|m|s)){1,4}").fullmatch
+_PART: Final = re.compile(r"([0-9]{1,5})(h|ms|m|s)")
+_MILLISECONDS: Final = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+
+
+def milliseconds(text: str) -> int:
+    """Return *text* (GEP-2257, such as `1m30s`) in milliseconds; 0 for none, or raise `GatewayObjectError`."""
+    if not text:
+        return 0
+    if not _DURATION(text):
+        raise GatewayObjectError("a time is not one of up to four numbers, each with h, m, s or ms")
+    return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))

@@ -1,0 +1,44 @@
+"""Host names of listeners and routes: what they have in common, and which is more specific."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+ANY: Final = ""
+"""Stands for every host."""
+_HOSTNAME: Final = re.compile(
+    r"(?:\*\.)?[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
+).fullmatch
+
+
+def is_hostname(text: str) -> bool:
+    """Whether *text* is a lower-case host name, which may begin with `*.`."""
+    return len(text) <= 253 and _HOSTNAME(text) is not None
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether *wide* stands for all that *narrow* stands for; `*.` stands for one label or more."""
+    if wide in (ANY, narrow):
+        return True
+    return wide.startswith("*.") and narrow.removeprefix("*").endswith(wide[1:]) and len(narrow) > len(wide) - 1
+
+
+def intersection(one: str, other: str) -> str | None:
+    """Return what *one* and *other* have in common; None if nothing."""
+    if covers(one, other):
+        return other
+    return one if covers(other, one) else None
+
+
+def specificity(hostname: str) -> tuple[bool, int]:
+    """Return what host names are compared by: greater is more specific."""
+    return bool(hostname) and not hostname.startswith("*."), len(hostname)
+
+
+def wider(hostname: str) -> Iterator[str]:
+    """Yield the wildcards that cover *hostname* and are not it, the most specific one first."""
+    labels = hostname.removeprefix("*.").split(".") if hostname else []
+    for index in range(0 if hostname.startswith("*.") else 1, len(labels)):
+        wildcard = "*." + ".".join(labels[index:])
+        if wildcard != hostname:
+            yield wildcard

@@ -1,0 +1,100 @@
+"""What the kinds of routes have in common, and in what they differ."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.matches import EXACT, PREFIX, Condition, Match, checked_text, headers_of, matches_of
+from haptic_trio.gateway.objects import GatewayObjectError, items_of, text_of
+
+
+class Key(msgspec.Struct, frozen=True, order=True):
+    """What requests are looked up by, on one listener."""
+
+    path_kind: str
+    hostname: str
+    path: str
+
+
+class RouteKind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of routes: its stores, and how its matches become host and path."""
+
+    name: str
+    store: str
+    matches: Callable[[Any], tuple[Match, ...]]
+    spellings: Callable[[Key], tuple[str, ...]] = lambda _key: ()
+    """What the look-up by host and path has for a key; empty where it cannot be found by path."""
+    backend: str = ""
+    """What the names of its backends end in."""
+
+    @property
+    def by_host(self) -> str:
+        """The store that finds routes by host name and path."""
+        return f"{self.store}ByHost"
+
+    @property
+    def of_any_host(self) -> str:
+        """The store that finds routes without host names by path."""
+        return f"{self.store}OfAnyHost"
+
+    @property
+    def without_path(self) -> str:
+        """The store that finds routes that cannot be found by path, by Gateway."""
+        return f"{self.store}WithoutPath"
+
+    @property
+    def by_gateway(self) -> str:
+        """The store that finds routes by Gateway."""
+        return f"{self.store}ByGateway"
+
+    @property
+    def by_service(self) -> str:
+        """The store that finds routes by Service."""
+        return f"{self.store}ByService"
+
+
+def _http_spellings(key: Key) -> tuple[str, ...]:
+    if key.path_kind == EXACT:
+        return (key.path,)
+    return (key.path, key.path + "/") if key.path else ("/",)
+
+
+def _grpc_spellings(key: Key) -> tuple[str, ...]:
+    service = key.path[1:].partition("/")[0]
+    return (service,) if service else ()
+
+
+def _grpc_matches(rule: Any) -> tuple[Match, ...]:
+    return tuple(_grpc_match(match) for match in items_of(rule, "matches")) or (Match(),)
+
+
+def _grpc_match(match: Any) -> Match:
+    service, method = text_of(match, "method", "service"), text_of(match, "method", "method")
+    headers: tuple[Condition, ...] = headers_of(match)
+    if (text_of(match, "method", "type") or EXACT) != EXACT:
+        pattern = f"/{checked_text(service) or '[^/]+'}/{checked_text(method) or '[^/]+'}"
+        return Match(path_regex=pattern, headers=headers)
+    for name in (service, method):
+        if "/" in name or not all(char.isalnum() or char in "._" for char in name):
+            raise GatewayObjectError("a service or method has other characters than letters, digits, '.' and '_'")
+    if service and method:
+        return Match(path_kind=EXACT, path=f"/{service}/{method}", headers=headers)
+    if service:
+        return Match(path=f"/{service}", headers=headers)
+    if method:
+        return Match(path_regex=f"/[^/]+/{method}", headers=headers)
+    return Match(headers=headers)
+
+
+def _no_matches(_rule: Any) -> tuple[Match, ...]:
+    return (Match(path_kind=PREFIX),)
+
+
+HTTP_ROUTE: Final = RouteKind(name="HTTPRoute", store="httpRoutes", matches=matches_of, spellings=_http_spellings)
+GRPC_ROUTE: Final = RouteKind(
+    name="GRPCRoute", store="grpcRoutes", matches=_grpc_matches, spellings=_grpc_spellings, backend="_h2"
+)
+TLS_ROUTE: Final = RouteKind(name="TLSRoute", store="tlsRoutes", matches=_no_matches, backend="_tcp")
+TCP_ROUTE: Final = RouteKind(name="TCPRoute", store="tcpRoutes", matches=_no_matches, backend="_tcp")
+ROUTE_KINDS: Final = {kind.name: kind for kind in (HTTP_ROUTE, GRPC_ROUTE, TLS_ROUTE, TCP_ROUTE)}

@@ -1,0 +1,263 @@
+"""Gateways and their listeners: which are ours, what they accept, and which of them exclude each other."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.hostnames import ANY, is_hostname
+from haptic_trio.gateway.objects import (
+    GROUP,
+    Lookups,
+    Resource,
+    age_of,
+    dig,
+    found_in,
+    items_of,
+    name_of,
+    namespace_of,
+    single,
+    text_of,
+)
+
+KINDS_OF_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
+    "HTTP": ("HTTPRoute", "GRPCRoute"),
+    "HTTPS": ("HTTPRoute", "GRPCRoute"),
+    "TLS": ("TLSRoute",),
+    "TCP": ("TCPRoute",),
+}
+"""What may be attached to a listener of each protocol that we speak."""
+
+
+class Listener(msgspec.Struct, frozen=True, kw_only=True):
+    """A listener of a Gateway of ours, without what it refers to."""
+
+    kind: str
+    """`Gateway` or `ListenerSet`: whose listener it is."""
+    namespace: str
+    """The owner's."""
+    owner: str
+    """The owner's name."""
+    name: str
+    port: int
+    protocol: str
+    hostname: str
+    kinds: tuple[str, ...]
+    """Kinds of routes that may be attached."""
+    has_invalid_kinds: bool
+    conflict: str
+    """Reason of the condition `Conflicted`; empty if there is none."""
+    source: Mapping[str, Any]
+    """As the object has it."""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it can be served at all."""
+        return self.protocol in KINDS_OF_PROTOCOL and not self.conflict
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether we are the end of its TLS connections, which takes certificates."""
+        return self.protocol == "HTTPS" or (self.protocol == "TLS" and not self.is_passed_through)
+
+    @property
+    def is_passed_through(self) -> bool:
+        """Whether its TLS connections end at the backend."""
+        return self.protocol == "TLS" and text_of(self.source, "tls", "mode") == "Passthrough"
+
+    @property
+    def family(self) -> str:
+        """How its port is served: `http`, `https`, `passthrough`, `tls` or `tcp`; those of a port are alike."""
+        return _family(self.source)
+
+    @property
+    def key(self) -> str:
+        """What its entries in the maps begin with."""
+        return f"{self.namespace}/{self.owner}/{self.name}" + ("" if self.kind == "Gateway" else "/set")
+
+    def is_owned_by(self, owner: Resource) -> bool:
+        """Whether it is a listener of *owner*."""
+        return (self.kind, self.namespace, self.owner) == (text_of(owner, "kind"), namespace_of(owner), name_of(owner))
+
+    def allows(self, lookups: Lookups, namespace: str) -> bool:
+        """Whether routes of *namespace* may be attached."""
+        allowed = dig(self.source, "allowedRoutes", "namespaces")
+        return allows_namespace(allowed, "Same", self.namespace, namespace, lookups)
+
+
+def allows_namespace(allowed: Any, default: str, own: str, namespace: str, lookups: Lookups) -> bool:
+    """Whether *allowed*, of an object in the namespace *own*, covers *namespace*."""
+    origin = text_of(allowed, "from") or default
+    if origin == "Selector":
+        found = single(lookups, "namespaces", namespace)
+        return found is not None and selects(dig(allowed, "selector"), dig(found, "metadata", "labels"))
+    return origin == "All" or (origin == "Same" and namespace == own)
+
+
+def is_ours(gateway: Resource, lookups: Lookups, controller: str) -> bool:
+    """Whether *gateway* is of a class of *controller*."""
+    found = single(lookups, "gatewayClasses", text_of(gateway, "spec", "gatewayClassName"))
+    return found is not None and text_of(found, "spec", "controllerName") == controller
+
+
+def our_gateways(lookups: Lookups, controller: str) -> list[Resource]:
+    """Return all Gateways of classes of *controller*."""
+    return [gateway for gateway in found_in(lookups, "gateways") if is_ours(gateway, lookups, controller)]
+
+
+def listeners_of(gateway: Resource) -> tuple[Listener, ...]:
+    """Return the listeners of *gateway* itself, in its order."""
+    sources = _sources(gateway)
+    conflicts = _conflicts(sources)
+    return tuple(_listener(gateway, source, conflict) for source, conflict in zip(sources, conflicts, strict=True))
+
+
+def _sources(owner: Resource) -> list[Mapping[str, Any]]:
+    return [source for source in items_of(owner, "spec", "listeners") if isinstance(source, Mapping)]
+
+
+def allows_set(gateway: Resource, listener_set: Resource, lookups: Lookups) -> bool:
+    """Whether *gateway* lets *listener_set* add listeners."""
+    allowed = dig(gateway, "spec", "allowedListeners", "namespaces")
+    return allows_namespace(allowed, "None", namespace_of(gateway), namespace_of(listener_set), lookups)
+
+
+def parent_of(listener_set: Resource, lookups: Lookups) -> Resource | None:
+    """Return the Gateway that *listener_set* is for; None if it is not there."""
+    reference = dig(listener_set, "spec", "parentRef")
+    if (text_of(reference, "group") or GROUP) != GROUP or (text_of(reference, "kind") or "Gateway") != "Gateway":
+        return None
+    namespace = text_of(reference, "namespace") or namespace_of(listener_set)
+    return single(lookups, "gateways", namespace, text_of(reference, "name"))
+
+
+def _is_for(listener_set: Resource, gateway: Resource) -> bool:
+    reference = dig(listener_set, "spec", "parentRef")
+    namespace = text_of(reference, "namespace") or namespace_of(listener_set)
+    return (text_of(reference, "group") or GROUP, text_of(reference, "kind") or "Gateway") == (GROUP, "Gateway") and (
+        namespace,
+        text_of(reference, "name"),
+    ) == (namespace_of(gateway), name_of(gateway))
+
+
+def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
+    """Return the listeners of *gateway*, and those that ListenerSets add, the oldest first.
+
+    A listener of a set that excludes, or is excluded by, one before it has
+    the conflict alone.
+    """
+    found = list(listeners_of(gateway))
+    served = [listener for listener in found if listener.is_accepted]
+    families = {listener.port: listener.family for listener in served}
+    taken = {(listener.port, listener.hostname) for listener in served}
+    sets = [
+        listener_set
+        for listener_set in found_in(lookups, "listenerSetsByGateway", name_of(gateway))
+        if _is_for(listener_set, gateway) and allows_set(gateway, listener_set, lookups)
+    ]
+    for listener_set in sorted(sets, key=age_of):
+        for source in _sources(listener_set):
+            listener = _listener(listener_set, source, "")
+            if families.get(listener.port, listener.family) != listener.family:
+                listener = _listener(listener_set, source, "ProtocolConflict")
+            elif (listener.port, listener.hostname) in taken:
+                listener = _listener(listener_set, source, "HostnameConflict")
+            elif listener.is_accepted:
+                families[listener.port] = listener.family
+                taken.add((listener.port, listener.hostname))
+            found.append(listener)
+    return tuple(found)
+
+
+def unavailable_ports(gateway: Resource, lookups: Lookups, controller: str, reserved: Iterable[int]) -> frozenset[int]:
+    """Return the ports that *gateway* cannot have where all Gateways share an address.
+
+    Those are *reserved* ones, and those of older Gateways.
+    """
+    own = age_of(gateway)
+    older = [other for other in our_gateways(lookups, controller) if age_of(other) < own]
+    taken = {listener.port for other in older for listener in all_listeners(other, lookups) if listener.is_accepted}
+    return frozenset(taken.union(reserved))
+
+
+def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> Listener:
+    protocol = text_of(source, "protocol")
+    known = KINDS_OF_PROTOCOL.get(protocol, ())
+    named = items_of(source, "allowedRoutes", "kinds")
+    wanted = [text_of(kind, "kind") for kind in named if (text_of(kind, "group") or GROUP) == GROUP]
+    kinds = tuple(kind for kind in known if kind in wanted) if named else known
+    return Listener(
+        kind=text_of(owner, "kind"),
+        namespace=namespace_of(owner),
+        owner=name_of(owner),
+        name=text_of(source, "name"),
+        port=source.get("port") or 0,
+        protocol=protocol,
+        hostname=hostname_of(source),
+        kinds=kinds,
+        has_invalid_kinds=bool(named) and len(kinds) < len(named),
+        conflict=conflict,
+        source=source,
+    )
+
+
+def hostname_of(source: Any) -> str:
+    """Return the host name of a listener in lower case; `ANY` for none."""
+    return text_of(source, "hostname").lower() or ANY
+
+
+def _conflicts(sources: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return for each listener the reason for which it and another one exclude each other; empty for none."""
+    known = [
+        (source.get("port"), _family(source), text_of(source, "protocol"), hostname_of(source)) for source in sources
+    ]
+    families: dict[Any, set[str]] = {}
+    for port, family, protocol, _ in known:
+        if protocol in KINDS_OF_PROTOCOL:
+            families.setdefault(port, set()).add(family)
+    hosts = Counter((port, family, hostname) for port, family, _, hostname in known)
+    return [
+        "ProtocolConflict"
+        if len(families.get(port, ())) > 1
+        else "HostnameConflict"
+        if hosts[port, family, hostname] > 1
+        else ""
+        for port, family, _, hostname in known
+    ]
+
+
+def _family(source: Any) -> str:
+    protocol = text_of(source, "protocol")
+    is_passed_through = protocol == "TLS" and text_of(source, "tls", "mode") == "Passthrough"
+    return "passthrough" if is_passed_through else protocol.lower()
+
+
+def selects(selector: Any, labels: Any) -> bool:
+    """Whether a label selector, as objects have it, covers *labels*; an absent one covers nothing."""
+    if not isinstance(selector, Mapping):
+        return False
+    labels = labels if isinstance(labels, Mapping) else {}
+    wanted = dig(selector, "matchLabels")
+    if isinstance(wanted, Mapping) and any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(_fulfils(expression, labels) for expression in items_of(selector, "matchExpressions"))
+
+
+def _fulfils(expression: Any, labels: Mapping[str, Any]) -> bool:
+    key, values = text_of(expression, "key"), items_of(expression, "values")
+    match text_of(expression, "operator"):
+        case "In":
+            return labels.get(key) in values if key in labels else False
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False
+
+
+def has_hostname_fault(listener: Listener) -> bool:
+    """Whether the listener's host name is none."""
+    return listener.hostname != ANY and not is_hostname(listener.hostname)

@@ -1,0 +1,162 @@
+"""BackendTLSPolicies: which one holds for a port of a Service, what it asks for, and what is wrong with it."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.attachment import attach
+from haptic_trio.gateway.certificates import authorities_in
+from haptic_trio.gateway.conditions import condition
+from haptic_trio.gateway.hostnames import is_hostname
+from haptic_trio.gateway.kinds import ROUTE_KINDS
+from haptic_trio.gateway.objects import (
+    GROUP,
+    Lookups,
+    Resource,
+    age_of,
+    dig,
+    found_in,
+    items_of,
+    name_of,
+    namespace_of,
+    text_of,
+)
+
+_MOST_ANCESTORS: Final = 16
+"""The API allows no more."""
+
+
+class BackendTls(msgspec.Struct, frozen=True):
+    """What a connection to a backend has to be."""
+
+    hostname: str = ""
+    """The server's name; empty for a policy that cannot be fulfilled: nothing may be sent then."""
+    authorities: str = ""
+    """Certificates of those who may vouch for the server, as PEM; empty for those that the system trusts."""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What a policy asks for, and what is wrong with its references."""
+
+    tls: BackendTls
+    reason: str = ""
+    message: str = ""
+    is_usable: bool = True
+
+
+def tls_for(service: Resource, port_name: str, lookups: Lookups) -> BackendTls | None:
+    """Return what connections to the port *port_name* of *service* have to be; None for no policy."""
+    namespace, name = namespace_of(service), name_of(service)
+    policies = [
+        (text_of(target, "sectionName") != port_name, age_of(policy), policy)
+        for policy in found_in(lookups, "backendTLSPoliciesByTarget", namespace, name)
+        for target in items_of(policy, "spec", "targetRefs")
+        if _is_service(target) and text_of(target, "name") == name and text_of(target, "sectionName") in ("", port_name)
+    ]
+    if not policies:
+        return None
+    policy = min(policies, key=lambda found: found[:2])[2]
+    return check(policy, lookups).tls
+
+
+def _is_service(target: Any) -> bool:
+    return not text_of(target, "group") and text_of(target, "kind") == "Service"
+
+
+def check(policy: Resource, lookups: Lookups) -> Checked:
+    """Return what *policy* asks for."""
+    validation = dig(policy, "spec", "validation")
+    hostname = text_of(validation, "hostname").lower()
+    if not is_hostname(hostname) or hostname.startswith("*"):
+        return Checked(BackendTls(), "", "the host name is none", is_usable=False)
+    if items_of(validation, "subjectAltNames"):
+        return Checked(BackendTls(), "", "subjectAltNames are not supported", is_usable=False)
+    references = items_of(validation, "caCertificateRefs")
+    if not references:
+        is_system = text_of(validation, "wellKnownCACertificates") == "System"
+        message = "" if is_system else "no authorities are named"
+        return Checked(BackendTls(hostname if is_system else ""), "", message, is_usable=is_system)
+    found: list[str] = []
+    reason = message = ""
+    for reference in references:
+        authorities, problem = authorities_of(policy, reference, lookups)
+        found += [authorities] if authorities else []
+        reason, message = (reason, message) if reason or not problem[0] else problem
+    usable = BackendTls(hostname, "\n".join(found)) if found else BackendTls()
+    return Checked(usable, reason, message, is_usable=bool(found))
+
+
+def authorities_of(owner: Resource, reference: Any, lookups: Lookups) -> tuple[str, tuple[str, str]]:
+    """Return the certificates in the ConfigMap that *reference* of *owner* names, or why there are none."""
+    if text_of(reference, "group") or text_of(reference, "kind") != "ConfigMap":
+        return "", ("InvalidKind", "authorities are in a ConfigMap")
+    namespace, name = namespace_of(owner), text_of(reference, "name")
+    content = authorities_in(lookups, namespace, name)
+    if not content:
+        return "", ("InvalidCACertificateRef", f"the ConfigMap {namespace}/{name} has no certificates under ca.crt")
+    return content, ("", "")
+
+
+def policy_ancestors(policy: Resource, lookups: Lookups, controller: str) -> list[dict[str, Any]]:
+    """Return the entries of *policy* for the Gateways of ours that send requests to what it is for."""
+    generation = dig(policy, "metadata", "generation")
+    generation = generation if isinstance(generation, int) else 0
+    checked = check(policy, lookups)
+    if _is_conflicted(policy, lookups):
+        verdict = False, "Conflicted", "an older policy is for the same"
+    elif not checked.is_usable:
+        reason = "NoValidCACertificate" if checked.reason else "Invalid"
+        verdict = False, reason, checked.message
+    else:
+        verdict = True, "Accepted", ""
+    conditions = [
+        condition("Accepted", *verdict, generation=generation),
+        condition(
+            "ResolvedRefs",
+            not checked.reason,
+            checked.reason or "ResolvedRefs",
+            checked.message if checked.reason else "",
+            generation=generation,
+        ),
+    ]
+    return [
+        {"ancestorRef": reference, "controllerName": controller, "conditions": conditions}
+        for reference in _gateways_before(policy, lookups, controller)[:_MOST_ANCESTORS]
+    ]
+
+
+def _is_conflicted(policy: Resource, lookups: Lookups) -> bool:
+    return any(
+        age_of(other) < age_of(policy)
+        for target in items_of(policy, "spec", "targetRefs")
+        for other in found_in(lookups, "backendTLSPoliciesByTarget", namespace_of(policy), text_of(target, "name"))
+        for rival in items_of(other, "spec", "targetRefs")
+        if all(text_of(rival, field) == text_of(target, field) for field in ("group", "kind", "name", "sectionName"))
+    )
+
+
+def _gateways_before(policy: Resource, lookups: Lookups, controller: str) -> Sequence[dict[str, str]]:
+    namespace = namespace_of(policy)
+    names = {text_of(target, "name") for target in items_of(policy, "spec", "targetRefs") if _is_service(target)}
+    found: set[tuple[str, str]] = set()
+    for kind in ROUTE_KINDS.values():
+        for name in names:
+            for route in found_in(lookups, kind.by_service, name):
+                if _names(route, namespace, name):
+                    for attachment in attach(route, kind.name, lookups, controller):
+                        reference = attachment.reference
+                        if (text_of(reference, "kind") or "Gateway") == "Gateway":
+                            place = text_of(reference, "namespace") or namespace_of(route)
+                            found.add((place, text_of(reference, "name")))
+    return [
+        {"group": GROUP, "kind": "Gateway", "namespace": place, "name": gateway} for place, gateway in sorted(found)
+    ]
+
+
+def _names(route: Resource, namespace: str, service: str) -> bool:
+    return any(
+        (text_of(reference, "namespace") or namespace_of(route)) == namespace and text_of(reference, "name") == service
+        for rule in items_of(route, "spec", "rules")
+        for reference in items_of(rule, "backendRefs")
+    )

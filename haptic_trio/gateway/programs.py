@@ -1,0 +1,203 @@
+"""What the Lua action reads: lists of conditions, and what a rule does to a request. Data, never configuration.
+
+A list is `?` and candidates separated by `;`, each of them conditions
+separated by `&`, `>`, and a target. A rule is directives separated by `;`,
+each of them fields separated by `,`. Every value is percent-encoded.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from haptic_trio.gateway.backends import Backend, backends_of, endpoints_of, resolve
+from haptic_trio.gateway.durations import milliseconds
+from haptic_trio.gateway.hostnames import is_hostname
+from haptic_trio.gateway.kinds import RouteKind
+from haptic_trio.gateway.matches import Match, checked_path, checked_text, header_name
+from haptic_trio.gateway.objects import (
+    GatewayObjectError,
+    Lookups,
+    Resource,
+    dig,
+    items_of,
+    namespace_of,
+    single,
+    text_of,
+)
+
+MOST_MIRRORS: Final = 64
+"""Endpoints that mirrored requests are spread over, at most."""
+MAX_PROGRAM: Final = 12_000
+"""HAProxy reads a line of a map into a buffer of 16 KiB."""
+INVALID: Final = "!"
+"""Stands for a backend that is answered with 500."""
+REFUSED: Final = "x"
+"""A directive: every request is answered with 500."""
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+
+def encode(*fields: str | int) -> str:
+    """Return a directive or condition made of *fields*."""
+    return ",".join(quote(str(field), safe="") for field in fields)
+
+
+def conditions_text(match: Match) -> str:
+    """Return the conditions of *match* beside host and path."""
+    parts = [encode("m", match.method)] if match.method else []
+    if match.path_regex:
+        parts.append(encode("p", match.path_regex))
+    parts += [encode("hr" if header.is_regex else "h", header.name, header.value) for header in match.headers]
+    parts += [encode("qr" if param.is_regex else "q", param.name, param.value) for param in match.params]
+    return "&".join(parts)
+
+
+def list_text(candidates: Iterable[tuple[Match, str]]) -> str:
+    """Return the value of a path's entry for *candidates*, each a match and its target, in order of precedence."""
+    parts: list[str] = []
+    for match, target in candidates:
+        if not match.is_conditional:
+            if not parts:
+                return target
+            parts.append(f">{target}")
+            break
+        parts.append(f"{conditions_text(match)}>{target}")
+    return checked_size("?" + ";".join(parts))
+
+
+def checked_size(text: str) -> str:
+    """Return *text*, or raise `GatewayObjectError` if HAProxy could not read it back."""
+    if len(text) > MAX_PROGRAM:
+        raise GatewayObjectError("a rule, or the rules for one path, are too long for HAProxy to read")
+    return text
+
+
+def is_plain(rule: Any, backends: Sequence[Backend]) -> bool:
+    """Whether *rule* does no more than choose a backend."""
+    return (
+        len(backends) == 1
+        and not backends[0].reason
+        and backends[0].weight > 0
+        and not backends[0].filters
+        and not items_of(rule, "filters")
+        and not dig(rule, "timeouts")
+    )
+
+
+def rule_text(route: Resource, rule: Any, match: Match, kind: RouteKind, lookups: Lookups) -> str:
+    """Return what *rule* of *route* does to a request that *match* is for."""
+    filters = items_of(rule, "filters")
+    backends = backends_of(route, rule, kind, lookups)
+    # Mirrors first: a frontend reads a request's body only for a rule that begins with one.
+    directives = list(_mirrors(route, filters, kind, lookups)) + list(_filters(filters, match))
+    request = milliseconds(text_of(rule, "timeouts", "request"))
+    backend = milliseconds(text_of(rule, "timeouts", "backendRequest"))
+    shortest = min((limit for limit in (request, backend) if limit), default=0)
+    if shortest:
+        directives.append(encode("t", shortest))
+    for each in backends:
+        nested = ";".join([*_mirrors(route, each.filters, kind, lookups), *_filters(each.filters, match)])
+        directives.append(encode("b", each.weight, INVALID if each.reason else each.name, nested))
+    return checked_size(";".join(directives) or encode("b", 1, INVALID, ""))
+
+
+def _filters(filters: Iterable[Any], match: Match) -> Iterator[str]:
+    for item in filters:
+        match text_of(item, "type"):
+            case "RequestHeaderModifier":
+                yield from _headers(dig(item, "requestHeaderModifier"), "h")
+            case "ResponseHeaderModifier":
+                yield from _headers(dig(item, "responseHeaderModifier"), "r")
+            case "RequestRedirect":
+                yield _redirect(dig(item, "requestRedirect"), match)
+            case "CORS":
+                yield _cors(dig(item, "cors"))
+            case "RequestMirror":
+                continue
+            case "URLRewrite":
+                yield from _rewrite(dig(item, "urlRewrite"), match)
+            case _:
+                # The API wants a request refused rather than served without a filter.
+                yield REFUSED
+
+
+def _mirrors(route: Resource, filters: Iterable[Any], kind: RouteKind, lookups: Lookups) -> Iterator[str]:
+    for item in filters:
+        if text_of(item, "type") != "RequestMirror":
+            continue
+        mirror = dig(item, "requestMirror")
+        reference = dig(mirror, "backendRef") or {}
+        if resolve(route, reference, kind.name, lookups)[1]:
+            continue
+        namespace = text_of(reference, "namespace") or namespace_of(route)
+        service = single(lookups, "services", namespace, text_of(reference, "name"))
+        assert service is not None
+        numerator, denominator = _share(mirror)
+        endpoints = endpoints_of(lookups, namespace, service, reference["port"])
+        if endpoints:
+            yield encode("mi", numerator, denominator, *endpoints[:MOST_MIRRORS])
+
+
+def _share(mirror: Any) -> tuple[int, int]:
+    percent, fraction = dig(mirror, "percent"), dig(mirror, "fraction")
+    if isinstance(fraction, Mapping):
+        numerator, denominator = fraction.get("numerator"), fraction.get("denominator", 100)
+    else:
+        numerator, denominator = (100 if percent is None else percent), 100
+    if isinstance(numerator, int) and isinstance(denominator, int) and 0 <= numerator <= denominator > 0:
+        return numerator, denominator
+    raise GatewayObjectError("a mirror gets a share of requests that is none")
+
+
+def _cors(cors: Any) -> str:
+    lists = [
+        "|".join(checked_text(str(value)).replace("|", "") for value in items_of(cors, field))
+        for field in ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")
+    ]
+    age = dig(cors, "maxAge")
+    allowed = "y" if dig(cors, "allowCredentials") is True else ""
+    return encode("co", *lists, allowed, age if isinstance(age, int) and age > 0 else 5)
+
+
+def _headers(modifier: Any, letter: str) -> Iterator[str]:
+    for field, operation in (("set", "s"), ("add", "a")):
+        for header in items_of(modifier, field):
+            name, value = header_name(text_of(header, "name")), checked_text(text_of(header, "value"))
+            yield encode(letter + operation, name, value)
+    for name in items_of(modifier, "remove"):
+        yield encode(letter + "r", header_name(str(name)))
+
+
+def _redirect(redirect: Any, match: Match) -> str:
+    code = dig(redirect, "statusCode") or 302
+    scheme = text_of(redirect, "scheme")
+    port = dig(redirect, "port") or ""
+    if code not in _REDIRECTS or scheme not in ("", "http", "https") or not isinstance(port, int | str):
+        raise GatewayObjectError("a redirect has a scheme, a port or a status code that is not supported")
+    return encode("rd", scheme, _hostname(redirect), port, code, *_path(dig(redirect, "path"), match))
+
+
+def _rewrite(rewrite: Any, match: Match) -> Iterator[str]:
+    hostname = _hostname(rewrite)
+    if hostname:
+        yield encode("uh", hostname)
+    if dig(rewrite, "path"):
+        yield encode("up", *_path(dig(rewrite, "path"), match))
+
+
+def _hostname(value: Any) -> str:
+    hostname = text_of(value, "hostname").lower()
+    if hostname and (not is_hostname(hostname) or hostname.startswith("*")):
+        raise GatewayObjectError("a filter has a host name that is none")
+    return hostname
+
+
+def _path(modifier: Any, match: Match) -> tuple[str, str, str]:
+    """Return how a path is replaced, by what, and the prefix that was matched."""
+    match text_of(modifier, "type"):
+        case "ReplaceFullPath":
+            return "f", checked_path(text_of(modifier, "replaceFullPath") or "/"), ""
+        case "ReplacePrefixMatch":
+            return "p", checked_path(text_of(modifier, "replacePrefixMatch") or "/").rstrip("/"), match.path
+        case "":
+            return "", "", ""
+    raise GatewayObjectError("a path is replaced in a way that is not supported")

@@ -1,0 +1,158 @@
+"""The entries of the maps that route, as one route contributes to them.
+
+A key is a listener, a host name that route and listener share, and a path.
+Routes that have a key in common have one entry for it, which the oldest of
+them writes; who else has it is found by host name and path.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from haptic_trio.gateway.attachment import hostnames_of, listeners_for
+from haptic_trio.gateway.backends import backends_of
+from haptic_trio.gateway.hostnames import ANY, intersection, specificity, wider
+from haptic_trio.gateway.kinds import Key, RouteKind
+from haptic_trio.gateway.listeners import Listener
+from haptic_trio.gateway.matches import EXACT, PREFIX, Match, rules_of
+from haptic_trio.gateway.objects import GatewayObjectError, Lookups, Resource, age_of, found_in, name_of, namespace_of
+from haptic_trio.gateway.programs import is_plain, list_text, rule_text
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A line of a map."""
+
+    key: str
+    value: str
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    match: Match
+    target: str
+    order: tuple[Any, ...]
+
+
+def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, controller: str) -> Iterator[Entry]:
+    """Yield the entries that *route* writes into the map of exact paths, or of prefixes.
+
+    Raises `GatewayObjectError` if the route cannot be expressed.
+    """
+    paths = sorted({
+        match.path for _, rule in rules_of(route) for match in kind.matches(rule) if match.path_kind == path_kind
+    })  # fmt: skip
+    for attached in listeners_for(route, kind.name, lookups, controller).values():
+        for hostname, _ in attached.hostnames:
+            resolver = _Resolver(kind, attached.listener, hostname, lookups, controller)
+            for path in paths:
+                value = resolver.value(route, Key(path_kind, hostname, path))
+                if value:
+                    shown = f"{attached.listener.key}|{hostname or '*'}|{path}"
+                    yield Entry(shown if path_kind == EXACT else shown + "/", value)
+
+
+def rule_entries(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> Iterator[Entry]:
+    """Yield what the rules of *route* do, as far as they do more than choose a backend."""
+    if not listeners_for(route, kind.name, lookups, controller):
+        return
+    for number, rule in rules_of(route):
+        if not is_plain(rule, backends_of(route, rule, kind, lookups)):
+            for position, match in enumerate(kind.matches(rule)):
+                yield Entry(_rule_key(route, kind, number, position), rule_text(route, rule, match, kind, lookups))
+
+
+def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
+    return f"{kind.name}/{namespace_of(route)}/{name_of(route)}/{rule}.{match}"
+
+
+class _Resolver:
+    """Finds what competes for the paths of one host name of a listener."""
+
+    def __init__(self, kind: RouteKind, listener: Listener, hostname: str, lookups: Lookups, controller: str) -> None:
+        self._kind = kind
+        self._listener = listener
+        self._hostname = hostname
+        self._lookups = lookups
+        self._controller = controller
+
+    def value(self, route: Resource, key: Key) -> str:
+        """Return the value of the entry for *key*; empty if another route than *route* writes it."""
+        own = namespace_of(route), name_of(route)
+        rivals = [rival for rival in self._routes(key) if (namespace_of(rival), name_of(rival)) != own]
+        if any(age_of(rival) < age_of(route) for rival in rivals):
+            return ""
+        rivals.append(route)
+        candidates = self._candidates(rivals, key)
+        for wider_key in _fallbacks(key):
+            if any(not candidate.match.is_conditional for candidate in candidates):
+                break
+            candidates += self._candidates(self._routes(wider_key), wider_key)
+        return list_text((candidate.match, candidate.target) for candidate in candidates)
+
+    def _routes(self, key: Key) -> list[Resource]:
+        """Return all routes that have *key*."""
+        found: dict[tuple[str, str], Resource] = {}
+        for hostname in self._hostnames():
+            for path in self._kind.spellings(key):
+                keys = (hostname, path) if hostname else (path,)
+                store = self._kind.by_host if hostname else self._kind.of_any_host
+                for route in found_in(self._lookups, store, *keys):
+                    found.setdefault((namespace_of(route), name_of(route)), route)
+        if key.path_kind == PREFIX and not key.path:
+            for route in found_in(self._lookups, self._kind.without_path, self._listener.owner):
+                found.setdefault((namespace_of(route), name_of(route)), route)
+        return [route for route in found.values() if self._has(route, key)]
+
+    def _hostnames(self) -> Iterator[str]:
+        """Yield the host names of routes that come to this one on the listener."""
+        if self._hostname:
+            yield self._hostname
+        if self._hostname == self._listener.hostname:
+            yield from wider(self._hostname)
+            yield ANY
+
+    def _has(self, route: Resource, key: Key) -> bool:
+        attached = listeners_for(route, self._kind.name, self._lookups, self._controller).get(self._listener.key)
+        if attached is None or all(hostname != self._hostname for hostname, _ in attached.hostnames):
+            return False
+        try:
+            return any(
+                (match.path_kind, match.path) == (key.path_kind, key.path)
+                for _, rule in rules_of(route)
+                for match in self._kind.matches(rule)
+            )
+        except GatewayObjectError:
+            # Its own fault, and reported where it is in hand.
+            return False
+
+    def _candidates(self, routes: Sequence[Resource], key: Key) -> list[_Candidate]:
+        found = []
+        for route in routes:
+            own = max(
+                (name for name in hostnames_of(route) if intersection(name, self._listener.hostname) == self._hostname),
+                key=specificity,
+                default=ANY,
+            )
+            for number, rule in rules_of(route):
+                backends = None
+                for position, match in enumerate(self._kind.matches(rule)):
+                    if (match.path_kind, match.path) != (key.path_kind, key.path):
+                        continue
+                    if backends is None:
+                        backends = backends_of(route, rule, self._kind, self._lookups)
+                    plain = is_plain(rule, backends)
+                    target = backends[0].name if plain else f"={_rule_key(route, self._kind, number, position)}"
+                    exact, length = specificity(own)
+                    order = (not exact, -length, match.precedence, age_of(route), number, position)
+                    found.append(_Candidate(match, target, order))
+        return sorted(found, key=lambda candidate: candidate.order)
+
+
+def _fallbacks(key: Key) -> Iterator[Key]:
+    """Yield the keys that requests for *key* belong to as well, the longest path first."""
+    path = key.path.rstrip("/") if key.path_kind == EXACT else key.path
+    if key.path_kind == EXACT:
+        yield Key(PREFIX, key.hostname, path)
+    while path:
+        path = path.rpartition("/")[0]
+        yield Key(PREFIX, key.hostname, path)

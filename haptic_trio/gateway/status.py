@@ -1,0 +1,333 @@
+"""What the status of Gateway API objects says; conditions are without the times of their last changes."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from haptic_trio.gateway.addresses import IP_ADDRESS, Placement
+from haptic_trio.gateway.attachment import NO_HOSTNAME, NO_PARENT, NOT_ALLOWED, attach, listeners_for
+from haptic_trio.gateway.backends import resolve
+from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
+from haptic_trio.gateway.clients import ClientValidation, client_certificate, client_validation, has_insecure_fallback
+from haptic_trio.gateway.conditions import condition
+from haptic_trio.gateway.features import FEATURES
+from haptic_trio.gateway.kinds import ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.listeners import Listener, all_listeners, allows_set, has_hostname_fault, listeners_of
+from haptic_trio.gateway.matches import rules_of
+from haptic_trio.gateway.objects import (
+    GROUP,
+    GatewayObjectError,
+    Lookups,
+    Resource,
+    dig,
+    found_in,
+    items_of,
+    name_of,
+    namespace_of,
+)
+from haptic_trio.gateway.programs import rule_text
+
+ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces")
+"""What the attachment of a route depends on beside the route."""
+_MOST_KNOWN: Final = 100_000
+_MESSAGES: Final = {
+    NO_PARENT: "no listener has this name and port",
+    NOT_ALLOWED: "no listener allows routes of this kind or namespace",
+    NO_HOSTNAME: "no listener has a host name in common with the route",
+}
+
+
+def generation_of(resource: Resource) -> int:
+    """Return the generation of *resource*, 0 for an object that has none."""
+    found = dig(resource, "metadata", "generation")
+    return found if isinstance(found, int) else 0
+
+
+def class_status(gateway_class: Resource) -> dict[str, Any]:
+    """Return the status of a GatewayClass of ours."""
+    generation = generation_of(gateway_class)
+    if dig(gateway_class, "spec", "parametersRef"):
+        accepted = condition(
+            "Accepted", False, "InvalidParameters", "parametersRef is not supported", generation=generation
+        )
+    else:
+        accepted = condition("Accepted", True, "Accepted", generation=generation)
+    return {"conditions": [accepted], "supportedFeatures": [{"name": name} for name in sorted(FEATURES)]}
+
+
+def gateway_status(
+    gateway: Resource,
+    lookups: Lookups,
+    placement: Placement,
+    counts: Mapping[str, int],
+    taken: frozenset[int] = frozenset(),
+) -> dict[str, Any]:
+    """Return the status of a Gateway of ours.
+
+    *counts* says how many routes each listener has, by its key; *taken* are ports that it cannot have.
+    """
+    generation = generation_of(gateway)
+    listeners = listeners_of(gateway)
+    sets = {
+        (listener.namespace, listener.owner)
+        for listener in all_listeners(gateway, lookups)
+        if listener.kind == "ListenerSet" and listener.is_accepted
+    }
+    return {
+        "attachedListenerSets": len(sets),
+        "addresses": [{"type": kind_of(address), "value": address} for address in placement.addresses],
+        "conditions": _gateway_conditions(gateway, listeners, placement, lookups, taken),
+        "listeners": [
+            listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken)
+            for listener in listeners
+        ],
+    }
+
+
+def set_status(
+    listener_set: Resource,
+    gateway: Resource,
+    lookups: Lookups,
+    counts: Mapping[str, int],
+    taken: frozenset[int] = frozenset(),
+) -> dict[str, Any]:
+    """Return the status of a ListenerSet for *gateway*, which is ours; *counts* as for `gateway_status`."""
+    generation = generation_of(listener_set)
+    listeners = [listener for listener in all_listeners(gateway, lookups) if listener.is_owned_by(listener_set)]
+    entries = [
+        listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken)
+        for listener in listeners
+    ]
+    served = [entry for entry in entries if is_programmed(entry)]
+    if not allows_set(gateway, listener_set, lookups):
+        verdict = False, "NotAllowed", "the Gateway does not allow ListenerSets of this namespace"
+        programmed = verdict
+    elif not served:
+        verdict = False, "ListenersNotValid", "no listener can be served"
+        programmed = verdict
+    else:
+        verdict = True, "Accepted" if len(served) == len(listeners) else "ListenersNotValid", ""
+        programmed = True, "Programmed", ""
+    return {
+        "conditions": [
+            condition("Accepted", *verdict, generation=generation),
+            condition("Programmed", *programmed, generation=generation),
+        ],
+        "listeners": entries,
+    }
+
+
+def is_programmed(entry: Mapping[str, Any]) -> bool:
+    """Whether *entry*, the status of a listener, says that it is served."""
+    return any(one["type"] == "Programmed" and one["status"] == "True" for one in entry["conditions"])
+
+
+def kind_of(address: str) -> str:
+    """Return the type of *address*."""
+    return IP_ADDRESS if address.replace(".", "").isdigit() or ":" in address else "Hostname"
+
+
+def _gateway_conditions(
+    gateway: Resource,
+    listeners: Sequence[Listener],
+    placement: Placement,
+    lookups: Lookups,
+    taken: frozenset[int],
+) -> list[dict[str, Any]]:
+    generation = generation_of(gateway)
+    accepted = [
+        listener
+        for listener in listeners
+        if listener.is_accepted and listener.port not in taken and not _clients_fault(listener, gateway, lookups)
+    ]
+    if dig(gateway, "spec", "infrastructure", "parametersRef"):
+        verdict = False, "InvalidParameters", "infrastructure.parametersRef is not supported"
+    elif placement.unsupported:
+        verdict = False, "UnsupportedAddress", "addresses of this type are not supported"
+    elif len(accepted) < len(listeners):
+        verdict = bool(accepted), "ListenersNotValid", "not every listener can be served"
+    else:
+        verdict = True, "Accepted", ""
+    if not verdict[0]:
+        programmed = False, "Invalid", "the Gateway is not accepted"
+    elif placement.unusable:
+        reason = "AddressNotUsable" if dig(gateway, "spec", "addresses") else "AddressNotAssigned"
+        programmed = False, reason, placement.unusable
+    elif not placement.addresses:
+        programmed = False, "AddressNotAssigned", "it is not known yet where HAProxy is reached"
+    else:
+        programmed = True, "Programmed", ""
+    conditions = [
+        condition("Accepted", *verdict, generation=generation),
+        condition("Programmed", *programmed, generation=generation),
+    ]
+    secret = client_certificate(gateway, lookups)
+    if isinstance(secret, CertificateProblem):
+        conditions.append(condition("ResolvedRefs", False, secret.reason, secret.message, generation=generation))
+    elif secret is not None:
+        conditions.append(condition("ResolvedRefs", True, "ResolvedRefs", generation=generation))
+    if has_insecure_fallback(gateway):
+        message = "clients without a valid certificate are let in"
+        conditions.append(
+            condition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message, generation=generation)
+        )
+    return conditions
+
+
+def _clients_fault(listener: Listener, gateway: Resource, lookups: Lookups) -> ClientValidation | None:
+    """Return what is wrong with the certificates that clients must show; None if that can be checked."""
+    clients = client_validation(gateway, listener.port, lookups) if listener.is_terminated else None
+    return clients if clients is not None and (clients.reason or not clients.authorities) else None
+
+
+def listener_status(
+    listener: Listener,
+    gateway: Resource,
+    lookups: Lookups,
+    attached: int,
+    generation: int,
+    taken: frozenset[int] = frozenset(),
+) -> dict[str, Any]:
+    """Return the status of *listener* of *gateway*, which has so many routes."""
+    clients = _clients_fault(listener, gateway, lookups)
+    fault, message = "", ""
+    if listener.conflict:
+        fault, message = listener.conflict, "another listener excludes this one"
+    elif not listener.is_accepted:
+        fault, message = "UnsupportedProtocol", "the protocol is not supported"
+    elif listener.port in taken:
+        fault, message = "PortUnavailable", "another Gateway, or a frontend of ours, has this port"
+    elif has_hostname_fault(listener):
+        fault, message = "UnsupportedValue", "the host name is none"
+    elif clients is not None and not clients.authorities:
+        fault, message = "NoValidCACertificate", clients.message
+    secrets: tuple[Any, ...] = ()
+    unresolved = ("InvalidRouteKinds", "a kind of routes is not supported") if listener.has_invalid_kinds else None
+    if listener.is_terminated:
+        secrets, problems = certificates_of(lookups, listener.source, kind=listener.kind, namespace=listener.namespace)
+        if problems:
+            unresolved = unresolved or (problems[0].reason, problems[0].message)
+    if clients is not None and clients.reason:
+        unresolved = unresolved or (clients.reason, clients.message)
+    is_served = not fault and (not listener.is_terminated or bool(secrets)) and bool(listener.kinds)
+    conditions = [
+        condition("Accepted", not fault, fault or "Accepted", message, generation=generation),
+        condition(
+            "Programmed",
+            is_served,
+            "Programmed" if is_served else listener.conflict or "Invalid",
+            generation=generation,
+        ),
+        condition("ResolvedRefs", not unresolved, *(unresolved or ("ResolvedRefs", "")), generation=generation),
+        condition(
+            "Conflicted",
+            bool(listener.conflict),
+            listener.conflict or "NoConflicts",
+            generation=generation,
+        ),
+    ]
+    return {
+        "name": listener.name,
+        "supportedKinds": [] if listener.conflict else [{"group": GROUP, "kind": kind} for kind in listener.kinds],
+        "attachedRoutes": attached,
+        "conditions": conditions,
+    }
+
+
+class AttachedRoutes:
+    """Counts the routes of listeners, and looks again only at routes that have changed."""
+
+    def __init__(self, lookups: Lookups, controller: str) -> None:
+        self._lookups = lookups
+        self._controller = controller
+        self._versions: tuple[int, ...] = ()
+        self._known: dict[tuple[str, str, str], tuple[Resource, frozenset[str]]] = {}
+
+    def counts(self, owner: Resource) -> dict[str, int]:
+        """Return how many routes each listener of *owner*, a Gateway or a ListenerSet, has, by its key.
+
+        Listeners of others may be in it, with any number.
+        """
+        versions = tuple(self._lookups[store].version for store in ATTACHMENT_STORES)
+        if versions != self._versions or len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+            self._versions = versions
+        counts: Counter[str] = Counter()
+        for kind in ROUTE_KINDS.values():
+            for route in found_in(self._lookups, kind.by_gateway, name_of(owner)):
+                counts.update(self._keys(kind, route))
+        return counts
+
+    def _keys(self, kind: RouteKind, route: Resource) -> frozenset[str]:
+        ref = kind.name, namespace_of(route), name_of(route)
+        known = self._known.get(ref)
+        if known is not None and known[0] is route:
+            return known[1]
+        keys = frozenset(listeners_for(route, kind.name, self._lookups, self._controller))
+        self._known[ref] = route, keys
+        return keys
+
+
+def route_parents(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> list[dict[str, Any]]:
+    """Return the entries of *route*, a route of *kind*, for its parents that are ours."""
+    generation = generation_of(route)
+    attachments = list(attach(route, kind.name, lookups, controller))
+    if not attachments:
+        return []
+    fault = _fault_of(route, kind, lookups)
+    refs = _resolved_refs(route, kind, lookups, generation)
+    parents = []
+    for attachment in attachments:
+        if attachment.reason:
+            verdict = False, attachment.reason, _MESSAGES[attachment.reason]
+        elif fault:
+            verdict = False, "UnsupportedValue", fault
+        else:
+            verdict = True, "Accepted", ""
+        accepted = condition("Accepted", *verdict, generation=generation)
+        parents.append(
+            {
+                "parentRef": dict(attachment.reference),
+                "controllerName": controller,
+                "conditions": [accepted, refs],
+            }
+        )
+    return parents
+
+
+def _fault_of(route: Resource, kind: RouteKind, lookups: Lookups) -> str:
+    """Return why *route* cannot be served as it is; empty if it can."""
+    try:
+        for _, rule in rules_of(route):
+            for match in kind.matches(rule):
+                rule_text(route, rule, match, kind, lookups)
+    except GatewayObjectError as error:
+        return str(error)
+    return ""
+
+
+def _resolved_refs(route: Resource, kind: RouteKind, lookups: Lookups, generation: int) -> dict[str, Any]:
+    for _, rule in rules_of(route):
+        for reference in (*items_of(rule, "backendRefs"), *_mirrored(rule)):
+            _, reason, message = resolve(route, reference, kind.name, lookups)
+            if reason:
+                return condition("ResolvedRefs", False, reason, message, generation=generation)
+    return condition("ResolvedRefs", True, "ResolvedRefs", generation=generation)
+
+
+def _mirrored(rule: Any) -> Iterator[Any]:
+    for owner in (rule, *items_of(rule, "backendRefs")):
+        for one in items_of(owner, "filters"):
+            if dig(one, "requestMirror", "backendRef") is not None:
+                yield dig(one, "requestMirror", "backendRef")
+
+
+def same_parent(one: Any, other: Any) -> bool:
+    """Whether two parent references are the same."""
+    fields = ("group", "kind", "namespace", "name", "sectionName", "port")
+    return all(dig(one, field) == dig(other, field) for field in fields)
+
+
+def others_of(parents: Iterable[Any], controller: str) -> list[Any]:
+    """Return those entries of a route's status that are not ours."""
+    return [parent for parent in parents if dig(parent, "controllerName") != controller]

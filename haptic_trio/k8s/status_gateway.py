@@ -1,0 +1,305 @@
+"""The status of Gateway API objects: sources for GatewayClasses, Gateways and routes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from haptic_trio.gateway.addresses import Placement, place_gateways
+from haptic_trio.gateway.kinds import ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.listeners import is_ours, our_gateways, parent_of, unavailable_ports
+from haptic_trio.gateway.objects import dig, found_in, items_of, name_of, namespace_of, text_of
+from haptic_trio.gateway.policies import policy_ancestors
+from haptic_trio.gateway.status import (
+    AttachedRoutes,
+    class_status,
+    gateway_status,
+    others_of,
+    route_parents,
+    same_parent,
+    set_status,
+)
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+from haptic_trio.k8s.status import Status, merge_conditions
+from haptic_trio.k8s.store import ReadableStore
+
+_GATEWAY_INPUTS: Final = (
+    *("gatewayClasses", "gateways", "listenerSets", "namespaces", "tlsSecrets", "configMaps", "referenceGrants"),
+    *(kind.store for kind in ROUTE_KINDS.values()),
+)
+_SOURCE_STORES: Final = ("gatewayStates", "listenerSetStates", "backendTLSPolicyStates", "backendTLSPolicies")
+_ROUTE_INPUTS: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces", "services", "referenceGrants")
+STORES: Final = frozenset(
+    {
+        *_SOURCE_STORES,
+        *_GATEWAY_INPUTS,
+        *_ROUTE_INPUTS,
+        *(f"{kind.store}States" for kind in ROUTE_KINDS.values()),
+    }
+)
+"""All stores that the sources need."""
+
+
+class _Timed:
+    """Puts times to conditions, and gives equal wishes for an object as one and the same."""
+
+    def __init__(self, store: str, stores: Mapping[str, ReadableStore], clock: Callable[[], str]) -> None:
+        self._store = store
+        self._stores = stores
+        self._clock = clock
+        self._known: dict[ResourceRef, tuple[Any, Status]] = {}
+
+    def status(self, resource: Resource, untimed: Any, merge: Callable[[str], Status]) -> Status:
+        """Return what *merge* makes of the time of now, or has made of it when *untimed* was the same."""
+        ref = ref_of(resource)
+        known = self._known.get(ref)
+        if known is not None and known[0] == untimed:
+            return known[1]
+        if len(self._known) > 2 * len(self._stores[self._store]) + 100:
+            self._known.clear()
+        status = merge(self._clock())
+        self._known[ref] = untimed, status
+        return status
+
+
+def now() -> str:
+    """Return the present time as the API writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class GatewayClassStatus:
+    """A `StatusSource` for GatewayClasses."""
+
+    name = "gatewayClass"
+    store = "gatewayClasses"
+    inputs: Sequence[str] = ()
+    is_shared = False
+    is_ready = True
+
+    def __init__(self, stores: Mapping[str, ReadableStore], controller: str, *, clock: Callable[[], str] = now) -> None:
+        self._controller = controller
+        self._timed = _Timed(self.store, stores, clock)
+
+    def wanted(self, resource: Resource) -> Status | None:
+        """See `StatusSource.wanted`."""
+        if text_of(resource, "spec", "controllerName") != self._controller:
+            return None
+        status = class_status(resource)
+        present = items_of(resource, "status", "conditions")
+        return self._timed.status(
+            resource,
+            status,
+            lambda time: {**status, "conditions": merge_conditions(present, status["conditions"], time)},
+        )
+
+    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  the field cannot be changed in an object
+        """See `StatusSource.is_left_over`."""
+        return False
+
+
+class GatewayStatus:
+    """A `StatusSource` for Gateways."""
+
+    name = "gateway"
+    store = "gatewayStates"
+    inputs: Sequence[str] = _GATEWAY_INPUTS
+    is_shared = False
+
+    def __init__(
+        self,
+        stores: Mapping[str, ReadableStore],
+        controller: str,
+        pool: Sequence[str],
+        addresses: Callable[[], Sequence[str] | None],
+        *,
+        reserved: Sequence[int] = (),
+        clock: Callable[[], str] = now,
+    ) -> None:
+        """*addresses* returns where HAProxy is reached, for when there is no *pool*; None while that is not known.
+
+        *reserved* are ports that others have there.
+        """
+        self._stores = stores
+        self._controller = controller
+        self._pool = pool
+        self._addresses = addresses
+        self._reserved = reserved
+        self._routes = AttachedRoutes(stores, controller)
+        self._timed = _Timed(self.store, stores, clock)
+
+    @property
+    def is_ready(self) -> bool:
+        """See `StatusSource.is_ready`."""
+        return bool(self._pool) or self._addresses() is not None
+
+    def wanted(self, resource: Resource) -> Status | None:
+        """See `StatusSource.wanted`."""
+        if not is_ours(resource, self._stores, self._controller):
+            return None
+        counts = self._routes.counts(resource)
+        taken = self._taken(resource)
+        status = gateway_status(resource, self._stores, self._placement(resource), counts, taken)
+        return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
+
+    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  another controller writes the same fields
+        """See `StatusSource.is_left_over`."""
+        return False
+
+    def _taken(self, gateway: Resource) -> frozenset[int]:
+        if self._pool:
+            return frozenset()
+        return unavailable_ports(gateway, self._stores, self._controller, self._reserved)
+
+    def _placement(self, gateway: Resource) -> Placement:
+        if not self._pool:
+            if items_of(gateway, "spec", "addresses"):
+                return place_gateways([gateway], self._addresses() or (), {})[namespace_of(gateway), name_of(gateway)]
+            return Placement(addresses=tuple(self._addresses() or ()))
+        states = {
+            (namespace_of(state), name_of(state)): dig(state, "status")
+            for state in found_in(self._stores, "gatewayStates")
+        }
+        placed = place_gateways(our_gateways(self._stores, self._controller), self._pool, states)
+        return placed.get((namespace_of(gateway), name_of(gateway)), Placement())
+
+
+class ListenerSetStatus:
+    """A `StatusSource` for ListenerSets."""
+
+    name = "listenerSet"
+    store = "listenerSetStates"
+    inputs: Sequence[str] = _GATEWAY_INPUTS
+    is_shared = False
+    is_ready = True
+
+    def __init__(self, stores: Mapping[str, ReadableStore], controller: str, *, clock: Callable[[], str] = now) -> None:
+        self._stores = stores
+        self._controller = controller
+        self._routes = AttachedRoutes(stores, controller)
+        self._timed = _Timed(self.store, stores, clock)
+
+    def wanted(self, resource: Resource) -> Status | None:
+        """See `StatusSource.wanted`."""
+        gateway = parent_of(resource, self._stores)
+        if gateway is None or not is_ours(gateway, self._stores, self._controller):
+            return None
+        counts = self._routes.counts(resource)
+        status = set_status(resource, gateway, self._stores, counts)
+        return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
+
+    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  another controller writes the same fields
+        """See `StatusSource.is_left_over`."""
+        return False
+
+
+def _timed_listeners(resource: Resource, status: Mapping[str, Any], time: str) -> Status:
+    """Return *status* with times to its conditions and to those of its listeners."""
+    present = {
+        text_of(entry, "name"): items_of(entry, "conditions") for entry in items_of(resource, "status", "listeners")
+    }
+    listeners = [
+        {**entry, "conditions": merge_conditions(present.get(entry["name"], ()), entry["conditions"], time)}
+        for entry in status["listeners"]
+    ]
+    conditions = merge_conditions(items_of(resource, "status", "conditions"), status["conditions"], time)
+    return {**status, "conditions": conditions, "listeners": listeners}
+
+
+class RouteStatus:
+    """A `StatusSource` for routes of one kind."""
+
+    inputs: Sequence[str] = _ROUTE_INPUTS
+    is_shared = True
+    is_ready = True
+
+    def __init__(
+        self,
+        stores: Mapping[str, ReadableStore],
+        controller: str,
+        *,
+        kind: RouteKind,
+        clock: Callable[[], str] = now,
+    ) -> None:
+        self.name = kind.name
+        self.store = f"{kind.store}States"
+        self._kind = kind
+        self._stores = stores
+        self._controller = controller
+        self._timed = _Timed(self.store, stores, clock)
+        self._versions: tuple[int, ...] = ()
+        self._known: dict[ResourceRef, tuple[Resource, Sequence[Mapping[str, Any]]]] = {}
+
+    def wanted(self, resource: Resource) -> Status | None:
+        """See `StatusSource.wanted`."""
+        ours = self._parents(resource)
+        return _shared_status(self._timed, resource, self._controller, "parents", "parentRef", ours)
+
+    def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
+        versions = tuple(self._stores[store].version for store in _ROUTE_INPUTS)
+        if versions != self._versions or len(self._known) > 2 * len(self._stores[self.store]) + 100:
+            self._known.clear()
+            self._versions = versions
+        ref = ref_of(resource)
+        # Its other form is the same object until more than the status has changed.
+        route = self._stores[self._kind.store].by_ref(ref) or resource
+        known = self._known.get(ref)
+        if known is not None and known[0] is route:
+            return known[1]
+        parents = route_parents(route, self._kind, self._stores, self._controller)
+        self._known[ref] = route, parents
+        return parents
+
+    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` returns what is others' then
+        """See `StatusSource.is_left_over`."""
+        return False
+
+
+class PolicyStatus:
+    """A `StatusSource` for BackendTLSPolicies."""
+
+    name = "backendTLSPolicy"
+    store = "backendTLSPolicyStates"
+    inputs: Sequence[str] = (*_GATEWAY_INPUTS, "backendTLSPolicies")
+    is_shared = True
+    is_ready = True
+
+    def __init__(self, stores: Mapping[str, ReadableStore], controller: str, *, clock: Callable[[], str] = now) -> None:
+        self._stores = stores
+        self._controller = controller
+        self._timed = _Timed(self.store, stores, clock)
+
+    def wanted(self, resource: Resource) -> Status | None:
+        """See `StatusSource.wanted`."""
+        ours = policy_ancestors(resource, self._stores, self._controller)
+        return _shared_status(self._timed, resource, self._controller, "ancestors", "ancestorRef", ours)
+
+    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` returns what is others' then
+        """See `StatusSource.is_left_over`."""
+        return False
+
+
+def _shared_status(
+    timed: _Timed, resource: Resource, controller: str, field: str, reference: str, ours: Sequence[Mapping[str, Any]]
+) -> Status | None:
+    """Return a status whose list *field* has the entries of other controllers and *ours*, told apart by *reference*."""
+    present = items_of(resource, "status", field)
+    others = others_of(present, controller)
+    if not ours and len(others) == len(present):
+        return None
+
+    def conditions_of(own: Mapping[str, Any]) -> Sequence[Any]:
+        return next(
+            (
+                items_of(entry, "conditions")
+                for entry in present
+                if dig(entry, "controllerName") == controller and same_parent(entry.get(reference), own[reference])
+            ),
+            (),
+        )
+
+    def merge(time: str) -> Status:
+        entries = [
+            {**entry, "conditions": merge_conditions(conditions_of(entry), entry["conditions"], time)} for entry in ours
+        ]
+        return {field: [*others, *entries]}
+
+    return timed.status(resource, (others, ours), merge)

@@ -1,0 +1,93 @@
+"""The instances of this machine as a fleet: what is made of the parts, and what they are told of the world."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from haptic_trio.channels import Latest
+from haptic_trio.dataplane.binary import list_keywords, probe_version
+from haptic_trio.dataplane.check import PRELUDE
+from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.fleet.model import GroupKey
+from haptic_trio.fleet.owner import FleetOwner
+from haptic_trio.fleet.provider_local import LocalProvider, hash_instance
+from haptic_trio.fleet.store import FileStore
+from haptic_trio.fleet.wish import GroupWish
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.messages import LeadershipChanged
+from haptic_trio.stages.process import Process
+
+LOCAL = GroupKey("local")
+BINARY_INTERVAL = 2.0
+"""Seconds between two looks at whether the binary is another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalFleet:
+    """The HAProxy processes of this machine, and who owns them."""
+
+    provider: LocalProvider
+    owner: FleetOwner
+    basis: Latest[str]
+    binary: Path
+
+    async def run(self) -> None:
+        """Look after the instances until cancelled; the provider has to run meanwhile, and a little longer."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch_binary, self.binary, self.basis)
+            await self.owner.run()
+
+
+def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExit) -> LocalFleet:
+    """Return the fleet below the directory *state*, of *size* where the configuration says nothing else.
+
+    Whoever has the directory leads: instances of one machine are nobody
+    else's, whoever deploys.
+    """
+    leadership, basis, newest = Latest[LeadershipChanged](), Latest[str](), process.newest
+    leadership.put(LeadershipChanged(is_leader=True, identity=str(state), transitions=1))
+
+    def find_newest() -> Generation | None:
+        return newest.value.generation if newest.value is not None else None
+
+    provider = LocalProvider(
+        state,
+        process.haproxy,
+        find_newest=find_newest,
+        endpoints=process.instances,
+        unmarked=LOCAL,
+        on_exit=on_exit,
+    )
+    owner = FleetOwner(
+        provider,
+        FileStore(state / "fleet"),
+        GroupWish(key=LOCAL, default_size=size),
+        leadership=leadership,
+        config=process.wished,
+        basis=basis,
+        newest=newest,
+        facts=process.facts,
+        new_id=provider.make_id,
+        order_path=state / "fleet-size.json",
+        metrics=process.queue_metrics,
+    )
+    return LocalFleet(provider=provider, owner=owner, basis=basis, binary=process.haproxy)
+
+
+async def watch_binary(binary: Path, basis: Latest[str], *, interval: float = BINARY_INTERVAL) -> NoReturn:
+    """Keep in *basis* what an instance of *binary* is made from, as it is on the disk now."""
+    while True:
+        try:
+            found = await trio.to_thread.run_sync(hash_instance, binary, PRELUDE)
+        except OSError:
+            # It is just being replaced.
+            found = basis.value or ""
+        if found != basis.value and found:
+            if basis.value:
+                # These remember by path what a binary is.
+                probe_version.cache_clear()
+                list_keywords.cache_clear()
+            basis.put(found)
+        await trio.sleep(interval)

@@ -1,0 +1,66 @@
+"""HAProxy pods as a fleet: made from a PodTemplate where the configuration names one, else only looked at."""
+
+from dataclasses import dataclass
+
+import trio
+
+from haptic_trio.channels import Latest
+from haptic_trio.config.load import LoadedConfig
+from haptic_trio.errors import Problem
+from haptic_trio.fleet.model import ReconcileEvent
+from haptic_trio.fleet.observed import ObservedPods
+from haptic_trio.fleet.owner import FleetOwner
+from haptic_trio.fleet.pods import group_of
+from haptic_trio.fleet.provider_pods import PodProvider, PodStore
+from haptic_trio.fleet.wish import GroupWish
+from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.messages import ProblemsReported
+from haptic_trio.stages.process import Process
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodFleet:
+    """The HAProxy pods of a controller, and who owns or observes them."""
+
+    provider: PodProvider
+    owner: FleetOwner
+    observed: ObservedPods
+
+    def aim(self, loaded: LoadedConfig) -> None:
+        """Make, or only look at, the pods that *loaded* means."""
+        template, labels = loaded.config.instances.pod_template, loaded.config.pod_selector.match_labels
+        self.provider.aim(template, labels)
+        self.observed.aim({} if template else labels)
+
+    async def run(self) -> None:
+        """Look after the pods while this replica leads, and at them in any case, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.provider.run)
+            nursery.start_soon(self.observed.run)
+            await self.owner.run()
+
+
+def make_pod_fleet(process: Process, server: ApiCluster) -> PodFleet:
+    """Return the pods in the controller's namespace; their names begin with that of its configuration."""
+    source, basis = process.source, Latest[str]()
+    key = group_of(source.config_map)
+
+    def report(about: str, problems: tuple[Problem, ...]) -> None:
+        process.facts.tell(ProblemsReported(source=about, problems=problems))
+
+    def notice(event: ReconcileEvent) -> None:
+        owner.notice(event)
+
+    provider = PodProvider(server, source.namespace, key, basis=basis, notice=notice, report=report)
+    owner = FleetOwner(
+        provider,
+        PodStore(provider),
+        GroupWish(key=key, default_size=1, needs_template=True),
+        leadership=process.leadership,
+        config=process.wished,
+        basis=basis,
+        newest=process.newest,
+        facts=process.facts,
+        metrics=process.queue_metrics,
+    )
+    return PodFleet(provider=provider, owner=owner, observed=ObservedPods(server, source.namespace))

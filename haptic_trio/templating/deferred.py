@@ -1,0 +1,203 @@
+"""Objects of which templates have the identity at once, and everything else once it has been fetched.
+
+A template that uses more of such an object than its identity fails there and
+then, as on any fault, and what has to be fetched is noted. Whoever renders
+fetches all that was noted, and renders again what has failed for it: nothing
+of such a render is ever given away, so what comes out is as if everything had
+been there from the start.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from sys import intern
+from typing import Any, Final, Protocol
+
+from haptic_trio.templating.emit import TemplateFaultError
+from haptic_trio.templating.records import Dependency
+from haptic_trio.templating.run import CURRENT, RenderRun
+
+
+class ContentUnavailableError(TemplateFaultError):
+    """Only the identity of an object is here; subclasses say whether trying again helps."""
+
+
+class NotFetchedError(ContentUnavailableError):
+    """The rest of an object has not been fetched; trying again helps once it has been.
+
+    Within a render that is seen to; others may ask its keeper for it.
+    """
+
+    def __init__(self, deferred: "Deferred") -> None:
+        self.deferred = deferred
+        super().__init__(f"{deferred!r} has not been fetched")
+
+
+class Keeper(Protocol):
+    """Who has the rest of objects, or can get it."""
+
+    @property
+    def name(self) -> str:
+        """The name under which templates know the objects, such as `secrets`."""
+        ...
+
+    def content_of(self, deferred: "Deferred") -> Mapping[str, Any] | None:
+        """Return the whole of *deferred*; None if it has to be fetched.
+
+        Raises a `ContentUnavailableError` if that was tried and has failed.
+        """
+        ...
+
+    def want(self, deferred: "Deferred") -> bool:
+        """Have *deferred* fetched, if it is not here and has not failed; False if nothing new came of that."""
+        ...
+
+    def get(self, *keys: str) -> Sequence[Any]:
+        """Return the objects found under *keys*."""
+        ...
+
+
+class Deferred(Mapping[str, Any]):
+    """One version of an object. Reads as the object itself; its resourceVersion is that of the identity.
+
+    Raises `ContentUnavailableError` where more than apiVersion, kind and the
+    metadata that is kept here is used and not there.
+    """
+
+    __slots__ = ("api_version", "created", "keeper", "kind", "name", "namespace", "uid", "version")
+
+    def __init__(self, keeper: Keeper, identity: Mapping[str, Any], version: str) -> None:
+        """Take of *identity*, an object or a part of one, what is kept."""
+        metadata = identity.get("metadata") or {}
+        self.keeper = keeper
+        # What many have in common is there once.
+        self.api_version = intern(str(identity.get("apiVersion") or ""))
+        self.kind = intern(str(identity.get("kind") or ""))
+        self.namespace = intern(str(metadata.get("namespace") or ""))
+        self.name = str(metadata.get("name") or "")
+        self.uid = str(metadata.get("uid") or "")
+        self.created = str(metadata.get("creationTimestamp") or "")
+        self.version = version
+
+    @property
+    def question(self) -> Dependency:
+        """What depends on the rest of it asks."""
+        return "object", self.keeper.name, self.namespace, self.name, self.kind
+
+    def content(self) -> Mapping[str, Any]:
+        """Return the whole object as it was fetched, or raise `ContentUnavailableError`."""
+        try:
+            found = self.keeper.content_of(self)
+        except ContentUnavailableError:
+            if (run := CURRENT.get(None)) is not None:
+                run.need(self.question, is_failing=True)
+            raise
+        if found is None:
+            if (run := CURRENT.get(None)) is not None:
+                run.need(self.question, is_failing=False)
+                self._want(run)
+            raise NotFetchedError(self)
+        return found
+
+    def _want(self, run: RenderRun) -> None:
+        if not self.keeper.want(self):
+            return
+        # What was found together is likely to be used together: one fetch for all, instead of one after another.
+        # Among fragments that does not hold for lists of everything.
+        answers = (
+            self.keeper.get(*question[2:])
+            for question in run.trace.asked
+            if question[:2] == ("get", self.keeper.name) and (len(question) > 2 or not run.subjects)
+        )
+        together = [found for found in answers if any(other is self for other in found)]
+        for other in min(together, key=len, default=()):
+            self.keeper.want(other)
+
+    def __getitem__(self, key: str) -> Any:
+        match key:
+            case "metadata":
+                return _Metadata(self)
+            case "kind":
+                return self.kind
+            case "apiVersion":
+                return self.api_version
+        return self.content()[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in _TOP or key in self.content()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.content())
+
+    def __len__(self) -> int:
+        return len(self.content())
+
+    def __bool__(self) -> bool:
+        # Else asking whether there is one would fetch it.
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Deferred):
+            return self is other or (self.question, self.version) == (other.question, other.version)
+        return dict(self) == other if isinstance(other, Mapping) else NotImplemented
+
+    # As a dict.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        # Its content may be that of a Secret.
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+_TOP: Final = frozenset({"apiVersion", "kind", "metadata"})
+_KEPT: Final[Mapping[str, str]] = {
+    "name": "name",
+    "namespace": "namespace",
+    "uid": "uid",
+    "creationTimestamp": "created",
+    "resourceVersion": "version",
+}
+"""The fields of `metadata` that are here if the object has them, and where."""
+
+
+class _Metadata(Mapping[str, Any]):
+    """The metadata of a deferred object."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Deferred) -> None:
+        self._owner = owner
+
+    def _kept(self, key: object) -> str:
+        return getattr(self._owner, _KEPT[key]) if key in _KEPT else ""  # type: ignore[index]
+
+    def _content(self) -> Mapping[str, Any]:
+        return self._owner.content().get("metadata") or {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in _KEPT:
+            return self._content()[key]
+        if kept := self._kept(key):
+            return kept
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self._kept(key)) if key in _KEPT else key in self._content()
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in self._content() if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _Metadata) and self._owner == other._owner:
+            return True
+        return dict(self) == other if isinstance(other, Mapping) else NotImplemented
+
+    # As a dict.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"metadata of {self._owner!r}"

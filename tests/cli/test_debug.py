@@ -1,0 +1,106 @@
+"""What the console tells, as a terminal of 80 columns shows it."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console, RenderableType
+
+from haptic_trio.cli.console_client import NoConsoleError
+from haptic_trio.cli.console_service import SHORTEST_TOKEN, TOKEN_NAME, TokenError, read_token, wants_console
+from haptic_trio.cli.debug_text import event_line, live_view, task_tree
+from haptic_trio.cli.main import cli
+
+EVENT = {
+    "number": 1,
+    "at": 100.0,
+    "kind": "InstanceDeployed",
+    "correlation": "1-1",
+    "level": "info",
+    "text": "instance reloaded",
+    "fields": {"correlation": "1-1", "reasons": ["backend a added " * 20], "said": "\x1b[31mred"},
+}
+STATE: dict[str, Any] = {
+    "iteration": {"number": 3, "stage": 5, "is_ready": True},
+    "is_leader": True,
+    "quarantined": 0,
+    "fragments_rendered": 10,
+    "fragments_reused": 9000,
+    "instances": [{"name": f"local-{number}", "operations": 2} for number in range(30)],
+    "cycles": [{"correlation": f"3-{number}", "render": 0.01, "outcome": "deployed"} for number in range(60)],
+}
+NOW = {"clock": 100.0, "unix": 1_700_000_000.0}
+
+
+def shown(renderable: RenderableType) -> list[str]:
+    """Return the lines that a terminal of 80 columns shows."""
+    terminal = Console(file=io.StringIO(), width=80, force_terminal=False)
+    terminal.print(renderable)
+    assert isinstance(terminal.file, io.StringIO)
+    return terminal.file.getvalue().splitlines()
+
+
+def test_live_view_fits_80_columns_and_24_lines() -> None:
+    lines = shown(live_view({"state": STATE, "channels": []}, [EVENT] * 50, NOW, 24))
+
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "iteration 3" in lines[0]
+    assert "instance reloaded" in lines[-1]
+
+
+def test_live_view_between_two_iterations() -> None:
+    state = STATE | {"iteration": None}
+
+    assert shown(live_view({"state": state}, [], NOW, 24))[0] == "between two iterations"
+
+
+def test_words_of_others_cannot_drive_the_terminal() -> None:
+    assert "\x1b" not in event_line(EVENT, NOW["unix"], NOW["clock"]).plain
+
+
+def test_tasks_show_how_long_a_scope_has_left() -> None:
+    child = {"name": "child", "place": "stages.iteration:3 run", "waits_for": "Event.wait"}
+    root = {"name": "root", "nurseries": [{"scope": {"deadline": 102.5, "shield": True}, "tasks": [child]}]}
+
+    text = "\n".join(shown(task_tree(root, 100.0)))
+
+    assert "2.5 s left, shielded" in text
+    assert "stages.iteration:3" in text
+
+
+@pytest.mark.parametrize(
+    ("choice", "listen", "expected"),
+    [
+        ("auto", "127.0.0.1:9090", True),
+        ("auto", "[::1]:9090", True),
+        ("auto", "localhost:0", True),
+        ("auto", "0.0.0.0:9090", False),
+        ("auto", "[::]:9090", False),
+        ("auto", "admin.example:9090", False),
+        ("on", "0.0.0.0:9090", True),
+        ("off", "127.0.0.1:9090", False),
+    ],
+)
+def test_console_is_off_beyond_loopback_unless_asked_for(choice: str, listen: str, expected: bool) -> None:
+    assert wants_console(choice, listen) is expected
+
+
+def test_token_is_made_once_and_a_short_one_refused(tmp_path: Path) -> None:
+    token = read_token(tmp_path)
+
+    assert len(token) >= SHORTEST_TOKEN
+    assert read_token(tmp_path) == token
+    assert (tmp_path / TOKEN_NAME).stat().st_mode & 0o777 == 0o600
+    (tmp_path / TOKEN_NAME).write_text("short\n")
+    with pytest.raises(TokenError, match="less than"):
+        read_token(tmp_path)
+
+
+def test_without_a_controller_the_error_says_what_to_name(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["debug", "tasks", "--state-dir", str(tmp_path)])
+
+    assert isinstance(result.exception, NoConsoleError)
+    assert "--state-dir" in str(result.exception)

@@ -1,0 +1,95 @@
+"""`diff`: lines, runtime commands, and why a reload."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import invoke_cli, replace_in
+
+pytestmark = pytest.mark.haproxy
+
+
+@pytest.fixture
+def changed(manifests: Path, haproxy_binary: Path) -> Path:
+    """A copy of the manifests, to be changed."""
+    assert haproxy_binary.exists()
+    return Path(shutil.copytree(manifests, manifests.parent / "changed"))
+
+
+def test_equal_directories_change_nothing(manifests: Path, changed: Path) -> None:
+    result = invoke_cli("diff", "--manifests", manifests, "--to", changed)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "nothing would change\n", "")
+
+
+def test_a_server_that_moves_is_told_at_runtime(manifests: Path, changed: Path) -> None:
+    replace_in(changed / "web.yaml", "port: 18881", "port: 18999")
+
+    result = invoke_cli("diff", "--manifests", manifests, "--to", changed)
+
+    assert result.exit_code == 1
+    assert "-    server s1 127.0.0.1:18881" in result.stdout
+    assert "+    server s1 127.0.0.1:18999" in result.stdout
+    assert "  set server address default_web_80 s1\n" in result.stdout
+    assert result.stdout.endswith("no reload\n")
+
+
+def test_a_changed_template_reloads_and_says_which_line_is_why(manifests: Path, changed: Path) -> None:
+    replace_in(changed / "config.yaml", "greeting: hello", "greeting: welcome")
+
+    result = invoke_cli("diff", "--manifests", manifests, "--to", changed, "--output", "json")
+
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["reload"], document["operations"]) == (1, True, [])
+    assert any("http-response" in reason for reason in document["reasons"])
+    [file] = document["files"]
+    assert file["path"] == "haproxy.cfg"
+    assert any(line.startswith("+") and "welcome" in line for line in file["diff"])
+
+
+def test_no_private_key_is_shown(manifests: Path, changed: Path) -> None:
+    for path in changed.glob("*.yaml"):
+        text = path.read_text()
+        if "kubernetes.io/tls" in text:
+            path.unlink()
+
+    result = invoke_cli("diff", "--manifests", manifests, "--to", changed)
+
+    assert result.exit_code == 1
+    assert "-# secret, digest " in result.stdout
+    assert "PRIVATE KEY" not in result.stdout + result.stderr
+
+
+def test_an_overlay_needs_only_what_changes(manifests: Path, changed: Path, tmp_path: Path) -> None:
+    replace_in(changed / "web.yaml", "port: 18881", "port: 18999")
+    only = tmp_path / "only"
+    only.mkdir()
+    shutil.copy(changed / "web.yaml", only)
+
+    whole = invoke_cli("diff", "--manifests", manifests, "--to", changed)
+    result = invoke_cli("diff", "--manifests", manifests, "--to", only, "--overlay")
+
+    assert (result.exit_code, result.stdout) == (1, whole.stdout)
+
+
+def test_what_becomes_wrong_is_told_and_what_was_wrong_is_not(manifests: Path, changed: Path) -> None:
+    for directory in (manifests, changed):
+        (directory / "old.yaml").write_text("kind: [")
+    (changed / "new.yaml").write_text("kind: {")
+
+    result = invoke_cli("diff", "--manifests", manifests, "--to", changed)
+
+    assert result.exit_code == 1
+    assert "new.yaml" in result.stderr
+    assert "old.yaml" not in result.stderr
+
+
+def test_without_a_valid_configuration_there_is_nothing_to_compare(manifests: Path, changed: Path) -> None:
+    replace_in(changed / "config.yaml", "debounceInterval: 100ms", "debounceInterval: soon")
+
+    result = invoke_cli("diff", "--manifests", manifests, "--to", changed)
+
+    assert result.exit_code == 2
+    assert "debounceInterval" in result.stderr

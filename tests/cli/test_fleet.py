@@ -1,0 +1,64 @@
+"""What `haptic-trio fleet` says when nobody answers, and how it writes what it is told."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from haptic_trio.cli.fleet import headline, span
+from haptic_trio.cli.fleet_service import control_path
+from haptic_trio.cli.main import cli
+from haptic_trio.fleet.status import GroupStatus
+
+
+def invoke(state: Path, *arguments: str) -> str:
+    """Return what is printed, or why nothing is."""
+    result = CliRunner().invoke(cli, ["fleet", *arguments, "--state-dir", str(state)])
+    assert result.exit_code
+    return result.output + str(result.exception or "")
+
+
+def test_directory_where_no_controller_has_run_is_named_and_not_made(tmp_path: Path) -> None:
+    assert f"no controller has run with {tmp_path / 'state'}" in invoke(tmp_path / "state", "list")
+    assert not (tmp_path / "state").exists()
+
+
+def test_controller_that_does_not_run_is_missed(tmp_path: Path) -> None:
+    assert "start `haptic-trio serve`" in invoke(tmp_path, "list")
+
+
+def test_socket_that_a_killed_controller_has_left_is_no_controller(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(control_path(tmp_path)))
+    assert "start `haptic-trio serve`" in invoke(tmp_path, "show", "local-1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("rotate",), "name one instance, or say --all"),
+        (("rotate", "local-1", "--all"), "name one instance, or say --all"),
+        (("resize",), "name a size, or say --reset"),
+        (("resize", "3", "--reset"), "name a size, or say --reset"),
+        (("resize", "65"), "65 is not in the range"),
+        (("drain",), "Missing argument 'INSTANCE'"),
+    ],
+)
+def test_orders_that_make_no_sense_are_usage_errors(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    assert words in invoke(tmp_path, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0s"), (59.9, "59s"), (60, "1m"), (95, "1m35s"), (3600, "1h"), (11_520, "3h12m"), (90_000, "1d1h")],
+)
+def test_times_are_written_in_two_units(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_headline_tells_of_a_size_that_somebody_asked_for() -> None:
+    group = GroupStatus(name="local", size=5, ready=3)
+    assert headline(group) == "local: 3 ready of 5"
+    asked = GroupStatus(name="local", size=5, ready=3, configured_size=2)
+    assert headline(asked) == "local: 3 ready of 5 (asked for; the configuration says 2)"

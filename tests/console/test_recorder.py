@@ -1,0 +1,126 @@
+"""What is kept of facts, and what it adds up to."""
+
+import json
+import sys
+
+import msgspec
+import pytest
+
+from haptic_trio import messages as m
+from haptic_trio.commentator import STORIES
+from haptic_trio.console.recorder import MOST_EVENTS, Recorder
+from haptic_trio.console.timeline import cycles_of
+from haptic_trio.errors import Problem
+from tests.support.endpoints import generation
+from tests.support.facts import example_of
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def recorder(clock: Clock | None = None, secret: str = "hidden-word") -> Recorder:
+    """Return one that knows one secret."""
+
+    def clean(value: object) -> object:
+        return json.loads(json.dumps(value).replace(secret, "***"))
+
+    return Recorder(STORIES.get, clean, clock=clock or Clock())
+
+
+@pytest.mark.parametrize("kind", STORIES, ids=lambda kind: kind.__name__)
+def test_every_message_becomes_an_event_that_json_can_hold(kind: type[msgspec.Struct]) -> None:
+    record = recorder()
+
+    record.observe(example_of(kind))
+
+    (event,) = record.events()
+    assert (event.number, event.kind) == (1, kind.__name__)
+    assert event.text
+    assert json.loads(msgspec.json.encode(event))["fields"] is not None
+
+
+def test_only_the_newest_events_are_kept_and_numbers_tell_how_many_there_were() -> None:
+    record = recorder()
+    for _ in range(MOST_EVENTS + 10):
+        record.observe(m.DriftSuspected(idle=1.0))
+
+    events = record.events()
+
+    assert (len(events), events[0].number, record.last) == (MOST_EVENTS, 11, MOST_EVENTS + 10)
+    assert [event.number for event in record.events(record.last - 2)] == [record.last - 1, record.last]
+
+
+def test_words_of_others_are_cleaned_when_they_come() -> None:
+    record = recorder()
+    problem = Problem(message="bad value hidden-word", source="haproxy.cfg", line=3, excerpt="hidden-word")
+
+    record.observe(m.ValidationFailed(correlation="1-1", reason=m.Reason.CHANGED, phase="check", problems=(problem,)))
+    record.observe(m.InstanceFailed(correlation="1-1", endpoint="a", error="hidden-word", seconds=1.0))
+    record.observe(m.ProblemsReported(source="x", problems=(problem,)))
+
+    told = msgspec.json.encode([record.events(), record.instances, record.problems])
+    assert b"hidden-word" not in told
+    assert b"haproxy.cfg:3: bad value ***" in told
+
+
+def test_configurations_are_not_kept_alive() -> None:
+    record, made = recorder(), generation("a")
+    references = sys.getrefcount(made)
+
+    for _ in range(3):
+        phases = m.Phases(render=0.5)
+        record.observe(m.ConfigValidated(correlation="1-1", reason=m.Reason.CHANGED, generation=made, phases=phases))
+        record.observe(m.DeploymentScheduled(correlation="1-1", generation=made, endpoints=(), why="validated"))
+
+    assert sys.getrefcount(made) == references
+    assert cycles_of(record.entries())[0].render == 0.5
+
+
+def test_cycle_is_put_together_from_its_facts() -> None:
+    clock = Clock()
+    record = recorder(clock)
+    phases = m.Phases(render=0.2, parse=0.1, check=0.3)
+    story: list[tuple[float, msgspec.Struct]] = [
+        (0, m.ReconcileTriggered(correlation="1-2", reason=m.Reason.CHANGED, changes=3)),
+        (1, m.ReconcileStarted(correlation="1-2", reason=m.Reason.CHANGED, changes=3)),
+        (
+            2,
+            m.ConfigRendered(
+                correlation="1-2", bytes=1, files=1, seconds=0.2, fragments_rendered=1, fragments_reused=9
+            ),
+        ),
+        (
+            3,
+            m.ConfigValidated(correlation="1-2", reason=m.Reason.CHANGED, generation=generation("a"), phases=phases),
+        ),
+        (4, m.DeploymentStarted(correlation="1-2", generation="abc", endpoints=("a",))),
+        (6, m.DeploymentCompleted(correlation="1-2", generation="abc", results=(), failed=(), seconds=2.0)),
+        (7, m.ReconcileCompleted(correlation="1-2", outcome=m.Outcome.DEPLOYED, seconds=7.0)),
+    ]
+    for at, fact in story:
+        clock.now = 100.0 + at
+        record.observe(fact)
+
+    (cycle,) = cycles_of(record.entries())
+
+    assert (cycle.triggered, cycle.started, cycle.ended, cycle.outcome) == (100, 101, 107, "deployed")
+    assert (cycle.render, cycle.parse, cycle.check, cycle.deploy_seconds) == (0.2, 0.1, 0.3, 2)
+    assert (cycle.changes, cycle.rendered, cycle.reused) == (3, 1, 9)
+
+
+def test_reported_problems_go_when_they_are_solved() -> None:
+    record = recorder()
+    record.observe(m.ProblemsReported(source="x", problems=(Problem(message="broken"),)))
+    assert record.problems == {"x": ("broken",)}
+
+    record.observe(m.ProblemsReported(source="x", problems=()))
+
+    assert record.problems == {}

@@ -1,0 +1,56 @@
+"""What Secrets hold is taken out of texts."""
+
+import base64
+
+from haptic_trio.console.redaction import MOST_SECRETS, Redactor
+from haptic_trio.k8s.store import Store, Stores
+
+
+def secrets(*values: str) -> Stores:
+    """Return stores with a Secret for each of *values*."""
+    store = Store("secrets", ["metadata.name"])
+    store.replace(
+        [
+            {
+                "kind": "Secret",
+                "metadata": {"name": f"s{number}", "namespace": "default", "resourceVersion": "1"},
+                "data": {"value": base64.b64encode(value.encode()).decode()},
+            }
+            for number, value in enumerate(values)
+        ]
+    )
+    return Stores([store])
+
+
+def test_values_are_replaced_encoded_and_decoded_and_line_by_line() -> None:
+    stores = secrets("correct horse", "first line\nsecond line")
+    redactor = Redactor(lambda: stores)
+
+    text = redactor.clean(f"x correct horse y {base64.b64encode(b'correct horse').decode()} z second line")
+
+    assert "horse" not in text
+    assert "second line" not in text
+    assert text.startswith("x <secret, digest ")
+    assert text.count("<secret, digest ") == 3
+
+
+def test_credentials_and_nested_values_are_cleaned_without_stores() -> None:
+    redactor = Redactor(lambda: None, lambda: ("s3cret",))
+
+    assert redactor.clean_all({"a": ["the s3cret", 1, None]})["a"][1:] == [1, None]
+    assert "s3cret" not in str(redactor.clean_all({"a": ["the s3cret"]}))
+
+
+def test_secrets_of_an_iteration_stay_known_when_it_has_ended() -> None:
+    present: list[Stores | None] = [secrets("correct horse")]
+    redactor = Redactor(lambda: present[0])
+    redactor.clean("anything")
+    present[0] = None
+
+    assert "horse" not in redactor.clean("correct horse")
+
+
+def test_with_too_many_secrets_the_text_is_withheld() -> None:
+    stores = secrets(*(f"value {number}" for number in range(MOST_SECRETS + 1)))
+
+    assert Redactor(lambda: stores).clean("harmless").startswith("withheld, digest ")

@@ -1,0 +1,195 @@
+"""What a supervisor makes of processes that die, hang, or still load, at the worst moment."""
+
+import os
+import signal
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from haptic_trio.dataplane import supervisor as supervisor_module
+from haptic_trio.dataplane.agent import LocalAgent
+from haptic_trio.dataplane.agent_attached import AttachedAgent
+from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointUnreachableError
+from haptic_trio.dataplane.master import MasterClient, ReloadReport
+from haptic_trio.dataplane.process import ProcessRecord, has_argument, read_record, spawn
+from haptic_trio.dataplane.supervisor import LoadRefusedError, Supervisor
+from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.model import FileKind, Generation, make_file
+from tests.support.agents import until
+from tests.support.haproxy import (
+    BASE,
+    answering,
+    build_generation,
+    fetch,
+    free_port,
+    instances,
+    kill_and_wait_for_next,
+    mapping,
+    wait_for_body,
+)
+
+pytestmark = pytest.mark.haproxy
+
+
+class Crash(BaseException):
+    """Stands for kill -9: no handler of ours may run, so it is no Exception."""
+
+
+def slow_to_load(port: int, answer: str) -> Generation:
+    """Return a generation that HAProxy takes some hundred milliseconds to load; its last file is read at the end."""
+    entries = "".join(f"host-{number}.example {number}\n" for number in range(300_000))
+    return build_generation(
+        f"{BASE}\nfrontend web\n    bind 127.0.0.1:{port}\n"
+        "    http-request set-var(txn.slow) req.hdr(host),map(maps/slow.map,none)\n"
+        "    http-request return status 200 content-type text/plain"
+        ' lf-string "%[req.hdr(host),map(maps/host.map,none)]"\n',
+        [
+            make_file(FileKind.MAP, "maps/slow.map", entries),
+            make_file(FileKind.MAP, "maps/host.map", f"example.org {answer}\n"),
+        ],
+    )
+
+
+async def begin_reload(record: ProcessRecord) -> None:
+    """Have a master reload, and do not wait for what comes of it, as somebody who is killed meanwhile."""
+    arguments = trio.Path(f"/proc/{record.pid}/cmdline")
+    before = await arguments.read_bytes()
+
+    async def has_begun() -> bool:
+        # A master loads itself anew, with the pids of its workers as arguments.
+        return await arguments.read_bytes() not in {before, b""}
+
+    async with await trio.open_unix_socket(f"{record.sockets}/master.sock") as stream:
+        await stream.send_all(b"reload\n")
+        await until(has_begun)
+    raise Crash
+
+
+async def crash_while_reloading(root: Path, binary: Path, generations: Sequence[Generation]) -> None:
+    """Deploy *generations*, and crash when the last one is being loaded."""
+
+    async def deploy() -> None:
+        async with instances(root, binary, on_exit="leave") as (agent,):
+            for generation in generations[:-1]:
+                await agent.activate(generation)
+            record = read_record(root / "instances/local-1/process.json")
+            assert record is not None
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Supervisor, "load", lambda _: begin_reload(record))
+                await agent.activate(generations[-1])
+
+    with pytest.RaisesGroup(Crash, flatten_subgroups=True):
+        await deploy()
+
+
+async def test_a_reload_in_flight_keeps_its_files_until_it_is_over(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    first, second = answering(port, "one"), slow_to_load(port, "two")
+    await crash_while_reloading(instance_root, haproxy_binary, [first, second])
+
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        # What was to be loaded is, and nobody relies on that.
+        assert await fetch(port) == (200, "two")
+        assert (await agent.describe()).reloads == 1
+        assert await agent.fetch_running() is None
+        await sync_endpoint(agent, first)
+        assert await fetch(port) == (200, "one")
+
+
+async def test_an_attached_agent_waits_for_a_reload_in_flight_too(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    first, second = answering(port, "one"), slow_to_load(port, "two")
+    await crash_while_reloading(instance_root, haproxy_binary, [first, second])
+    directory = instance_root / "instances/local-1"
+    record = read_record(directory / "process.json")
+    assert record is not None
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            agent = AttachedAgent("local-1", directory, haproxy_binary, Path(record.sockets) / "master.sock")
+            await nursery.start(partial(agent.run, on_exit="leave", grace=0.0))
+            assert await fetch(port) == (200, "two")
+            assert await agent.fetch_running() is None
+            nursery.cancel_scope.cancel()
+    async with instances(instance_root, haproxy_binary):
+        pass
+
+
+async def test_a_master_that_dies_during_a_reload_is_not_waited_for(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(answering(port, "one"))
+        pid = (await agent.describe()).pid
+
+        async def never_answers(_client: MasterClient, *, limit: float) -> ReloadReport:
+            # A worker that has the connection, too, keeps it open when the master is gone.
+            os.kill(pid, signal.SIGKILL)
+            await trio.sleep(limit)
+            raise AssertionError
+
+        with trio.fail_after(10), monkeypatch.context() as patch:
+            patch.setattr(MasterClient, "reload", never_answers)
+            with pytest.raises(EndpointUnreachableError):
+                await agent.activate(answering(port, "two"))
+
+        await wait_for_body(port, "one")
+        await sync_endpoint(agent, answering(port, "two"))
+        await wait_for_body(port, "two")
+
+
+async def test_a_start_that_was_killed_is_no_reason_to_turn_back(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    told, patched = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    victims: list[int] = []
+
+    def spawn_and_kill_the_first(command: Sequence[str], log: Path) -> int:
+        pid = spawn(command, log)
+        if not victims:
+            os.kill(pid, signal.SIGKILL)
+            victims.append(pid)
+        return pid
+
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(answering(port, "before"))
+        await agent.activate(told)
+        assert not (await sync_endpoint(agent, patched)).reloaded
+        monkeypatch.setattr(supervisor_module, "spawn", spawn_and_kill_the_first)
+
+        await kill_and_wait_for_next(agent)
+
+        assert victims
+        await wait_for_body(port, "2", host="a.example")
+        assert await agent.fetch_running() == patched
+
+
+async def test_what_haproxy_is_started_with_may_be_more_or_nothing_at_all(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    allowed = True
+
+    def choose() -> Sequence[str]:
+        if not allowed:
+            raise LoadRefusedError("not now")
+        return ["-n", "77"]
+
+    agent = LocalAgent(
+        "local-1", instance_root / "one", haproxy_binary, supervisor=partial(Supervisor, start_options=choose)
+    )
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(agent.run, on_exit="stop", grace=0.1))
+            allowed = False
+            with pytest.raises(DeploymentRefusedError, match="not now"):
+                await agent.activate(answering(port, "one"))
+            allowed = True
+            await agent.activate(answering(port, "one"))
+            assert has_argument((await agent.describe()).pid, "77")
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,244 @@
+"""The console over a running controller: what its stream tells, whom it lets in, and that it keeps secrets."""
+
+import base64
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from haptic_trio.cli.console_client import (
+    ConsoleClient,
+    ConsoleRefusedError,
+    NoConsoleError,
+    find_console,
+    open_console,
+)
+from haptic_trio.messages import InstanceDeployed, Quarantined, StageReached
+from tests.features.harness import Running, Site, controller, ingress, service, serving_web
+from tests.support.haproxy import backend
+
+pytestmark = pytest.mark.haproxy
+
+PASSWORD = "planted-pass-word-1"
+PLANTED = """\
+{% each secret in resources.planted as "planted" if secret.metadata.name == "planted" %}
+backend planted
+    http-request set-header x-encoded {{ secret.data.password | word }}
+    http-request set-header x-plain {{ (secret.data.password | b64decode) | word }}
+{% endeach %}
+"""
+TOPICS = ("state", "tasks", "channels", "stores", "events", "config", "diff")
+
+
+@asynccontextmanager
+async def viewing(site: Site) -> AsyncIterator[ConsoleClient]:
+    """Look at the controller of *site*, as `haptic-trio debug` finds it."""
+    async with open_console(*find_console(site.state, None, None)) as client:
+        yield client
+
+
+async def deployed(running: Running) -> None:
+    """Return once something is deployed and nothing is under way."""
+    await running.wait(InstanceDeployed)
+    await running.quiet()
+
+
+async def asked(client: ConsoleClient, topic: str, **arguments: Any) -> Any:
+    """Return an answer about the configuration, which may be in the making for a moment."""
+    with trio.fail_after(20):
+        while True:
+            try:
+                return await client.ask(topic, **arguments)
+            except ConsoleRefusedError as exc:
+                if "try again soon" not in str(exc):
+                    raise
+                await trio.sleep(0.01)
+
+
+async def until(client: ConsoleClient, topic: str, is_wanted: Callable[[Any], bool]) -> Any:
+    """Return the answer about *topic* once it is what is wanted."""
+    with trio.fail_after(20):
+        while True:
+            answer = await asked(client, topic)
+            if is_wanted(answer):
+                return answer
+            await trio.sleep(0.02)
+
+
+def places(task: dict[str, Any]) -> list[str]:
+    """Return where all tasks of a tree wait."""
+    found = [task.get("place", "")]
+    for nursery in task.get("nurseries", ()):
+        for child in nursery["tasks"]:
+            found += places(child)
+    return found
+
+
+async def test_viewer_is_told_what_runs(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary) as running, viewing(site) as client:
+        await deployed(running)
+
+        state = await client.ask("state")
+        assert (state["iteration"]["number"], state["iteration"]["stage"], state["is_leader"]) == (1, 5, True)
+        assert [one["name"] for one in state["stages"]][-1] == "reconcile"
+        assert [one["name"] for one in state["instances"]] == ["local-1"]
+        assert state["instances"][0]["generation"]
+        assert {one["outcome"] for one in state["cycles"]} <= {"deployed", "unchanged", "superseded"}
+        assert all(one["render"] > 0 for one in state["cycles"] if one["outcome"] == "deployed")
+
+        tree = await client.ask("tasks")
+        assert tree["shown"] == tree["total"] > 20
+        assert any(place.startswith("commentator:") for place in places(tree["root"]))
+        assert any(place.startswith("pipeline.debounce:") for place in places(tree["root"]))
+
+        channels = {one["name"]: one for one in await client.ask("channels")}
+        assert channels["changes"]["size"] == 100
+        assert channels["changes"]["waiting_receivers"] == 1
+        assert channels["validated"]["puts"] >= 1
+
+        stores = {one["name"]: one["objects"] for one in await client.ask("stores")}
+        assert (stores["ingresses"], stores["services"]) == (1, 1)
+
+
+async def test_configuration_is_searched_explained_and_compared(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary) as running, viewing(site) as client:
+        await deployed(running)
+
+        page = await asked(client, "config", limit=10)
+        assert len(page["lines"]) == 10
+        assert page["total"] > 20
+        assert "maps/path-prefix.map" in page["files"]
+        found = await asked(client, "config", search="BACKEND default_web")
+        assert [(one["text"].split()[1], one["made_by"]) for one in found["lines"]] == [
+            ("default_web_80", "Service default/web")
+        ]
+        line = found["lines"][0]["line"]
+        answer = await asked(client, "explain", target=f"haproxy.cfg:{line}")
+        assert answer["made_by"]["object"]["name"] == "web"
+        assert (await asked(client, "diff"))["before"] == 0
+
+        site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
+        await running.wait(InstanceDeployed, since=len(running.facts.all(InstanceDeployed)))
+        difference = await until(client, "diff", lambda answer: bool(answer["added"]))
+        assert difference["removed"] == 0
+        assert any("backend default_more_80" in one["text"] for one in difference["lines"])
+
+        with pytest.raises(ConsoleRefusedError):
+            await client.ask("explain", target="haproxy.cfg:99999")
+        with pytest.raises(ConsoleRefusedError, match="no topic"):
+            await client.ask("reload")
+
+
+async def test_followers_see_a_reinitialisation_and_each_event_once(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary) as running, viewing(site) as client:
+        await deployed(running)
+        numbers: list[int] = []
+        kinds: list[str] = []
+        is_up = False
+        site.write_config(logging={"level": "debug"})
+
+        with trio.fail_after(30):
+            await client.follow(["events", "state"], interval=0.2)
+            while not is_up:
+                message = await client.receive()
+                if message["kind"] == "events":
+                    assert message["missed"] == 0
+                    numbers += [one["number"] for one in message["value"]]
+                    kinds += [one["kind"] for one in message["value"]]
+                elif message["kind"] == "state":
+                    iteration = message["value"]["iteration"]
+                    is_up = iteration is not None and (iteration["number"], iteration["stage"]) == (2, 5)
+
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert kinds.index("ConfigChanged") < kinds.index("IterationEnded")
+
+
+async def test_no_secret_is_ever_told(site: Site, haproxy_binary: Path) -> None:
+    encoded = base64.b64encode(PASSWORD.encode()).decode()
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "planted", "namespace": "default"},
+        "data": {"password": encoded},
+    }
+    credentials = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "haptic-trio", "namespace": "default"},
+        "stringData": {"dataplane_username": "admin", "dataplane_password": PASSWORD + "-2"},
+    }
+    site.write_config(
+        watchedResources={"planted": {"apiVersion": "v1", "resources": "secrets", "indexBy": ["metadata.name"]}},
+        templateSnippets={"backends-planted": {"template": PLANTED}},
+    )
+    site.write("planted", secret, credentials)
+    async with backend("one") as port, controller(site, haproxy_binary) as running:
+        site.write_service("web", port)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.wait(StageReached, lambda fact: fact.stage == 5)
+        await deployed(running)
+        async with viewing(site) as client:
+            told = {topic: await asked(client, topic) for topic in TOPICS}
+            told["found"] = await asked(client, "config", search=PASSWORD)
+            told["explained"] = await asked(client, "explain", target="Secret default/planted")
+            for name in told["config"]["files"]:
+                told[name] = await asked(client, "config", path=name)
+
+        text = json.dumps(told)
+        assert any(one["is_secret"] for one in told["config"]["lines"] if "is_secret" in one)
+        assert PASSWORD not in text
+        assert encoded not in text
+
+
+async def test_stranger_is_not_let_in(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary):
+        address, token = find_console(site.state, None, None)
+        assert (site.state / "console.token").stat().st_mode & 0o777 == 0o600
+
+        with pytest.RaisesGroup(pytest.RaisesExc(NoConsoleError, match="not allowed")):
+            async with open_console(address, "wrong"):
+                pass
+        # Another site's page, in the browser of somebody who has the token.
+        with pytest.RaisesGroup(pytest.RaisesExc(NoConsoleError, match="not allowed")):
+            async with open_console(address, token, headers=[(b"Origin", b"http://evil.example")]):
+                pass
+
+
+async def test_error_is_told_with_its_place(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary) as running, viewing(site) as client:
+        site.write("bad", ingress("bad", "bad\nhost", "web"))
+        await running.wait(Quarantined)
+        events = await until(client, "events", lambda answer: any(one["kind"] == "Quarantined" for one in answer))
+        found = [one for one in events if one["kind"] == "Quarantined"]
+
+        assert found[0]["fields"]["object"] == "Ingress default/bad"
+        assert ":" in found[0]["fields"]["problem"]
+        assert (await client.ask("state"))["quarantined"] == 1
+
+
+async def run_debug(site: Site, *arguments: str) -> str:
+    """Return what `haptic-trio debug` prints, in a terminal of 80 columns."""
+    command = [sys.executable, "-m", "haptic_trio", "debug", *arguments, "--state-dir", str(site.state)]
+    with trio.fail_after(30):
+        done = await trio.run_process(command, capture_stdout=True, env={**os.environ, "COLUMNS": "80"})
+    return bytes(done.stdout).decode()
+
+
+async def test_debug_answers_in_a_terminal_and_for_machines(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary) as running:
+        await deployed(running)
+
+        assert "pipeline.debounce" in await run_debug(site, "tasks")
+        assert "reconciliation completed" in await run_debug(site, "events")
+        stores = json.loads(await run_debug(site, "stores", "--output", "json"))
+        assert {one["name"]: one["objects"] for one in stores}["ingresses"] == 1
+        (found,) = json.loads(await run_debug(site, "config", "--search", "backend default_web", "--output", "json"))[
+            "lines"
+        ]
+        assert found["made_by"] == "Service default/web"

@@ -1,0 +1,109 @@
+"""The console's page in a real browser, over a running controller."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+
+from haptic_trio.cli.console_client import find_console
+from tests.features.harness import Running, Site, ingress, service, serving_web
+from tests.support.chromium import Page, find_chromium, open_page
+
+pytestmark = pytest.mark.haproxy
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """A browser; without one the test is skipped."""
+    found = find_chromium()
+    if found is None:
+        pytest.skip("there is no Chromium: python -m tests.support.chromium fetches one")
+    return found
+
+
+@asynccontextmanager
+async def looking(site: Site, haproxy: Path, browser: Path, profile: Path) -> AsyncIterator[tuple[Running, Page]]:
+    """Run the controller, and a browser that shows its console."""
+    async with serving_web(site, haproxy) as running, open_page(browser, profile) as page:
+        address, token = find_console(site.state, None, None)
+        await page.open(f"{address}/console#token={token}")
+        await page.shows("headline", "stage 5 of 5, ready")
+        yield running, page
+        assert page.errors == []
+
+
+async def test_page_shows_a_reconciliation_and_what_made_a_line(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
+        await page.shows("instances", "local-1")
+        await page.shows("cycles", "index synchronized")
+        assert "token" not in str(await page.evaluate("location.href"))
+
+        await page.shows("diff-summary", "No other configuration")
+        site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
+        await page.shows("cycles", "resources changed")
+        bars = await page.evaluate("document.querySelectorAll('#cycles .bar .render').length")
+        assert bars >= 2
+
+        await page.click("tab-config")
+        await page.shows("diff", "backend default_more_80")
+        await page.evaluate("document.getElementById('search').value = 'backend default_more'")
+        await page.evaluate("document.getElementById('find').requestSubmit()")
+        await page.shows("range", "1 to 1 of 1")
+        await page.evaluate("document.querySelector('#lines button').click()")
+        await page.shows("explanation", "name: more")
+        if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+            await page.screenshot(Path(folder) / "console-configuration.png")
+            await page.click("tab-overview")
+            await page.screenshot(Path(folder) / "console-overview.png")
+
+
+async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_place(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
+        await page.click("tab-tasks")
+        await page.shows("tasks", "pipeline.debounce")
+        site.write_config(logging={"level": "debug"})
+        await page.shows("headline", "Iteration 2, stage 5 of 5, ready")
+        await page.shows("tasks", "pipeline.debounce")
+
+        site.write("bad", ingress("bad", "bad\nhost", "web"))
+        await page.click("tab-events")
+        await page.shows("events", "object quarantined")
+        shown = await page.shows("events", "Ingress default/bad")
+        assert "iteration ended" in shown
+        assert await page.evaluate("document.querySelector('#tab-events').getAttribute('aria-selected')") == "true"
+
+
+async def test_page_asks_for_a_token_and_says_when_it_is_wrong(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    async with serving_web(site, haproxy_binary), open_page(chromium, tmp_path / "profile") as page:
+        address, token = find_console(site.state, None, None)
+        await page.open(f"{address}/console")
+        # Shown by the script: without it nothing can be sent.
+        await page.until("document.getElementById('login')?.hidden === false")
+        for given, element, expected in (("wrong", "refusal", "not right"), (token, "headline", "Iteration 1")):
+            await page.evaluate(f"document.getElementById('token').value = {given!r}")
+            await page.evaluate("document.getElementById('login').requestSubmit()")
+            await page.shows(element, expected)
+
+
+async def test_page_may_load_nothing_from_elsewhere(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary):
+        address, _token = find_console(site.state, None, None)
+        async with httpx.AsyncClient(base_url=address) as client:
+            with trio.fail_after(10):
+                page = await client.get("/console")
+                parts = [await client.get(f"/console/{name}") for name in ("console.js", "views.js", "console.css")]
+
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe-inline" not in policy
+        assert all(part.status_code == 200 and "https://" not in part.text for part in (page, *parts))

@@ -1,0 +1,41 @@
+"""Names of instances: short, counting upwards, and never given twice."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.fleet.model import GroupKey
+from haptic_trio.fleet.names import NumberedNames
+
+KEY = GroupKey("local")
+
+
+def test_numbers_go_on_after_what_is_there_and_after_what_was(tmp_path: Path) -> None:
+    path = tmp_path / "last"
+    names = NumberedNames(path)
+    names.load([])
+    assert [names.make(KEY) for _ in range(3)] == ["local-1", "local-2", "local-3"]
+    names.keep()
+    again = NumberedNames(path)
+    again.load([])
+    assert again.make(KEY) == "local-4"
+    again.see("local-9")
+    assert again.make(KEY) == "local-10"
+
+
+def test_lost_or_spoiled_file_costs_no_name_that_is_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "last"
+    path.write_text("x")
+    names = NumberedNames(path)
+    names.load(["local-7", "local-3", "no number", "local-x1"])
+    assert names.make(KEY) == "local-8"
+
+
+@given(st.lists(st.one_of(st.text(max_size=8), st.integers(0, 99).map(lambda number: f"local-{number}"))))
+def test_name_is_none_of_those_that_were_seen(taken: list[str]) -> None:
+    names = NumberedNames(Path("/nonexistent/last"))
+    names.load(taken)
+    made = [names.make(KEY) for _ in range(3)]
+    assert not set(made) & set(taken)
+    assert len(set(made)) == 3

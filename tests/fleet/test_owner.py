@@ -1,0 +1,186 @@
+"""The owner of a group over terms of leadership, on virtual time."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from haptic_trio.channels import Facts, Latest
+from haptic_trio.config.model import Duration, InstancesConfig
+from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, ReconcileEvent
+from haptic_trio.fleet.owner import FixedSizeError, FleetOwner, NotLeadingError
+from haptic_trio.fleet.store import MemoryStore
+from haptic_trio.fleet.wish import GroupWish
+from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, LeadershipChanged
+from tests.fleet.fake_provider import FakeProvider, clock
+from tests.support.facts import drain, example_of
+
+WEB = GroupKey("web")
+
+
+class Owned:
+    """An owner, and everything that it hears of."""
+
+    def __init__(self, order_path: Path | None = None) -> None:
+        self.provider = FakeProvider()
+        self.leadership: Latest[LeadershipChanged] = Latest()
+        self.config: Latest[InstancesConfig] = Latest()
+        self.basis: Latest[str] = Latest()
+        self.newest: Latest[ConfigValidated] = Latest()
+        self.facts = Facts(1000)
+        self.owner = FleetOwner(
+            self.provider,
+            MemoryStore(),
+            GroupWish(key=WEB, default_size=2),
+            leadership=self.leadership,
+            config=self.config,
+            basis=self.basis,
+            newest=self.newest,
+            facts=self.facts,
+            order_path=order_path,
+            clock=clock,
+        )
+
+    def lead(self, is_leader: bool) -> None:
+        self.leadership.put(LeadershipChanged(is_leader=is_leader, identity="me", transitions=1))
+
+    def begin(self) -> None:
+        """Have everything known that there is to know."""
+        self.basis.put("1")
+        self.config.put(InstancesConfig(drain_timeout=Duration(1)))
+        self.newest.put(example_of(ConfigValidated))
+        self.lead(True)
+
+    @property
+    def ready(self) -> list[str]:
+        records = [record for group in self.owner.look().groups for record in group.records]
+        return [record.id for record in records if record.state is InstanceState.READY]
+
+
+async def test_instances_are_made_once_everything_is_known(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    owned = Owned()
+    nursery.start_soon(owned.owner.run)
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: owned.lead(True),
+        lambda: owned.basis.put("1"),
+        lambda: owned.config.put(InstancesConfig()),
+    )
+    for put in steps:
+        await trio.sleep(100)
+        assert not owned.provider.things
+        put()
+    await trio.sleep(10)
+    assert len(owned.ready) == 2
+    nursery.cancel_scope.cancel()
+
+
+async def test_nothing_is_done_without_the_lead_and_everything_is_found_again_with_it(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    owned = Owned()
+    nursery.start_soon(owned.owner.run)
+    owned.begin()
+    await trio.sleep(10)
+    before = owned.ready
+    owned.lead(False)
+    await trio.sleep(10)
+    assert not owned.owner.is_leading
+    assert owned.owner.present is not None
+    owned.provider.things.pop(before[0])
+    owned.config.put(InstancesConfig(size=3))
+    for question in (owned.owner.look, owned.owner.describe):
+        with pytest.raises(NotLeadingError):
+            question()
+    await trio.sleep(100)
+    assert list(owned.provider.things) == before[1:]
+    owned.lead(True)
+    await trio.sleep(30)
+    assert len(owned.ready) == 3
+    assert before[1] in owned.ready
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_becomes_of_the_instances_is_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    owned = Owned()
+    nursery.start_soon(owned.owner.run)
+    owned.begin()
+    await trio.sleep(10)
+    changes = [fact for fact in drain(owned.facts) if isinstance(fact, FleetChanged)]
+    assert changes[-1].group == "web"
+    assert changes[-1].size == changes[-1].states["ready"] == 2
+    first = owned.ready[0]
+    assert owned.owner.ask(ReconcileEvent(type=EventType.ROTATION_REQUESTED, group="web", instance_id=first))
+    assert owned.owner.describe().groups[0].instances[0].id == first
+    await trio.sleep(30)
+    assert first not in owned.ready
+    told = drain(owned.facts)
+    assert [fact.reason for fact in told if isinstance(fact, InstanceDraining)] == ["requested"]
+    assert not owned.owner.ask(ReconcileEvent(type=EventType.CHECK_INSTANCE, group="web", instance_id="nobody"))
+    nursery.cancel_scope.cancel()
+
+
+async def test_notices_are_passed_on_and_lost_without_the_lead(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    owned = Owned()
+    notice = ReconcileEvent(type=EventType.TERMINATION_NOTICE, group="web", instance_id="")
+    owned.owner.notice(notice)
+    nursery.start_soon(owned.owner.run)
+    owned.begin()
+    await trio.sleep(10)
+    first = owned.ready[0]
+    owned.owner.notice(msgspec.structs.replace(notice, instance_id=first))
+    await trio.sleep(10)
+    assert first not in owned.ready
+    assert len(owned.ready) == 2
+    nursery.cancel_scope.cancel()
+
+
+async def test_size_that_is_asked_for_holds_until_the_configuration_says_otherwise(
+    nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    owned = Owned(tmp_path / "size.json")
+    nursery.start_soon(owned.owner.run)
+    with pytest.raises(NotLeadingError):
+        await owned.owner.resize(1)
+    owned.begin()
+    with trio.fail_after(10):
+        while not owned.owner.is_leading:  # noqa: ASYNC110 - there is nothing else to wait on
+            await trio.sleep(0.01)
+    await owned.owner.resize(5)
+    assert owned.owner.wish.size == 5
+    owned.config.put(InstancesConfig(size=3))
+    await trio.testing.wait_all_tasks_blocked()
+    assert owned.owner.wish.size == 3
+    await owned.owner.resize(4)
+    await owned.owner.resize(None)
+    assert owned.owner.wish.size == 3
+    assert not (tmp_path / "size.json").exists()
+    nursery.cancel_scope.cancel()
+
+
+async def test_size_of_pods_is_that_of_the_configuration(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    owned = Owned()
+    nursery.start_soon(owned.owner.run)
+    owned.begin()
+    await trio.sleep(1)
+    with pytest.raises(FixedSizeError, match=r"edit `instances\.size`"):
+        await owned.owner.resize(1)
+    nursery.cancel_scope.cancel()
+
+
+async def test_creations_keep_the_distance_that_the_configuration_asks_for(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    owned = Owned()
+    nursery.start_soon(owned.owner.run)
+    owned.begin()
+    owned.config.put(InstancesConfig(size=3, create_interval=Duration(20)))
+    await trio.sleep(100)
+    first, second, third = owned.provider.times_of("create")
+    assert second - first >= 20
+    assert third - second >= 20
+    nursery.cancel_scope.cancel()

@@ -1,0 +1,130 @@
+"""Which listeners a route is attached to, and why it is not."""
+
+import pytest
+
+from haptic_trio.gateway.attachment import attach
+from haptic_trio.gateway.listeners import all_listeners, listeners_of
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.store import Stores
+from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, stores_of
+
+HTTP = {"name": "http", "port": 80, "protocol": "HTTP"}
+
+
+def reasons(one: Resource, *objects: Resource) -> list[str]:
+    """Return what became of each parent reference of *one*: the names of listeners, or a reason."""
+    stores = stores_of(gateway_class(), one, *objects)
+    return [
+        ",".join(attached.listener.name for attached in attachment.attached) or attachment.reason
+        for attachment in attach(one, one["kind"], stores, CONTROLLER)
+    ]
+
+
+def namespace(name: str, **labels: str) -> Resource:
+    found = made("Namespace", name, namespace="", version="v1")
+    found["metadata"]["labels"] = labels
+    return found
+
+
+def test_a_reference_may_name_a_listener_or_a_port() -> None:
+    parents = [
+        {"name": "gw"},
+        {"name": "gw", "sectionName": "b"},
+        {"name": "gw", "port": 81},
+        {"name": "gw", "sectionName": "a", "port": 81},
+        {"name": "other"},
+        {"name": "gw", "kind": "Service", "group": ""},
+    ]
+    listeners = ({**HTTP, "name": "a"}, {**HTTP, "name": "b", "port": 81})
+
+    found = reasons(route("r", rule(), parents=parents), gateway("gw", *listeners))
+
+    assert found == ["a,b", "b", "b", "NoMatchingParent"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "expected"),
+    [
+        ({}, "NotAllowedByListeners"),
+        ({"namespaces": {"from": "All"}}, "http"),
+        ({"namespaces": {"from": "Same"}}, "NotAllowedByListeners"),
+        ({"namespaces": {"from": "Selector", "selector": {"matchLabels": {"team": "x"}}}}, "http"),
+        ({"namespaces": {"from": "Selector", "selector": {"matchLabels": {"team": "y"}}}}, "NotAllowedByListeners"),
+        ({"namespaces": {"from": "Selector"}}, "NotAllowedByListeners"),
+        (
+            {
+                "namespaces": {
+                    "from": "Selector",
+                    "selector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["w", "x"]}]},
+                }
+            },
+            "http",
+        ),
+        ({"namespaces": {"from": "All"}, "kinds": [{"kind": "GRPCRoute"}]}, "NotAllowedByListeners"),
+    ],
+)
+def test_a_listener_chooses_namespaces_and_kinds(allowed: dict[str, object], expected: str) -> None:
+    far = route("r", rule(), namespace="far", parents=[{"name": "gw", "namespace": "web"}])
+
+    assert reasons(far, gateway("gw", {**HTTP, "allowedRoutes": allowed}), namespace("far", team="x")) == [expected]
+
+
+def test_host_names_must_have_something_in_common() -> None:
+    listener = {**HTTP, "hostname": "*.example.com"}
+
+    assert reasons(route("r", rule(), hostnames=["a.example.org"]), gateway("gw", listener)) == [
+        "NoMatchingListenerHostname"
+    ]
+
+
+def conflicts(stores: Stores) -> dict[str, str]:
+    (found,) = stores["gateways"].list()
+    return {listener.name: listener.conflict for listener in all_listeners(found, stores)}
+
+
+def test_listeners_of_one_gateway_that_exclude_each_other_are_both_out() -> None:
+    same = [{**HTTP, "name": "a"}, {**HTTP, "name": "b"}, {**HTTP, "name": "c", "hostname": "c.test"}]
+    mixed = [{**HTTP, "name": "d", "port": 81}, {"name": "e", "port": 81, "protocol": "HTTPS"}]
+
+    found = {listener.name: listener.conflict for listener in listeners_of(gateway("gw", *same, *mixed))}
+
+    assert found == {
+        **dict.fromkeys("ab", "HostnameConflict"),
+        "c": "",
+        **dict.fromkeys("de", "ProtocolConflict"),
+    }
+
+
+def test_what_a_set_adds_yields_to_what_was_there() -> None:
+    def listener_set(name: str, created: str, *listeners: dict[str, object]) -> Resource:
+        found = made("ListenerSet", name, spec={"parentRef": {"name": "gw"}, "listeners": list(listeners)})
+        found["metadata"]["creationTimestamp"] = created
+        return found
+
+    own = gateway("gw", {**HTTP, "hostname": "a.test"}, allowedListeners={"namespaces": {"from": "Same"}})
+    old = listener_set("z", "2026-01-01T00:00:00Z", {**HTTP, "name": "z1", "hostname": "z.test"})
+    young = listener_set(
+        "y",
+        "2026-01-02T00:00:00Z",
+        {**HTTP, "name": "y1", "hostname": "a.test"},
+        {**HTTP, "name": "y2", "hostname": "z.test"},
+        {**HTTP, "name": "y3", "protocol": "TCP"},
+        {**HTTP, "name": "y4", "hostname": "y.test"},
+    )
+
+    assert conflicts(stores_of(gateway_class(), own, old, young)) == {
+        "http": "",
+        "z1": "",
+        "y1": "HostnameConflict",
+        "y2": "HostnameConflict",
+        "y3": "ProtocolConflict",
+        "y4": "",
+    }
+    to_set = route("r", rule(), parents=[{"name": "z", "kind": "ListenerSet"}, {"name": "gw"}])
+    assert reasons(to_set, own, old, young) == ["z1", "http"]
+
+
+def test_a_gateway_allows_sets_only_when_it_says_so() -> None:
+    listener_set = made("ListenerSet", "s", spec={"parentRef": {"name": "gw"}, "listeners": [{**HTTP, "name": "s1"}]})
+
+    assert set(conflicts(stores_of(gateway_class(), gateway("gw"), listener_set))) == {"http"}

@@ -1,0 +1,226 @@
+"""The entries that routes contribute to the maps."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.gateway.kinds import HTTP_ROUTE, ROUTE_KINDS
+from haptic_trio.gateway.matches import EXACT, PREFIX
+from haptic_trio.gateway.objects import GatewayObjectError
+from haptic_trio.gateway.routing import entries, rule_entries
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.store import Stores
+from tests.gateway.objects import CONTROLLER, gateway, gateway_class, grant, made, route, rule, service, stores_of
+
+
+def table(stores: Stores, path_kind: str = PREFIX) -> dict[str, str]:
+    """Return all entries; no key may be there twice."""
+    found: dict[str, str] = {}
+    for kind in ROUTE_KINDS.values():
+        for one in stores[kind.store].list():
+            for entry in entries(one, kind, path_kind, stores, CONTROLLER):
+                assert entry.key not in found
+                found[entry.key] = entry.value
+    return found
+
+
+def rules(stores: Stores) -> dict[str, str]:
+    """Return what all rules do."""
+    found = [
+        entry for one in stores["httpRoutes"].list() for entry in rule_entries(one, HTTP_ROUTE, stores, CONTROLLER)
+    ]
+    return {entry.key: entry.value for entry in found}
+
+
+def stage(*objects: Resource) -> Stores:
+    """Return stores with a Gateway `gw`, a Service `app`, and *objects*."""
+    present = {one["kind"] for one in objects}
+    return stores_of(gateway_class(), service(), *([] if "Gateway" in present else [gateway()]), *objects)
+
+
+def is_refused(one: Resource, stores: Stores) -> bool:
+    """Whether a part of what *one* contributes cannot be expressed."""
+    try:
+        list(entries(one, HTTP_ROUTE, PREFIX, stores, CONTROLLER))
+        list(entries(one, HTTP_ROUTE, EXACT, stores, CONTROLLER))
+        list(rule_entries(one, HTTP_ROUTE, stores, CONTROLLER))
+    except GatewayObjectError:
+        return True
+    return False
+
+
+def headers(*names: str) -> list[dict[str, Any]]:
+    """Return a match for each of *names*, a header that must be `x`."""
+    return [{"headers": [{"name": name, "value": "x"}]} for name in names]
+
+
+def test_a_rule_that_only_chooses_a_backend_is_one_entry() -> None:
+    stores = stage(route("r", rule("/a/"), hostnames=["A.example.com"]))
+
+    assert table(stores) == {"web/gw/http|a.example.com|/a/": "gateway_web_app_80"}
+    assert rules(stores) == {}
+
+
+def test_an_exact_path_has_a_map_of_its_own() -> None:
+    exact = {"matches": [{"path": {"type": "Exact", "value": "/a/"}}], "backendRefs": [{"name": "app", "port": 80}]}
+
+    stores = stage(route("r", exact))
+
+    assert table(stores, EXACT) == {"web/gw/http|*|/a/": "gateway_web_app_80"}
+    assert table(stores) == {}
+
+
+def test_a_rule_without_matches_takes_every_path() -> None:
+    assert table(stage(route("r", rule()))) == {"web/gw/http|*|/": "gateway_web_app_80"}
+
+
+def test_a_host_name_is_what_route_and_listener_have_in_common() -> None:
+    listener = {"name": "l", "port": 80, "protocol": "HTTP", "hostname": "*.example.com"}
+    hostnames = ["*.a.example.com", "b.example.com", "example.com", "c.example.org"]
+
+    found = table(stage(gateway("gw", listener), route("r", rule(), hostnames=hostnames)))
+
+    assert set(found) == {"web/gw/l|*.a.example.com|/", "web/gw/l|b.example.com|/"}
+
+
+def test_of_two_routes_for_one_path_the_older_one_wins_and_alone_has_the_entry() -> None:
+    young = route("a", rule("/x", to="app"), created="2026-01-02T00:00:00Z")
+    old = route("b", rule("/x", to="old"), created="2026-01-01T00:00:00Z")
+
+    assert table(stage(young, old, service("old"))) == {"web/gw/http|*|/x/": "gateway_web_old_80"}
+
+
+def test_conditions_go_before_what_has_none_whoever_is_older() -> None:
+    old = route("a", rule("/x"), created="2026-01-01T00:00:00Z")
+    conditional = rule(matches=[{"path": {"type": "PathPrefix", "value": "/x"}, **headers("v")[0]}], to="new")
+    young = route("b", conditional, created="2026-01-02T00:00:00Z")
+
+    found = table(stage(old, young, service("new")))
+
+    assert found == {"web/gw/http|*|/x/": "?h,v,x>gateway_web_new_80;>gateway_web_app_80"}
+
+
+def test_methods_go_before_headers_and_these_before_parameters() -> None:
+    matches = [
+        {"queryParams": [{"name": "q", "value": "1"}]},
+        *headers("h"),
+        {"method": "GET"},
+        {"headers": [{"name": "h", "value": "1"}, {"name": "i", "value": "2", "type": "RegularExpression"}]},
+    ]
+
+    (value,) = table(stage(route("r", rule(matches=matches)))).values()
+
+    targets = value.removeprefix("?").split(";")
+    assert [target.partition(">")[0] for target in targets] == ["m,GET", "h,h,1&hr,i,2", "h,h,x", "q,q,1"]
+
+
+def test_what_no_condition_fits_falls_back_to_shorter_prefixes() -> None:
+    conditional = rule(matches=[{"path": {"type": "PathPrefix", "value": "/a/b"}, "method": "GET"}], to="new")
+    stores = stage(route("r", rule("/a", to="app"), conditional), route("s", rule("/")), service("new"))
+
+    assert table(stores)["web/gw/http|*|/a/b/"] == "?m,GET>gateway_web_new_80;>gateway_web_app_80"
+
+
+def test_a_path_of_files_without_defaults_competes_like_any_other() -> None:
+    silent = rule(matches=headers("v"), to="new")
+
+    found = table(stage(route("a", silent), route("b", rule("/")), service("new")))
+
+    assert found == {"web/gw/http|*|/": "?h,v,x>gateway_web_new_80;>gateway_web_app_80"}
+
+
+def test_weights_and_unresolved_backends_become_a_rule() -> None:
+    backends = [{"name": "app", "port": 80, "weight": 3}, {"name": "gone", "port": 80}]
+
+    stores = stage(route("r", rule("/", backendRefs=backends)))
+
+    key = "HTTPRoute/web/r/0.0"
+    assert table(stores) == {"web/gw/http|*|/": f"={key}"}
+    assert rules(stores) == {key: "b,3,gateway_web_app_80,;b,1,%21,"}
+
+
+def test_another_namespace_needs_a_grant_in_the_right_direction() -> None:
+    far = rule("/", backendRefs=[{"name": "app", "namespace": "far", "port": 80}])
+    objects = (route("r", far), service("app", "far"))
+
+    assert "%21" in rules(stage(*objects)).popitem()[1]
+    assert "%21" in rules(stage(*objects, grant("web", origin="far"))).popitem()[1]
+    assert "%21" in rules(stage(*objects, grant("far", name="other"))).popitem()[1]
+    assert rules(stage(*objects, grant("far", name="app"))) == {}
+
+
+def test_a_route_of_another_controller_has_no_entries() -> None:
+    stores = stores_of(gateway_class("example.com/other"), gateway(), service(), route("r", rule("/")))
+
+    assert table(stores) == {}
+
+
+def test_grpc_methods_are_paths() -> None:
+    matches = [
+        {"method": {"service": "a.B", "method": "C"}},
+        {"method": {"service": "a.B"}},
+        {"method": {"method": "D"}},
+    ]
+    stores = stage(route("r", rule(matches=matches), kind="GRPCRoute"))
+
+    assert table(stores, EXACT) == {"web/gw/http|*|/a.B/C": "gateway_web_app_80_h2"}
+    assert table(stores) == {
+        "web/gw/http|*|/a.B/": "gateway_web_app_80_h2",
+        "web/gw/http|*|/": "?p,%2F%5B%5E%2F%5D%2B%2FD>gateway_web_app_80_h2",
+    }
+
+
+def test_connections_are_routed_by_host_alone() -> None:
+    listener = {"name": "tls", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"}}
+    stores = stage(gateway("gw", listener), route("r", rule(), kind="TLSRoute", hostnames=["a.example.com"]))
+
+    assert table(stores) == {"web/gw/tls|a.example.com|/": "gateway_web_app_80_tcp"}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"matches": [{"path": {"type": "PathPrefix", "value": "/a b"}}]},
+        {"matches": [{"path": {"type": "Exact", "value": "/a/../b"}}]},
+        {"matches": [{"headers": [{"name": "a b", "value": "x"}]}]},
+        {"matches": [{"headers": [{"name": "a", "value": "x\ny"}]}]},
+        {
+            "filters": [
+                {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "a", "value": "\r"}]}}
+            ]
+        },
+        {"filters": [{"type": "RequestRedirect", "requestRedirect": {"hostname": "a/b"}}]},
+        {
+            "filters": [
+                {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "x"}}}
+            ]
+        },
+        {"matches": [{"path": {"type": "RegularExpression", "value": "("}}]},
+        {"timeouts": {"request": "soon"}},
+        {"retry": {"codes": [200]}},
+    ],
+)
+def test_what_cannot_be_expressed_is_refused_and_harms_no_other_route(bad: dict[str, Any]) -> None:
+    wrong = route("bad", rule(**bad))
+    stores = stage(wrong, route("good", rule("/good")))
+    good = stores["httpRoutes"].get("web", "good")[0]
+
+    assert is_refused(wrong, stores)
+    assert [entry.value for entry in entries(good, HTTP_ROUTE, PREFIX, stores, CONTROLLER)] == ["gateway_web_app_80"]
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_no_value_can_end_a_field_of_a_program(name: str, value: str) -> None:
+    match = {"queryParams": [{"name": name, "value": value}], "headers": [{"name": "h", "value": value}]}
+    stores = stage(made("HTTPRoute", "r", spec={"parentRefs": [{"name": "gw"}], "rules": [rule(matches=[match])]}))
+    try:
+        found = table(stores)
+    except GatewayObjectError:
+        return
+    (entry,) = found.values()
+
+    assert re.fullmatch(r"\?h,h,[A-Za-z0-9%_.~-]*(&q,[A-Za-z0-9%_.~-]*,[A-Za-z0-9%_.~-]*)?>gateway_web_app_80", entry)

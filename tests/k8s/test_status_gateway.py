@@ -1,0 +1,260 @@
+"""What the status of Gateway API objects says."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from haptic_trio.embedded.certificates import issue
+from haptic_trio.gateway.features import FEATURES
+from haptic_trio.gateway.kinds import HTTP_ROUTE
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.status import is_fulfilled
+from haptic_trio.k8s.status_gateway import (
+    GatewayClassStatus,
+    GatewayStatus,
+    ListenerSetStatus,
+    PolicyStatus,
+    RouteStatus,
+)
+from haptic_trio.k8s.store import Stores
+from tests.gateway.objects import CONTROLLER, gateway, gateway_class, grant, made, route, rule, service, stores_of
+
+POOL = ["10.0.0.1", "10.0.0.2"]
+NOW = "2026-01-01T00:00:00Z"
+
+
+def verdicts(conditions: Sequence[Any]) -> dict[str, tuple[str, str]]:
+    """Return status and reason of each condition."""
+    return {one["type"]: (one["status"], one["reason"]) for one in conditions}
+
+
+def gateway_source(stores: Stores, pool: Sequence[str] = POOL, shared: Sequence[str] | None = ()) -> GatewayStatus:
+    return GatewayStatus(stores, CONTROLLER, pool, lambda: shared, clock=lambda: NOW)
+
+
+def status_of(one: Resource, *objects: Resource, pool: Sequence[str] = POOL) -> dict[str, Any]:
+    """Return the status of the Gateway *one*."""
+    found = gateway_source(stores_of(gateway_class(), one, *objects), pool).wanted(one)
+    assert found is not None
+    return dict(found)
+
+
+def https(**tls: Any) -> dict[str, Any]:
+    return {"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "cert"}], **tls}}
+
+
+def tls_secret(name: str = "cert", namespace: str = "web") -> Resource:
+    issued = issue(("a.example.com",))
+    data = {"tls.crt": issued.chain, "tls.key": issued.key}
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
+    return made("Secret", name, namespace=namespace, version="v1", type="kubernetes.io/tls", data=encoded)
+
+
+def test_a_class_is_accepted_and_says_what_is_supported() -> None:
+    one = gateway_class()
+    source = GatewayClassStatus(stores_of(one), CONTROLLER, clock=lambda: NOW)
+
+    wanted = source.wanted(one)
+
+    assert wanted is not None
+    assert verdicts(wanted["conditions"]) == {"Accepted": ("True", "Accepted")}
+    assert [feature["name"] for feature in wanted["supportedFeatures"]] == sorted(FEATURES)
+    assert source.wanted(gateway_class("example.com/other")) is None
+
+
+def test_a_gateway_has_an_address_and_counts_its_routes_once() -> None:
+    twice = route("a", rule(), parents=[{"name": "gw"}, {"name": "gw", "sectionName": "http"}])
+    found = status_of(gateway(), twice, route("b", rule("/b")), route("c", rule(), parents=[{"name": "other"}]))
+
+    assert found["addresses"] == [{"type": "IPAddress", "value": "10.0.0.1"}]
+    assert verdicts(found["conditions"]) == {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")}
+    (listener,) = found["listeners"]
+    assert listener["attachedRoutes"] == 2
+    assert verdicts(listener["conditions"]) == {
+        "Accepted": ("True", "Accepted"),
+        "Programmed": ("True", "Programmed"),
+        "ResolvedRefs": ("True", "ResolvedRefs"),
+        "Conflicted": ("False", "NoConflicts"),
+    }
+    assert all(one["observedGeneration"] == 1 for one in found["conditions"] + listener["conditions"])
+
+
+def test_without_a_pool_a_gateway_is_where_haproxy_is() -> None:
+    one = gateway()
+    stores = stores_of(gateway_class(), one)
+
+    assert not gateway_source(stores, (), None).is_ready
+    wanted = gateway_source(stores, (), ["192.0.2.1", "lb.example.com"]).wanted(one)
+    assert wanted is not None
+    assert wanted["addresses"] == [
+        {"type": "IPAddress", "value": "192.0.2.1"},
+        {"type": "Hostname", "value": "lb.example.com"},
+    ]
+
+
+def test_where_gateways_share_an_address_a_port_belongs_to_the_oldest() -> None:
+    old, young = gateway("old"), gateway("young", {"name": "a", "port": 80, "protocol": "HTTP"}, https())
+    old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    young["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    stores = stores_of(gateway_class(), old, young, tls_secret())
+    source = GatewayStatus(stores, CONTROLLER, (), lambda: ("192.0.2.1",), reserved=(443,), clock=lambda: NOW)
+
+    found = {one["metadata"]["name"]: source.wanted(one) for one in (old, young)}
+
+    def reasons(name: str) -> list[str]:
+        return [
+            one["reason"]
+            for listener in (found[name] or {})["listeners"]
+            for one in listener["conditions"]
+            if one["type"] == "Accepted"
+        ]
+
+    assert reasons("old") == ["Accepted"]
+    assert reasons("young") == ["PortUnavailable", "PortUnavailable"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "accepted", "programmed"),
+    [
+        ({"addresses": [{"type": "x/y", "value": "z"}]}, ("False", "UnsupportedAddress"), ("False", "Invalid")),
+        ({"addresses": [{"value": "192.0.2.1"}]}, ("True", "Accepted"), ("False", "AddressNotUsable")),
+        ({"infrastructure": {"parametersRef": {"name": "x"}}}, ("False", "InvalidParameters"), ("False", "Invalid")),
+    ],
+)
+def test_what_a_gateway_cannot_have(
+    fields: dict[str, Any], accepted: tuple[str, str], programmed: tuple[str, str]
+) -> None:
+    found = verdicts(status_of(gateway("gw", **fields))["conditions"])
+
+    assert (found["Accepted"], found["Programmed"]) == (accepted, programmed)
+
+
+def test_a_protocol_that_we_do_not_speak() -> None:
+    found = status_of(gateway("gw", {"name": "u", "port": 53, "protocol": "UDP"}))
+
+    assert verdicts(found["conditions"])["Accepted"] == ("False", "ListenersNotValid")
+    (listener,) = found["listeners"]
+    assert listener["supportedKinds"] == []
+    assert verdicts(listener["conditions"])["Accepted"] == ("False", "UnsupportedProtocol")
+
+
+@pytest.mark.parametrize(
+    ("reference", "objects", "reason"),
+    [
+        ({"name": "cert"}, (), "InvalidCertificateRef"),
+        ({"name": "cert"}, (made("Secret", "cert", version="v1", data={"tls.crt": "eA=="}),), "InvalidCertificateRef"),
+        ({"name": "cert", "kind": "Other"}, (tls_secret(),), "InvalidCertificateRef"),
+        ({"name": "cert", "namespace": "far"}, (tls_secret(namespace="far"),), "RefNotPermitted"),
+        (
+            {"name": "cert", "namespace": "far"},
+            (tls_secret(namespace="far"), grant("far", kind="HTTPRoute", to="Secret")),
+            "RefNotPermitted",
+        ),
+        (
+            {"name": "cert", "namespace": "far"},
+            (tls_secret(namespace="far"), grant("far", kind="Gateway", to="Secret")),
+            "ResolvedRefs",
+        ),
+        ({"name": "cert"}, (tls_secret(),), "ResolvedRefs"),
+    ],
+)
+def test_certificates_of_a_listener(reference: dict[str, str], objects: tuple[Resource, ...], reason: str) -> None:
+    (listener,) = status_of(gateway("gw", https(certificateRefs=[reference])), *objects)["listeners"]
+
+    found = verdicts(listener["conditions"])
+    resolved = reason == "ResolvedRefs"
+    assert found["ResolvedRefs"] == (str(resolved), reason)
+    assert found["Programmed"][0] == str(resolved)
+
+
+def test_a_route_tells_each_parent_of_ours_and_leaves_those_of_others() -> None:
+    foreign = {"parentRef": {"name": "x"}, "controllerName": "example.com/other", "conditions": []}
+    stale = {"parentRef": {"name": "old"}, "controllerName": CONTROLLER, "conditions": []}
+    one = route("r", rule(to="gone"), parents=[{"name": "gw", "sectionName": "nope"}, {"name": "gw"}])
+    one["status"] = {"parents": [foreign, stale]}
+    stores = stores_of(gateway_class(), gateway(), one)
+
+    wanted = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: NOW).wanted(one)
+
+    assert wanted is not None
+    assert wanted["parents"][0] == foreign
+    assert [verdicts(parent["conditions"]) for parent in wanted["parents"][1:]] == [
+        {"Accepted": ("False", "NoMatchingParent"), "ResolvedRefs": ("False", "BackendNotFound")},
+        {"Accepted": ("True", "Accepted"), "ResolvedRefs": ("False", "BackendNotFound")},
+    ]
+
+
+def test_a_route_that_cannot_be_expressed_says_why() -> None:
+    one = route("r", rule("/a b"))
+    stores = stores_of(gateway_class(), gateway(), service(), one)
+
+    wanted = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: NOW).wanted(one)
+
+    assert wanted is not None
+    assert verdicts(wanted["parents"][0]["conditions"])["Accepted"] == ("False", "UnsupportedValue")
+
+
+def test_a_route_of_another_controller_is_not_touched() -> None:
+    one = route("r", rule())
+    stores = stores_of(gateway_class("example.com/other"), gateway(), one)
+
+    assert RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE).wanted(one) is None
+
+
+def test_what_is_written_is_wanted_no_more_and_keeps_its_times() -> None:
+    one = route("r", rule())
+    stores = stores_of(gateway_class(), gateway(), service(), one)
+    written = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: NOW).wanted(one)
+    assert written is not None
+
+    later = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: "2027-01-01T00:00:00Z")
+
+    assert is_fulfilled(written, later.wanted({**one, "status": written}))
+
+
+def test_a_set_that_is_not_allowed_says_so() -> None:
+    listeners = [{"name": "s", "port": 80, "protocol": "HTTP", "hostname": "s.test"}]
+    one = made("ListenerSet", "s", spec={"parentRef": {"name": "gw"}, "listeners": listeners})
+
+    def found(**fields: Any) -> dict[str, tuple[str, str]]:
+        stores = stores_of(gateway_class(), gateway("gw", **fields), one)
+        wanted = ListenerSetStatus(stores, CONTROLLER, clock=lambda: NOW).wanted(one)
+        assert wanted is not None
+        return verdicts(wanted["conditions"])
+
+    assert found() == {"Accepted": ("False", "NotAllowed"), "Programmed": ("False", "NotAllowed")}
+    assert found(allowedListeners={"namespaces": {"from": "All"}}) == {
+        "Accepted": ("True", "Accepted"),
+        "Programmed": ("True", "Programmed"),
+    }
+
+
+def test_a_policy_tells_the_gateways_before_its_service() -> None:
+    def policy(name: str, created: str, reference: dict[str, str]) -> Resource:
+        target = {"group": "", "kind": "Service", "name": "app"}
+        validation = {"hostname": "app.test", "caCertificateRefs": [{"group": "", "name": "ca", **reference}]}
+        found = made("BackendTLSPolicy", name, spec={"targetRefs": [target], "validation": validation})
+        found["metadata"]["creationTimestamp"] = created
+        return found
+
+    authority = made("ConfigMap", "ca", version="v1", data={"ca.crt": issue(("ca.test",)).chain})
+    old = policy("old", "2026-01-01T00:00:00Z", {"kind": "ConfigMap"})
+    young = policy("young", "2026-01-02T00:00:00Z", {"kind": "ConfigMap"})
+    wrong = policy("wrong", "2025-01-01T00:00:00Z", {"kind": "Secret"})
+
+    def found(one: Resource, *others: Resource) -> dict[str, tuple[str, str]]:
+        stores = stores_of(gateway_class(), gateway(), service(), route("r", rule()), authority, one, *others)
+        wanted = PolicyStatus(stores, CONTROLLER, clock=lambda: NOW).wanted(one)
+        assert wanted is not None
+        (entry,) = wanted["ancestors"]
+        assert entry["ancestorRef"]["name"] == "gw"
+        return verdicts(entry["conditions"])
+
+    assert found(old, young) == {"Accepted": ("True", "Accepted"), "ResolvedRefs": ("True", "ResolvedRefs")}
+    assert found(young, old)["Accepted"] == ("False", "Conflicted")
+    assert found(wrong) == {
+        "Accepted": ("False", "NoValidCACertificate"),
+        "ResolvedRefs": ("False", "InvalidKind"),
+    }

@@ -1,0 +1,140 @@
+"""The Gateway API library: what comes of routes, whatever is in them, and what their changes cost."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.embedded.fixtures import make_stores
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.render import Rendered, Renderer
+from tests.gateway.objects import gateway, gateway_class, made, plural_of, route, rule, service
+from tests.support.rendering import library_config
+
+NASTY = [
+    "\n",
+    "\r",
+    "\t",
+    " ",
+    "'",
+    '"',
+    "\\",
+    "#",
+    "%",
+    "%[src]",
+    "${HOME}",
+    "$",
+    ",",
+    ";",
+    ">",
+    "&",
+    "|",
+    "?",
+    "=",
+    "}",
+]
+HOSTILE = st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=3)), min_size=1, max_size=8).map("".join)
+
+
+class Site:
+    """A configuration with one Gateway and one route, and whatever is put beside it."""
+
+    def __init__(self) -> None:
+        self.config = library_config("base", "ssl", "gateway")
+        self.stores: Stores = make_stores(self.config)
+        self._renderer = Renderer(self.config)
+        slices = made(
+            "EndpointSlice",
+            "app-1",
+            version="discovery.k8s.io/v1",
+            addressType="IPv4",
+            ports=[{"name": "", "port": 8080}],
+            endpoints=[{"addresses": ["10.0.0.1"]}],
+        )
+        slices["metadata"]["labels"] = {"kubernetes.io/service-name": "app"}
+        self.put(gateway_class(), gateway(), service(), slices, route("good", rule("/good")))
+
+    def _stores_of(self, one: Resource) -> list[str]:
+        watched = self.config.watched_resources.items()
+        return [
+            name for name, kind in watched if (kind.api_version, kind.resources) == (one["apiVersion"], plural_of(one))
+        ]
+
+    def put(self, *objects: Resource) -> None:
+        for one in objects:
+            for name in self._stores_of(one):
+                self.stores[name].upsert(one)
+
+    def render(self) -> Rendered:
+        return self._renderer.render_here(self.stores)
+
+
+SITE = Site()
+PLAIN = SITE.render().text
+
+
+def hostile_route(text: str) -> Resource:
+    """Return a route with *text* in every place where the API takes text."""
+    condition = {"name": text, "value": text}
+    modifier = {"set": [{"name": "x-a", "value": text}], "add": [{"name": text, "value": text}], "remove": [text]}
+    filters: list[dict[str, Any]] = [
+        {"type": "RequestHeaderModifier", "requestHeaderModifier": modifier},
+        {"type": "ResponseHeaderModifier", "responseHeaderModifier": {"set": [{"name": "x-b", "value": text}]}},
+        {"type": "CORS", "cors": {"allowOrigins": [text], "allowMethods": [text], "allowHeaders": [text]}},
+        {"type": text},
+    ]
+    return route(
+        "hostile",
+        rule(matches=[{"path": {"type": "PathPrefix", "value": "/a"}, "queryParams": [condition]}], name=text),
+        rule(matches=[{"path": {"type": "Exact", "value": f"/{text}"}}]),
+        rule(matches=[{"path": {"type": "RegularExpression", "value": text}}]),
+        rule("/b", filters=filters),
+        rule("/c", filters=filters[1:]),
+        rule("/d", to=text),
+        rule("/e", timeouts={"request": text}),
+        hostnames=[text, f"*.{text}", "a.test"],
+        parents=[{"name": "gw", "sectionName": text}, {"name": "gw"}, {"name": text}],
+    )
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(HOSTILE, st.integers(0, 6))
+def test_nothing_of_a_route_gets_into_the_configuration(text: str, number: int) -> None:
+    whole = hostile_route(text)
+    # Alone, so that one rule that is refused does not hide the others.
+    alone = {**whole, "spec": {**whole["spec"], "rules": [whole["spec"]["rules"][number]]}}
+    for one in (whole, alone):
+        SITE.put(one)
+
+        rendered = SITE.render()
+
+        assert rendered.text == PLAIN
+        for path, content in rendered.texts.items():
+            if path.startswith("maps/gateway-"):
+                lines = [line for line in content.text.split("\n") if line]
+                assert all(line.split(" ")[0].startswith(("web/", "HTTPRoute/web/", "gateway_web_")) for line in lines)
+                assert all(len(line.split(" ")) == 2 for line in lines)
+        assert "web/gw/http|*|/good/ gateway_web_app_80" in rendered.texts["maps/gateway-prefix.map"].text
+
+
+def test_a_route_costs_what_it_changes() -> None:
+    site = Site()
+    site.put(*(route(f"r{number}", rule("/"), hostnames=[f"h{number}.test"]) for number in range(200)))
+    site.render()
+
+    site.put(route("new", rule("/"), hostnames=["new.test"]))
+    rendered = site.render()
+
+    # The route in each of three maps, and the backend of its Service.
+    assert rendered.fragments_rendered == 4
+    assert not rendered.is_new
+
+
+def test_what_we_write_into_a_status_renders_nothing_again() -> None:
+    site = Site()
+    site.render()
+
+    site.put({**route("good", rule("/good")), "status": {"parents": []}})
+
+    assert site.render().fragments_rendered == 0

@@ -1,0 +1,209 @@
+"""A headless Chromium for the tests, in a private folder, and a page in it to be driven.
+
+    python -m tests.support.chromium     fetches it where there is none, and prints its path
+
+It is Debian's package, unpacked with the libraries it needs; nothing is
+installed. Exits with 3 and the reason where it cannot be had.
+"""
+
+import base64
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any
+
+import trio
+from trio_websocket import WebSocketConnection, open_websocket_url
+
+from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
+
+PACKAGE = "chromium-headless-shell"
+DATA = "chromium-common"
+"""What both kinds of Chromium share, such as the tables of Unicode."""
+START_LIMIT = 30.0
+SHOWN_LIMIT = 20.0
+UNAVAILABLE = 3
+
+
+def find_chromium() -> Path | None:
+    """Return a headless Chromium that is there already: of PATH, or one that was fetched."""
+    for name in (PACKAGE, "chromium"):
+        if found := shutil.which(name):
+            return Path(found)
+    fetched = _cache() / "usr/lib/chromium" / PACKAGE
+    return fetched if fetched.exists() else None
+
+
+def fetch_chromium() -> Path:
+    """Fetch it, unless it is there; raises PackageUnavailableError."""
+    if found := find_chromium():
+        return found
+    target = _cache()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="chromium-packages-") as name:
+        apt = Apt(Path(name))
+        packages = [*apt.download_with_libraries(PACKAGE), apt.download(DATA)]
+        # Beside its place, then moved: an interrupted unpacking is never taken for a whole one.
+        staged = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+        try:
+            for package in packages:
+                run_tool(["dpkg-deb", "-x", str(package), str(staged)])
+            staged.rename(target)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+    return target / "usr/lib/chromium" / PACKAGE
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "haptic-trio" / "chromium"
+
+
+class Page:
+    """A page in a browser, driven by the DevTools protocol."""
+
+    def __init__(self, socket: WebSocketConnection, session: str) -> None:
+        self.errors: list[str] = []
+        """What the page complained of: exceptions, and what its policy refused."""
+        self._socket = socket
+        self._session = session
+        self._number = 10
+
+    async def call(self, method: str, **parameters: Any) -> Any:
+        """Call *method* and return its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters, "sessionId": self._session}
+        await self._socket.send_message(json.dumps(message))
+        while True:
+            answer = json.loads(await self._socket.get_message())
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+            if answer.get("method") in {"Runtime.exceptionThrown", "Log.entryAdded"}:
+                self.errors.append(json.dumps(answer["params"])[:500])
+
+    async def open(self, url: str) -> None:
+        """Go to *url*."""
+        for domain in ("Runtime", "Log", "Page"):
+            await self.call(f"{domain}.enable")
+        await self.call("Page.navigate", url=url)
+
+    async def evaluate(self, script: str) -> Any:
+        """Return the value of *script*, a JavaScript expression."""
+        answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    async def text(self, element: str) -> str:
+        """Return the text of the element with that id, empty while there is none."""
+        return str(await self.evaluate(f"document.getElementById('{element}')?.textContent ?? ''"))
+
+    async def shows(self, element: str, expected: str | Callable[[str], bool]) -> str:
+        """Return the text of the element with that id once it holds what is *expected*."""
+        text = ""
+        with trio.move_on_after(SHOWN_LIMIT):
+            while True:
+                text = await self.text(element)
+                if expected(text) if callable(expected) else expected in text:
+                    return text
+                await trio.sleep(0.05)
+        raise AssertionError(f"{expected!r} is not in {text!r}; the page complains of {self.errors}")
+
+    async def until(self, script: str) -> None:
+        """Return once *script*, a JavaScript expression, is true."""
+        with trio.fail_after(SHOWN_LIMIT):
+            while await self.evaluate(script) is not True:
+                await trio.sleep(0.05)
+
+    async def screenshot(self, path: Path) -> None:
+        """Write a picture of the page, as PNG."""
+        answer = await self.call("Page.captureScreenshot", format="png")
+        await trio.Path(path).write_bytes(base64.b64decode(answer["data"]))
+
+    async def click(self, element: str) -> None:
+        """Click the element with that id."""
+        await self.evaluate(f"document.getElementById('{element}').click()")
+
+
+@asynccontextmanager
+async def open_page(binary: Path, profile: Path) -> AsyncIterator[Page]:
+    """Run a browser with an empty page for the duration of the block."""
+    root = binary.parents[3]
+    folders = dict.fromkeys(path.parent for path in sorted(root.rglob("*.so*"))) if root == _cache() else {}
+    process = await trio.lowlevel.open_process(
+        [
+            str(binary),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={profile}",
+            "about:blank",
+        ],
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        env={**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, folders))} if folders else None,
+    )
+    assert process.stderr is not None
+    try:
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(START_LIMIT):
+                address = await _address(process.stderr)
+            nursery.start_soon(_drain, process.stderr)
+            async with open_websocket_url(address, max_message_size=64 << 20) as socket:
+                yield await _new_page(socket)
+            nursery.cancel_scope.cancel()
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            await process.stderr.aclose()
+
+
+async def _address(stderr: trio.abc.ReceiveStream) -> str:
+    said = b""
+    while b"DevTools listening on " not in said or not said.endswith(b"\n"):
+        chunk = await stderr.receive_some()
+        assert chunk, said.decode(errors="replace")
+        said += chunk
+    return said.split(b"DevTools listening on ")[1].split()[0].decode()
+
+
+async def _drain(stderr: trio.abc.ReceiveStream) -> None:
+    async for _chunk in stderr:
+        pass
+
+
+async def _new_page(socket: WebSocketConnection) -> Page:
+    async def call(number: int, method: str, **parameters: Any) -> Any:
+        await socket.send_message(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            answer = json.loads(await socket.get_message())
+            if answer.get("id") == number:
+                return answer["result"]
+
+    target = await call(1, "Target.createTarget", url="about:blank")
+    attached = await call(2, "Target.attachToTarget", targetId=target["targetId"], flatten=True)
+    return Page(socket, attached["sessionId"])
+
+
+def main() -> int:
+    """Fetch it and print its path."""
+    try:
+        sys.stdout.write(f"{fetch_chromium()}\n")
+    except PackageUnavailableError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return UNAVAILABLE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
