@@ -8,13 +8,15 @@ from typing import Any
 import msgspec
 
 from haptic_trio.haproxy.model import digest_of
+from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.store import Stores
 
 SHORTEST = 4
 """Characters: what is shorter would be found everywhere."""
 MOST_SECRETS = 1000
 MOST_WORDS = 20_000
-"""With more of either, texts about problems are withheld as a whole: to look for all of them would take too long."""
+"""With more of either, texts about problems are withheld as a whole: to look for all of them would take too long.
+So they are where Secrets are fetched on demand."""
 _SECRET = "Secret"  # noqa: S105  a kind of object
 
 
@@ -71,7 +73,8 @@ def _words_in(stores: Stores) -> tuple[str, ...] | None:
         if not objects or objects[0].get("kind") != _SECRET:
             continue
         count += len(objects)
-        if count > MOST_SECRETS:
+        # To know what Secrets hold that are fetched on demand all of them would have to be fetched.
+        if count > MOST_SECRETS or isinstance(store, OnDemandStore):
             return None
         for secret in objects:
             words.update(_words_of(secret))

@@ -162,6 +162,9 @@ class _Looker:
             return "\n".join(["# name", *(row.name for row in await self._statistics("backend"))])
         if question in self._maps:
             return await self._show_map(self._maps[question])
+        if question.startswith("show acl "):
+            # Lists of ACLs are changed by a reload alone here.
+            return _UNKNOWN
         if question in self._lists:
             return await self._show_list(self._lists[question])
         return await self._show_certificates(

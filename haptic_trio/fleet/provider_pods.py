@@ -224,9 +224,11 @@ class PodProvider:
             self._report(source, ())
 
     def _take_template(self, template: Resource | None, source: str, labels: Mapping[str, str]) -> None:
-        """Have pods made from *template*; one that is no good changes nothing."""
+        """Have pods made from *template*, none while it is gone; one that is no good changes nothing."""
         problems: tuple[Problem, ...] = ()
         if template is None:
+            # Its pods go with it, and so would those that were still made for it.
+            self._template = None
             problems = (Problem(message="not found", source=source, hint="no pod can be made before it is there"),)
         elif missing := [f"{key}={value}" for key, value in labels.items() if labels_of(template).get(key) != value]:
             problems = (
@@ -259,7 +261,7 @@ class PodProvider:
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:  # noqa: ARG002
         """Make the pod; it begins to serve when it is ready."""
         if self._template is None:
-            raise RetryableError("there is no PodTemplate to make a pod from yet")
+            raise RetryableError("there is no PodTemplate to make a pod from")
         try:
             pod = await self._server.create(make_pod(self._template, record, self._namespace))
         except AlreadyExistsError:

@@ -18,6 +18,7 @@ _ENTRY: Final = re.compile(
 _ODD: Final = re.compile(r"[\"'\\$\0\r\v\f]")
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _FEW: Final = 200
+_FORM: Final = "crt-list"
 # HAProxy puts these in front of the names of files.
 _BASES: Final = frozenset({"crt-base", "ca-base", "key-base"})
 
@@ -60,18 +61,18 @@ class CrtList:
     @property
     def is_unique(self) -> bool:
         """Whether no certificate is there twice."""
-        if self.lines.unique is None:
+        if _FORM not in self.lines.unique:
             names = [entry.certificate for entry in self]
-            self.lines.unique = len(set(names)) == len(names)
-        return self.lines.unique
+            self.lines.unique[_FORM] = len(set(names)) == len(names)
+        return self.lines.unique[_FORM]
 
     def _take_unique(self, former: "CrtList", gone: Sequence[CrtListEntry], come: Sequence[CrtListEntry]) -> None:
         """Note whether no certificate is there twice, given the entries of the pages that differ from *former*."""
         names = {entry.certificate for entry in come}
         fresh = names - {entry.certificate for entry in gone}
-        if self.lines.unique is None and former.is_unique and len(fresh) <= _FEW:
+        if _FORM not in self.lines.unique and former.is_unique and len(fresh) <= _FEW:
             known = any(next(former.find(name), None) is not None for name in fresh)
-            self.lines.unique = len(names) == len(come) and not known
+            self.lines.unique[_FORM] = len(names) == len(come) and not known
 
     def compare(self, former: "CrtList") -> "ListChange":
         """Return what differs from *former*; means something only where both are unique."""

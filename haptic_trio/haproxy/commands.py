@@ -14,13 +14,17 @@ from typing import Final, TypeAlias
 
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.operations import (
+    AddAclEntry,
     AddBackend,
     AddMapEntry,
     AddServer,
+    DeleteAclEntry,
     DeleteCertificate,
     DeleteMapEntry,
     EnableChecks,
     PublishBackend,
+    ReplaceAcl,
+    ReplaceMap,
     SetMapEntry,
     SetServerAddress,
     SetServerState,
@@ -47,6 +51,8 @@ SimpleOperation: TypeAlias = (
     | AddMapEntry
     | SetMapEntry
     | DeleteMapEntry
+    | AddAclEntry
+    | DeleteAclEntry
 )
 """Operations that are one command, without payload; others take several, or patience."""
 
@@ -63,6 +69,7 @@ _VERSION_REPLY: Final = re.compile(r"\ANew version created: (?P<version>\d+)\Z")
 # Warnings may come before.
 _REPLIES: Final = {
     "prepare map": _VERSION_REPLY,
+    "prepare acl": _VERSION_REPLY,
     "add server": re.compile(r"^New server registered\.\Z", re.MULTILINE),
     "del server": re.compile(r"^Server deleted\.\Z", re.MULTILINE),
     "add backend": re.compile(r"^New backend registered.*\Z", re.MULTILINE),
@@ -112,11 +119,15 @@ def format_command(operation: SimpleOperation) -> str:
         case DeleteCertificate(path):
             words = ["del", "ssl", "cert", path]
         case AddMapEntry(name, key, value):
-            words = ["add", "map", _map(name), key, value]
+            words = ["add", "map", _file(name), key, value]
         case SetMapEntry(name, key, value):
-            words = ["set", "map", _map(name), _key(key), value]
+            words = ["set", "map", _file(name), _key(key), value]
         case DeleteMapEntry(name, key):
-            words = ["del", "map", _map(name), _key(key)]
+            words = ["del", "map", _file(name), _key(key)]
+        case AddAclEntry(name, key):
+            words = ["add", "acl", _file(name), key]
+        case DeleteAclEntry(name, key):
+            words = ["del", "acl", _file(name), _key(key)]
         case _:
             words = _server_words(operation)
     return _checked(" ".join(map(escape_word, words)))
@@ -142,26 +153,42 @@ def _server_words(
             return ["enable", "agent" if agent else "health", name]
 
 
-def prepare_map(name: str) -> str:
-    """Return the command that opens a new version of a map; its reply is for `read_prepared_version`."""
-    return f"prepare map {escape_word(_map(name))}"
+Replacement: TypeAlias = ReplaceMap | ReplaceAcl
+"""What is done in a transaction that fills a new version beside the one in use."""
+
+
+def prepare_version(replacement: Replacement) -> str:
+    """Return the command that opens a new version of a map or list; its reply is for `read_prepared_version`."""
+    kind, name = _target(replacement)
+    return f"prepare {kind} {name}"
 
 
 def read_prepared_version(command: str, reply: str) -> int:
-    """Return the version that `prepare map` opened; raises RuntimeCommandError."""
+    """Return the version that `prepare` opened; raises RuntimeCommandError."""
     match = _VERSION_REPLY.search(reply.strip())
     if match is None:
         raise RuntimeCommandError(command, reply)
     return int(match["version"])
 
 
-def fill_map(name: str, version: int, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the commands that add *entries* to a prepared version, each with its payload.
+def fill_version(replacement: Replacement, version: int) -> Iterator[str]:
+    """Yield the commands that add the entries to a prepared version.
 
-    A payload ends with an empty line, and nothing can follow it in a batch.
-    Raises UnsendableError for entries that a payload cannot hold.
+    Those of a map have a payload, which ends with an empty line, and nothing
+    can follow it in a batch; for lists HAProxy takes none. Raises
+    UnsendableError for entries that a command cannot hold.
     """
-    head = f"add map @{version} {escape_word(_map(name))} <<\n"
+    kind, name = _target(replacement)
+    head = f"add {kind} @{version} {name}"
+    match replacement:
+        case ReplaceMap(entries=entries):
+            yield from _fill_map(f"{head} <<\n", entries)
+        case ReplaceAcl(keys=keys):
+            for key in keys:
+                yield _checked(f"{head} {escape_word(key)}")
+
+
+def _fill_map(head: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
     lines: list[str] = []
     size = len(head)
     for key, value in entries:
@@ -176,14 +203,30 @@ def fill_map(name: str, version: int, entries: Iterable[tuple[str, str]]) -> Ite
         yield head + "".join(lines) + "\n"
 
 
-def commit_map(name: str, version: int) -> str:
+def commit_version(replacement: Replacement, version: int) -> str:
     """Return the command that makes a prepared version the one in use, at once."""
-    return f"commit map @{version} {escape_word(_map(name))}"
+    kind, name = _target(replacement)
+    return f"commit {kind} @{version} {name}"
 
 
-def abandon_map(name: str, version: int) -> str:
+def abandon_version(replacement: Replacement, version: int) -> str:
     """Return the command that frees the entries of a version that will not be committed."""
-    return f"clear map @{version} {escape_word(_map(name))}"
+    kind, name = _target(replacement)
+    return f"clear {kind} @{version} {name}"
+
+
+def show_entries(replacement: Replacement) -> str:
+    """Return the command that shows the entries in use; its reply is for `parse_map` or `parse_list`."""
+    kind, name = _target(replacement)
+    return f"show {kind} {name}"
+
+
+def _target(replacement: Replacement) -> tuple[str, str]:
+    match replacement:
+        case ReplaceMap(map=name):
+            return "map", escape_word(_file(name))
+        case ReplaceAcl(acl=name):
+            return "acl", escape_word(_file(name))
 
 
 def join_commands(commands: Sequence[str]) -> str:
@@ -197,7 +240,7 @@ def split_replies(text: str, count: int) -> tuple[str, ...]:
     """Return the replies to *count* joined commands, in order, without the empty line that ends each.
 
     Only for commands whose replies hold no empty line: the operations', the
-    map transaction's, and `show info`. Commands that got no reply have an
+    transactions' of maps and lists, and `show info`. Commands that got no reply have an
     empty one, as those that succeed: ask `count_replies` first.
     """
     replies = [reply.strip("\n") for reply in _replies(text)]
@@ -233,16 +276,16 @@ def _replies(text: str) -> Iterator[str]:
             lines = []
 
 
-def _map(name: str) -> str:
+def _file(name: str) -> str:
     if name[:1] in {"#", "@"}:
-        raise UnsendableError("a map whose name begins with # or @ cannot be named in a command")
+        raise UnsendableError("a map or list whose name begins with # or @ cannot be named in a command")
     return name
 
 
 def _key(key: str) -> str:
     # HAProxy takes such a key for the number of an entry, escaped or not.
     if key[:1] == "#":
-        raise UnsendableError("a map key that begins with # cannot be named in a command")
+        raise UnsendableError("a key that begins with # cannot be named in a command")
     return key
 
 

@@ -22,15 +22,16 @@ import msgspec
 from haptic_trio.haproxy.commands import (
     MAX_BATCH,
     MAX_COMMAND_BYTES,
+    Replacement,
     RuntimeCommandError,
     UnsendableError,
-    abandon_map,
+    abandon_version,
     check_reply,
-    commit_map,
+    commit_version,
     escape_word,
-    fill_map,
+    fill_version,
     format_command,
-    prepare_map,
+    prepare_version,
     read_prepared_version,
 )
 from haptic_trio.haproxy.operations import (
@@ -40,6 +41,7 @@ from haptic_trio.haproxy.operations import (
     DeleteServer,
     Operation,
     Removal,
+    ReplaceAcl,
     ReplaceMap,
     StoreCertificate,
     StoreTrust,
@@ -76,6 +78,9 @@ Conversation: TypeAlias = Generator[Turn, tuple[str, ...], tuple[Removal, ...]]
 
 _Talk: TypeAlias = Generator[Turn, tuple[str, ...], None]
 
+_Transaction: TypeAlias = ReplaceMap | ReplaceAcl | StoreCertificate | StoreTrust | AddCrtListEntry | DeleteCrtListEntry
+"""Operations that take more than a command, or a payload."""
+
 
 def converse(operations: Sequence[Operation]) -> Conversation:
     """Carry out *operations*, in order.
@@ -92,7 +97,7 @@ def converse(operations: Sequence[Operation]) -> Conversation:
         match part[0]:
             case DeleteServer() | DeleteBackend():
                 leftovers += yield from _delete([one for one in part if isinstance(one, Removal)])
-            case ReplaceMap() | StoreCertificate() | StoreTrust() | AddCrtListEntry() | DeleteCrtListEntry():
+            case one if isinstance(one, _Transaction):
                 for operation in part:
                     yield from _carry_out(operation)
             case _:
@@ -135,14 +140,14 @@ def _kind(operation: Operation) -> str:
     match operation:
         case DeleteServer() | DeleteBackend():
             return "removal"
-        case ReplaceMap() | StoreCertificate() | StoreTrust() | AddCrtListEntry() | DeleteCrtListEntry():
+        case _ if isinstance(operation, _Transaction):
             return "transaction"
         case _:
             return "command"
 
 
 def _check(operation: Operation) -> None:
-    """Raise UnsendableError for what cannot be said, except within a map, which would take long."""
+    """Raise UnsendableError for what cannot be said, except within a map or list, which would take long."""
     match operation:
         case DeleteServer() | DeleteBackend():
             _delete_command(operation)
@@ -152,30 +157,21 @@ def _check(operation: Operation) -> None:
             list_command(operation)
         case DeleteCrtListEntry():
             unlist_command(operation)
-        case ReplaceMap():
-            prepare_map(operation.map)
+        case ReplaceMap() | ReplaceAcl():
+            prepare_version(operation)
         case _:
             format_command(operation)
 
 
 def _simple_command(operation: Operation) -> str:
-    assert not isinstance(
-        operation,
-        DeleteServer
-        | DeleteBackend
-        | ReplaceMap
-        | StoreCertificate
-        | StoreTrust
-        | AddCrtListEntry
-        | DeleteCrtListEntry,
-    )
+    assert not isinstance(operation, Removal | _Transaction)
     return format_command(operation)
 
 
 def _carry_out(operation: Operation) -> _Talk:
     match operation:
-        case ReplaceMap():
-            yield from _replace_map(operation)
+        case ReplaceMap() | ReplaceAcl():
+            yield from _replace(operation)
         case StoreCertificate() | StoreTrust():
             yield from _store(operation)
         case AddCrtListEntry():
@@ -191,17 +187,19 @@ def _say(commands: list[str]) -> _Talk:
             raise error
 
 
-def _replace_map(operation: ReplaceMap) -> _Talk:
-    """Fill a new version of the map beside the one in use, then switch to it."""
-    prepare = prepare_map(operation.map)
+def _replace(operation: Replacement) -> _Talk:
+    """Fill a new version of the map or list beside the one in use, then switch to it."""
+    prepare = prepare_version(operation)
     [reply] = yield [prepare]
     version = read_prepared_version(prepare, reply)
     try:
-        for command in fill_map(operation.map, version, operation.entries):
-            yield from _say([command])
-        yield from _say([commit_map(operation.map, version)])
+        commands = fill_version(operation, version)
+        batches = ([one] for one in commands) if isinstance(operation, ReplaceMap) else make_batches(list(commands))
+        for batch in batches:
+            yield from _say(batch)
+        yield from _say([commit_version(operation, version)])
     except (RuntimeCommandError, UnsendableError):
-        yield [abandon_map(operation.map, version)]
+        yield [abandon_version(operation, version)]
         raise
 
 

@@ -15,6 +15,8 @@ class Kind(StrEnum):
 
     SERVER = "server"
     MAP = "map"
+    ACL = "acl"
+    """The list of one."""
     CERTIFICATE = "certificate"
     CRT_LIST = "crt-list"
     BACKEND = "backend"

@@ -1,14 +1,18 @@
-"""Map files: their entries as HAProxy reads them, and what a configuration does with a map."""
+"""Files of entries, maps and the lists of ACLs: as HAProxy reads them, and what a configuration does with them.
+
+An entry of a list is a key without a value.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.model import Directive, Generation
+from haptic_trio.haproxy.diff import FileChange
+from haptic_trio.haproxy.model import Directive, FileKind, Generation
 from haptic_trio.haproxy.text_lines import Lines
 from haptic_trio.pages import Piece, stretches
 
@@ -22,15 +26,18 @@ _CONVERTER: Final = re.compile(r"\bmap(?:_(?P<method>[a-z]+)(?:_[a-z]+)?)?\(")
 _ODD_SPACE: Final = re.compile("[\r\v\f\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _KEY_END: Final = re.compile("[ \t]+")
 _FEW: Final = 200
-_UPDATE: Final = re.compile(r"(?:set-map|del-map)\((?P<path>.*)\)", re.DOTALL)
+_UPDATE: Final = re.compile(r"(?:set|del)-map\((?P<path>.*)\)", re.DOTALL)
+# What may stand between what an ACL looks at and its files, with the number of words that follow.
+_FLAGS: Final = {"-i": 0, "-n": 0, "-M": 0, "-m": 1, "-f": 1}
 
 
 class MapUse(Enum):
-    """What a configuration does with a map file."""
+    """What a configuration does with a file of entries."""
 
     NONE = "the configuration does not name it"
     UNORDERED = "keys are looked up whatever their order"
     ORDERED = "the first key that matches wins"
+    LIST = "conditions ask whether one of the keys matches"
     OTHER = "something else than look-ups"
 
 
@@ -44,59 +51,102 @@ def parse_map_file(content: bytes) -> tuple[Entry, ...]:
     return _parse_text(content.decode(errors="surrogateescape"))
 
 
-def map_entries(lines: Lines) -> Iterator[Entry]:
-    """Yield the entries of a map file, in order; see `parse_map_file`."""
-    return chain.from_iterable(lines.pages.summaries(_parse_pieces))
+def parse_list_file(content: bytes) -> tuple[Entry, ...]:
+    """Return the entries of the list of an ACL, in order, as HAProxy reads them.
+
+    Comments and blanks in front are as in a map. The rest of the line is the
+    key, with the blanks in it and behind it, up to a carriage return.
+    """
+    return _parse_list_text(content.decode(errors="surrogateescape"))
+
+
+class Form(NamedTuple):
+    """How the entries of a file are read."""
+
+    name: str
+    read: Callable[[tuple[Piece, ...]], tuple[Entry, ...]]
+    keys: Callable[[tuple[Piece, ...]], frozenset[str]]
+
+
+def form_of(use: MapUse) -> Form:
+    """Return how a file that has this use is read."""
+    return _LIST if use is MapUse.LIST else _MAP
+
+
+def file_entries(lines: Lines, form: Form) -> Iterator[Entry]:
+    """Yield the entries of a file, in order; see `parse_map_file` and `parse_list_file`."""
+    return chain.from_iterable(lines.pages.summaries(form.read))
 
 
 class MapChange(msgspec.Struct, frozen=True):
-    """How two maps differ, as far as their pages do; keys that are in neither are the same in both."""
+    """How two files differ, as far as their pages do; keys that are in neither are the same in both."""
 
     before: dict[str, str]
     after: dict[str, str]
     unique: bool
-    """Whether no key of either map is there twice; what the dictionaries hold means nothing otherwise."""
+    """Whether no key of either file is there twice; what the dictionaries hold means nothing otherwise."""
     same: bool
     """Whether entries and their order are the same; may be False for some that are."""
 
 
-def diff_maps(before: Lines, after: Lines) -> MapChange:
-    """Compare two maps; costs what their pages hold in which they differ, once it is known that keys are unique."""
+def diff_maps(before: Lines, after: Lines, form: Form) -> MapChange:
+    """Compare two files of entries.
+
+    Costs what their pages hold in which they differ, once it is known that keys are unique.
+    """
     old, new = {id(page) for page in before.pages.pages}, {id(page) for page in after.pages.pages}
-    was = [entry for page in before.pages.pages if id(page) not in new for entry in page.summary(_parse_pieces)]
-    now = [entry for page in after.pages.pages if id(page) not in old for entry in page.summary(_parse_pieces)]
+    was = [entry for page in before.pages.pages if id(page) not in new for entry in page.summary(form.read)]
+    now = [entry for page in after.pages.pages if id(page) not in old for entry in page.summary(form.read)]
     former, latter = dict(was), dict(now)
-    unique = _has_unique_keys(before)
-    if unique and after.unique is None:
-        shared = [page.summary(_index_keys) for page in before.pages.pages if id(page) in new]
+    unique = _has_unique_keys(before, form)
+    if unique and form.name not in after.unique:
+        shared = [page.summary(form.keys) for page in before.pages.pages if id(page) in new]
         fresh = [key for key in latter if key not in former]
         if len(fresh) <= _FEW:
-            after.unique = len(latter) == len(now) and not any(key in keys for key in fresh for keys in shared)
-    return MapChange(former, latter, unique and _has_unique_keys(after), _keeps_entries(before, after))
+            known = any(key in keys for key in fresh for keys in shared)
+            after.unique[form.name] = len(latter) == len(now) and not known
+    return MapChange(former, latter, unique and _has_unique_keys(after, form), _keeps_entries(before, after, form))
 
 
-def _keeps_entries(before: Lines, after: Lines) -> bool:
+def _keeps_entries(before: Lines, after: Lines, form: Form) -> bool:
     places = stretches(before.pages, after.pages)
     return places is not None and all(
-        list(chain.from_iterable(page.summary(_parse_pieces) for page in place.before))
-        == list(chain.from_iterable(page.summary(_parse_pieces) for page in place.after))
+        list(chain.from_iterable(page.summary(form.read) for page in place.before))
+        == list(chain.from_iterable(page.summary(form.read) for page in place.after))
         for place in places
     )
 
 
-def _has_unique_keys(lines: Lines) -> bool:
-    if lines.unique is None:
-        keys = [key for key, _ in map_entries(lines)]
-        lines.unique = len(set(keys)) == len(keys)
-    return lines.unique
+def _has_unique_keys(lines: Lines, form: Form) -> bool:
+    if form.name not in lines.unique:
+        keys = [key for key, _ in file_entries(lines, form)]
+        lines.unique[form.name] = len(set(keys)) == len(keys)
+    return lines.unique[form.name]
 
 
-def _parse_pieces(pieces: tuple[Piece, ...]) -> tuple[Entry, ...]:
+def _read_map(pieces: tuple[Piece, ...]) -> tuple[Entry, ...]:
     return _parse_text("".join([piece.text for piece in pieces]))
 
 
-def _index_keys(pieces: tuple[Piece, ...]) -> frozenset[str]:
-    return frozenset([key for key, _ in _parse_pieces(pieces)])
+def _index_map(pieces: tuple[Piece, ...]) -> frozenset[str]:
+    return frozenset([key for key, _ in _read_map(pieces)])
+
+
+def _read_list(pieces: tuple[Piece, ...]) -> tuple[Entry, ...]:
+    return _parse_list_text("".join([piece.text for piece in pieces]))
+
+
+def _index_list(pieces: tuple[Piece, ...]) -> frozenset[str]:
+    return frozenset([key for key, _ in _read_list(pieces)])
+
+
+_MAP: Final = Form("map", _read_map, _index_map)
+_LIST: Final = Form("list", _read_list, _index_list)
+
+
+def _parse_list_text(text: str) -> tuple[Entry, ...]:
+    lines = (line.lstrip(" \t").partition("\r")[0] for line in text.split("\n") if line[:1] != "#")
+    return tuple([(line, "") for line in lines if line])
 
 
 def _parse_text(text: str) -> tuple[Entry, ...]:
@@ -119,12 +169,26 @@ def _split_plain_entry(line: str) -> tuple[str, str] | None:
 
 
 def find_map_use(generation: Generation, path: str) -> MapUse:
-    """Return what the configuration of *generation* does with the map file *path*."""
+    """Return what the configuration of *generation* does with the file *path*."""
     return _gravest(_use_in(directive, path) for directive in generation.config.naming(path))
 
 
+def has_entries(generation: Generation, change: FileChange) -> bool:
+    """Whether *change* is of a map, or of a file that the configuration of *generation* has as a list and nothing else.
+
+    A map that is a list is one as well.
+    """
+    kinds = {file.kind for file in (change.running, change.desired) if file is not None}
+    if kinds == {FileKind.MAP}:
+        return True
+    return kinds == {FileKind.FILE} and find_map_use(generation, change.path) is MapUse.LIST
+
+
 def _gravest(uses: Iterable[MapUse]) -> MapUse:
-    found = set(uses)
+    found = set(uses) - {MapUse.NONE}
+    if MapUse.LIST in found:
+        # HAProxy takes no file for both.
+        return MapUse.LIST if len(found) == 1 else MapUse.OTHER
     return next((use for use in (MapUse.OTHER, MapUse.ORDERED, MapUse.UNORDERED) if use in found), MapUse.NONE)
 
 
@@ -137,8 +201,7 @@ def _use_in(directive: Directive, path: str) -> MapUse:
 def _use_of_word(words: tuple[str, ...], index: int, path: str) -> MapUse:
     word = words[index]
     if word == path:
-        # `acl … -M -f PATH` makes a map of the file; its matching method stands elsewhere on the line.
-        return MapUse.ORDERED if words[index - 1] == "-f" and "-M" in words else MapUse.OTHER
+        return _use_in_condition(words, index)
     update = _UPDATE.fullmatch(word)
     if update is not None:
         return MapUse.UNORDERED if update["path"] == path else MapUse.NONE
@@ -152,6 +215,24 @@ def _use_of_word(words: tuple[str, ...], index: int, path: str) -> MapUse:
     if path in rest and _names(rest, path):
         return MapUse.OTHER
     return _gravest(uses)
+
+
+def _use_in_condition(words: tuple[str, ...], index: int) -> MapUse:
+    """Return what the ACL does that names a file with the word at *index*."""
+    if words[0] == "acl":
+        start = 3
+    else:
+        # Past the brace and what is looked at; a negation may stand before.
+        start = 2 + max((at for at in range(index) if words[at].lstrip("!") == "{"), default=index)
+    at = start
+    while at < index and words[at] in _FLAGS:
+        at += 1 + _FLAGS[words[at]]
+    if at != index + 1 or words[index - 1] != "-f":
+        return MapUse.OTHER
+    if "-M" in words[start:index]:
+        # It makes a map of the file; its matching method stands elsewhere on the line.
+        return MapUse.ORDERED
+    return MapUse.OTHER if "-M" in words else MapUse.LIST
 
 
 def _names(word: str, path: str) -> bool:

@@ -60,6 +60,28 @@ class ReplaceMap(msgspec.Struct, frozen=True, tag=True):
     entries: tuple[tuple[str, str], ...]
 
 
+class AddAclEntry(msgspec.Struct, frozen=True, tag=True):
+    """Add a key to the list of an ACL."""
+
+    acl: str
+    """The file of the list."""
+    key: str
+
+
+class DeleteAclEntry(msgspec.Struct, frozen=True, tag=True):
+    """Remove a key from the list of an ACL; of a key that is there twice, the versions remove one or both."""
+
+    acl: str
+    key: str
+
+
+class ReplaceAcl(msgspec.Struct, frozen=True, tag=True):
+    """Replace all keys in the list of an ACL in one atomic, versioned transaction."""
+
+    acl: str
+    keys: tuple[str, ...]
+
+
 class AddServer(msgspec.Struct, frozen=True, tag=True):
     """Add a server, which stays in maintenance until it is made ready."""
 
@@ -178,6 +200,9 @@ Operation: TypeAlias = (
     | SetMapEntry
     | DeleteMapEntry
     | ReplaceMap
+    | AddAclEntry
+    | DeleteAclEntry
+    | ReplaceAcl
 )
 
 

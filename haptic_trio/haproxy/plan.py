@@ -1,13 +1,12 @@
 """From one generation to another: runtime operations if the process can take the change, else why it must reload.
 
 A pure function. What needs no reload: servers that come, go, or change, the
-entries of maps, certificates with their crt-list entries, authorities, and,
+entries of maps and of the lists of ACLs, certificates with their crt-list entries, authorities, and,
 where the process can do that, whole backends. When anything else differs the
 reload takes in everything, and there are no operations: what can be done
 ahead of the reload is for `haptic_trio.haproxy.split` to say.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -23,25 +22,17 @@ from haptic_trio.haproxy.diff import (
     diff_files,
     same_words,
 )
-from haptic_trio.haproxy.maps import MapUse, diff_maps, find_map_use, map_entries
+from haptic_trio.haproxy.map_plan import plan_entries
+from haptic_trio.haproxy.maps import MapUse, find_map_use, has_entries
 from haptic_trio.haproxy.model import FileKind, Generation, Section
-from haptic_trio.haproxy.operations import AddMapEntry, DeleteMapEntry, Operation, Plan, ReplaceMap, SetMapEntry
+from haptic_trio.haproxy.operations import Plan
 from haptic_trio.haproxy.server_plan import plan_servers
 from haptic_trio.haproxy.steps import Phase, Step, order_steps
-from haptic_trio.haproxy.text_lines import Lines
-
-MAX_MAP_STEPS: Final = 100
-"""More changed entries than this replace the whole map in one transaction."""
-
-MAX_ENTRY_BYTES: Final = 4096
-"""A longer key and value together might not fit into one runtime command."""
 
 FIRST_GENERATION: Final = "first generation"
 
 OLDEST: Final = capabilities_of((2, 8))
 """What every HAProxy that this is made for can do."""
-
-_UNSENDABLE: Final = re.compile("[\0\r]")
 
 _FILE_NAMES: Final = {
     FileKind.MAP: "map",
@@ -49,10 +40,6 @@ _FILE_NAMES: Final = {
     FileKind.CRT_LIST: "crt-list",
     FileKind.FILE: "file",
 }
-
-
-class _ReloadNeeded(Exception):  # noqa: N818  a signal within this module, never seen outside
-    """A change that no runtime operation can express."""
 
 
 def make_plan(running: Generation | None, desired: Generation, *, capabilities: Capabilities = OLDEST) -> Plan:
@@ -68,15 +55,6 @@ def make_plan(running: Generation | None, desired: Generation, *, capabilities: 
     changes = diff_files(running.files, desired.files)
     _plan_files(running, desired, changes, capabilities, steps, reasons)
     return Plan(reasons=tuple(reasons)) if reasons else Plan(operations=order_steps(steps))
-
-
-def is_map_sendable(entries: Iterable[tuple[str, str]]) -> bool:
-    """Whether commands can carry *entries* of a map."""
-    try:
-        _check_sendable(entries)
-    except _ReloadNeeded:
-        return False
-    return True
 
 
 def name_section(section: Section) -> str:
@@ -156,8 +134,8 @@ def _plan_files(
 ) -> None:
     planner: CertificatePlanner | None = None
     for change in changes:
-        if all(file is None or file.kind is FileKind.MAP for file in (change.running, change.desired)):
-            _plan_map_file(running, change, steps, reasons)
+        if has_entries(running, change):
+            _plan_entries(running, change, steps, reasons)
             continue
         planner = planner or CertificatePlanner(running, desired, capabilities)
         _take(planner.plan(change), [f"{_name_file(change)} {_describe(change)}"], steps, reasons)
@@ -172,48 +150,15 @@ def _describe(change: FileChange) -> str:
     return "added" if change.running is None else "removed" if change.desired is None else "changed"
 
 
-def _plan_map_file(running: Generation, change: FileChange, steps: list[Step], reasons: list[str]) -> None:
+def _plan_entries(running: Generation, change: FileChange, steps: list[Step], reasons: list[str]) -> None:
     use = find_map_use(running, change.path)
     if use is MapUse.NONE:
         return
     if change.running is None or change.desired is None:
-        reasons.append(f"map {change.path} {_describe(change)}")
+        reasons.append(f"{_name_file(change)} {_describe(change)}")
         return
-    try:
-        operations = _plan_map(change.path, use, change.running.lines, change.desired.lines)
-        steps += [(Phase.ROUTE, operation) for operation in operations]
-    except _ReloadNeeded as needed:
-        reasons.append(f"map {change.path} changed: {needed}")
-
-
-def _plan_map(path: str, use: MapUse, before: Lines, after: Lines) -> list[Operation]:
-    change = diff_maps(before, after)
-    if change.same:
-        return []
-    if use is MapUse.OTHER:
-        raise _ReloadNeeded(f"it is used for {use.value}")
-    old, new = change.before, change.after
-    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)} if change.unique else set()
-    if change.unique and use is MapUse.UNORDERED and not changed:
-        return []
-    whole = not change.unique or use is MapUse.ORDERED or len(changed) > MAX_MAP_STEPS
-    if whole or any(key[:1] == "#" for key in changed):
-        entries = tuple(map_entries(after))
-        _check_sendable(entries)
-        return [ReplaceMap(path, entries)]
-    # A key to be deleted is sent too.
-    _check_sendable((key, new.get(key, "-")) for key in changed)
-    operations: list[Operation] = [DeleteMapEntry(path, key) for key in old if key not in new]
-    operations += [SetMapEntry(path, key, value) for key, value in new.items() if key in old and old[key] != value]
-    operations += [AddMapEntry(path, key, value) for key, value in new.items() if key not in old]
-    return operations
-
-
-def _check_sendable(entries: Iterable[tuple[str, str]]) -> None:
-    for key, value in entries:
-        if not key or not value:
-            raise _ReloadNeeded("an entry has no value")
-        # Escapes at most double the length.
-        size = len(key.encode(errors="surrogateescape")) + len(value.encode(errors="surrogateescape"))
-        if _UNSENDABLE.search(key) or _UNSENDABLE.search(value) or size > MAX_ENTRY_BYTES:
-            raise _ReloadNeeded("an entry cannot be sent as a command")
+    found = plan_entries(change.path, use, change.running.lines, change.desired.lines)
+    if isinstance(found, str):
+        reasons.append(f"{_name_file(change)} changed: {found}")
+    else:
+        steps += [(Phase.ROUTE, operation) for operation in found]

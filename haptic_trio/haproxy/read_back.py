@@ -2,9 +2,10 @@
 
 Compared is what somebody can change on a runtime socket and what can be read
 from there: backends, servers with address, weight and administrative state,
-the entries of maps, certificates, and the entries of crt-lists. What HAProxy
-changes by itself is no difference: the outcome of checks, an address that is
-resolved, what an agent says, maps that rules write to.
+the entries of maps and of the lists of ACLs, certificates, and the entries of
+crt-lists. What HAProxy changes by itself is no difference: the outcome of
+checks, an address that is resolved, what an agent says, maps and lists that
+rules write to.
 
 A server in maintenance that is in no file is no difference either: it is left
 over from a removal, by this controller or the one before.

@@ -1,4 +1,4 @@
-"""How the maps, certificates and crt-lists of a running process differ from the files of its generation."""
+"""How the maps, lists, certificates and crt-lists of a running process differ from the files of its generation."""
 
 import hashlib
 import re
@@ -13,14 +13,14 @@ import msgspec
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.certificate_plan import COMPANIONS, CertificatePlanner
 from haptic_trio.haproxy.certificates import CrtListEntry, crt_lists_of, names_are_files
-from haptic_trio.haproxy.commands import UnsendableError, escape_word, prepare_map
+from haptic_trio.haproxy.commands import Replacement, UnsendableError, show_entries
 from haptic_trio.haproxy.diff import FileChange
 from haptic_trio.haproxy.differences import Finding, Kind
-from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
+from haptic_trio.haproxy.map_plan import find_unsendable, make_replacement
+from haptic_trio.haproxy.maps import Entry, MapUse, file_entries, find_map_use, form_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file
-from haptic_trio.haproxy.operations import ReplaceMap, StoreCertificate
-from haptic_trio.haproxy.plan import is_map_sendable
-from haptic_trio.haproxy.replies import UnreadableReplyError, parse_map
+from haptic_trio.haproxy.operations import ReplaceAcl, StoreCertificate
+from haptic_trio.haproxy.replies import UnreadableReplyError, parse_list, parse_map
 from haptic_trio.haproxy.steps import Phase
 from haptic_trio.haproxy.store_commands import file_word, is_sendable
 
@@ -35,7 +35,8 @@ class StoreReader:
 
     def __init__(self, generation: Generation, capabilities: Capabilities) -> None:
         self._generation = generation
-        self._maps = [one for one in map(partial(_expect_map, generation), _of_kind(generation, FileKind.MAP)) if one]
+        files = (*_of_kind(generation, FileKind.MAP), *_of_kind(generation, FileKind.FILE))
+        self._maps = [one for one in map(partial(_expect_entries, generation), files) if one]
         lists = crt_lists_of(generation)
         # Else the process knows files by other names.
         usual = capabilities.certificates and lists is not None and names_are_files(generation)
@@ -47,7 +48,7 @@ class StoreReader:
         }
         self._planner = partial(CertificatePlanner, desired=generation, capabilities=capabilities)
         self.questions = (
-            *(f"show map {escape_word(one.path)}" for one in self._maps),
+            *(show_entries(one.whole) for one in self._maps),
             *(f"show ssl crt-list -n {file_word(path)}" for path in self._lists),
             *(";".join(f"show ssl cert {file_word(path)}" for path in batch) for batch in _batches(self._certificates)),
         )
@@ -61,17 +62,19 @@ class StoreReader:
         yield from self._compare_certificates("\n".join(answers[lists:]))
 
     def _compare_map(self, known: "_Map", answer: str) -> Iterator[Finding]:
+        is_list = isinstance(known.whole, ReplaceAcl)
+        kind = Kind.ACL if is_list else Kind.MAP
         try:
-            found = parse_map(answer)
+            found = tuple([(key, "") for key in parse_list(answer)]) if is_list else parse_map(answer)
         except UnreadableReplyError:
-            # Where `.if` decides, the process may have no such map.
-            if answer.startswith("Unknown map") and not self._generation.config.conditional:
-                yield Finding(Kind.MAP, f"map {known.path} removed")
+            # Where `.if` decides, the process may have no such file.
+            if answer.startswith("Unknown ") and not self._generation.config.conditional:
+                yield Finding(kind, f"{kind} {known.path} removed")
             return
         if found == known.entries or (known.sorted is not None and sorted(found) == known.sorted):
             return
-        steps = ((Phase.ROUTE, ReplaceMap(known.path, known.entries)),) if is_map_sendable(known.entries) else None
-        yield Finding(Kind.MAP, f"map {known.path} changed", steps)
+        steps = None if find_unsendable(known.whole) else ((Phase.ROUTE, known.whole),)
+        yield Finding(kind, f"{kind} {known.path} changed", steps)
 
     def _compare_lists(self, answers: Sequence[str]) -> Iterator[Finding]:
         observed: dict[str, AuxFile] = {}
@@ -105,25 +108,33 @@ class StoreReader:
 
 class _Map(NamedTuple):
     path: str
-    entries: tuple[tuple[str, str], ...]
+    whole: Replacement
+    entries: tuple[Entry, ...]
     sorted: list[tuple[str, str]] | None
     """Where the order does not count."""
 
 
-def _expect_map(generation: Generation, file: AuxFile) -> _Map | None:
-    """Return what the process should have of a map; None where it has none, changes it itself, or cannot be asked."""
+def _expect_entries(generation: Generation, file: AuxFile) -> _Map | None:
+    """Return what the process should have of a map or list.
+
+    None where it has none, changes it itself, or cannot be asked.
+    """
     use = find_map_use(generation, file.path)
     if use in {MapUse.NONE, MapUse.OTHER} or _is_written_to(generation, file.path):
         return None
+    if file.kind is FileKind.FILE and use is not MapUse.LIST:
+        return None
+    entries = tuple(file_entries(file.lines, form_of(use)))
+    whole = make_replacement(file.path, use, entries)
     try:
-        prepare_map(file.path)
+        show_entries(whole)
         # What is no text would come back garbled.
         file.content.decode()
     except (UnsendableError, UnicodeDecodeError):
         return None
-    entries = parse_map_file(file.content)
     is_unique = len({key for key, _ in entries}) == len(entries)
-    return _Map(file.path, entries, sorted(entries) if use is MapUse.UNORDERED and is_unique else None)
+    any_order = use is MapUse.LIST or (use is MapUse.UNORDERED and is_unique)
+    return _Map(file.path, whole, entries, sorted(entries) if any_order else None)
 
 
 def _is_written_to(generation: Generation, path: str) -> bool:

@@ -98,15 +98,19 @@ def parse_servers_state(reply: str) -> tuple[ServerState, ...]:
 
 def parse_map(reply: str) -> tuple[tuple[str, str], ...]:
     """Read the reply to `show map <name>` as entries, in order; raises UnreadableReplyError."""
+    return tuple([(key, value) for key, _, value in (entry.partition(" ") for entry in parse_list(reply))])
+
+
+def parse_list(reply: str) -> tuple[str, ...]:
+    """Read the reply to `show acl <name>` as keys, in order; raises UnreadableReplyError."""
     entries = []
     for line in reply.split("\n"):
         if not line:
             continue
         reference, found, entry = line.partition(" ")
         if not found or not reference.startswith("0x"):
-            raise UnreadableReplyError(f"unexpected reply to 'show map': {line[:100]!r}")
-        key, _, value = entry.partition(" ")
-        entries.append((key, value))
+            raise UnreadableReplyError(f"unexpected reply to 'show map' or 'show acl': {line[:100]!r}")
+        entries.append(entry)
     return tuple(entries)
 
 

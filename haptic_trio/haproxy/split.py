@@ -1,7 +1,7 @@
 """Which part of a change the running process can take at once, apart from the part that needs a reload.
 
 The answer is a generation of its own, the *effective* one: the running
-structure with the servers, map entries, certificates and backends that it can
+structure with the servers, entries, certificates and backends that it can
 take. It is valid by itself, so the file on disk can hold it: a process that
 dies before the reload comes back with what its predecessor had taken.
 
@@ -10,7 +10,7 @@ What waits for the reload along with the structure that it belongs to:
 - servers of a backend whose other lines change as well, if they have options
   that none of its servers had, or if what they inherit changes;
 - servers that name a file which the process does not have as it shall be;
-- what `split_files` says of maps and other files;
+- what `split_files` says of maps, lists and other files;
 - backends to be removed, since what leads to them may only go with the reload.
 """
 

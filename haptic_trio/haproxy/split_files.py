@@ -1,7 +1,7 @@
 """Which changes of files a process can take before a reload brings it the rest of a change.
 
 Entries of a map wait if they name a backend which only the reload brings, and
-all entries of a map if the configuration uses it in another way then. Of
+all entries of a map or list if the configuration uses it in another way then. Of
 certificates, crt-lists and authorities those wait that need what waits.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.certificate_plan import CertificatePlanner
 from haptic_trio.haproxy.diff import FileChange, diff_files
-from haptic_trio.haproxy.maps import MapUse, find_map_use, parse_map_file
+from haptic_trio.haproxy.maps import MapUse, find_map_use, has_entries, parse_map_file
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Files, Generation, make_file
 
 SERVING_KINDS: Final = ("backend", "listen")
@@ -32,7 +32,7 @@ def choose_files(
     maps: list[FileChange] = []
     others: list[FileChange] = []
     for change in diff_files(running.files, desired.files):
-        if any(file is not None and file.kind is not FileKind.MAP for file in (change.running, change.desired)):
+        if not has_entries(running, change):
             others.append(change)
         elif (taken := _take_map(running, desired, change, missing)) is not None:
             maps.append(taken)
@@ -54,13 +54,15 @@ def _with(files: Files, changes: Sequence[FileChange]) -> Files:
 
 
 def _take_map(running: Generation, desired: Generation, change: FileChange, missing: set[str]) -> FileChange | None:
-    """Return *change* of a map without the entries that lead to what is *missing*; None if all of it has to wait."""
+    """Return *change* of a map or list without the entries that lead to what is *missing*; None if all has to wait."""
     before, after, path = change.running, change.desired, change.path
     if before is None or after is None or _uses(running.config, path) != _uses(desired.config, path):
         return None
     use = find_map_use(running, path)
     if use in {MapUse.NONE, MapUse.OTHER}:
         return None
+    if use is MapUse.LIST:
+        return change
     new = parse_map_file(after.content)
     held = {key for key, value in new if not missing.isdisjoint(_WORD.findall(value))} if missing else set()
     if not held:

@@ -24,7 +24,7 @@ class Phase(IntEnum):
     PUBLISH = 7
     """Backends that are complete."""
     ROUTE = 8
-    """Entries of maps, which refer to backends."""
+    """Entries of maps, which refer to backends, and of lists."""
     UNLIST = 9
     FORGET = 10
     """Certificates that nothing refers to any more."""

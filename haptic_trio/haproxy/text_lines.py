@@ -26,8 +26,8 @@ class Lines:
         if not all(page.summary(_ends_whole) for page in pages.pages[:-1]):
             pages = _paged("".join([piece.text for piece in pages]))
         self.pages = pages
-        self.unique: bool | None = None
-        """Whether no key stands in two lines, once that is known."""
+        self.unique: dict[str, bool] = {}
+        """Whether no key stands in two lines, once that is known, by what the lines are read as."""
 
     @classmethod
     def of(cls, content: bytes) -> "Lines":

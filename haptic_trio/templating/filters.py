@@ -20,6 +20,7 @@ from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError, 
 from haptic_trio.templating.emitters import EMITTERS
 from haptic_trio.templating.marks import is_blank, trim
 from haptic_trio.templating.run import current_run
+from haptic_trio.templating.values import VALUES
 
 _FROM_JINJA: Final = (
     "abs", "count", "dictsort", "first", "float", "groupby", "int", "last", "length", "list", "max", "min", "sort",
@@ -216,6 +217,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _listed(name) for name in _MADE_LISTS},
     **{name: _bounded(name) for name in ("batch", "slice")},
     **EMITTERS,
+    **VALUES,
     "attr": attr,
     "b64decode": content.b64decode,
     "b64encode": content.b64encode,

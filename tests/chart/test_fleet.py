@@ -11,7 +11,9 @@ from tests.chart.test_install import (
     HAPROXIES,
     LIMIT,
     NAME,
+    OUTSIDE,
     balancer_of,
+    events_of,
     fresh,
     ingress,
     installed,
@@ -40,6 +42,7 @@ async def test_an_installed_fleet_serves_is_evicted_from_one_by_one_and_goes_wit
 ) -> None:
     host = fresh(namespace)
     objects = [deployment("echo", 1), service("echo"), ingress(namespace, "shop", host["host"], "echo")]
+    objects += [OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")]
     settings = {
         **settings_of(namespace),
         "haproxy__kind": "fleet",
@@ -51,6 +54,7 @@ async def test_an_installed_fleet_serves_is_evicted_from_one_by_one_and_goes_wit
             await cluster.apply(objects, namespace)
             pods = await cluster.wait_pods(namespace, HAPROXIES, 2)
             await until(partial(is_served, client, f"http://{await balancer_of(cluster, namespace)}", host))
+            await until(lambda: events_of(cluster, namespace, "Service", "outside"))
             await cluster.wait(budget, lambda found: found and found["status"].get("disruptionsAllowed") == 1)
             answers = [await evict(cluster, namespace, pod["metadata"]["name"]) for pod in pods]
             after = await cluster.wait_pods(namespace, HAPROXIES, 2)

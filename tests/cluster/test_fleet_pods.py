@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.fleet.pods import MARK, SERVING
+from haptic_trio.fleet.pods import MARK, SERVING, read_record, read_time
+from haptic_trio.fleet.provider_pods import LAME_DUCK
 from haptic_trio.k8s.resource import Resource
 from tests.cluster.audit import read_requests
 from tests.cluster.client import Cluster, until
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.cluster
 LIMIT = 180.0
 FORBIDDEN = 403
 METRICS_PORT = 8404
+ROUNDING = 1.0
+"""The API server tells whole seconds."""
 FLEET_RULES = (
     *RULES,
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create", "update", "delete"]},
@@ -79,11 +82,19 @@ class FleetSite(Site):
 
         return await until(find)
 
-    async def until_draining(self, name: str) -> None:
-        """Wait until the Service has the pod no more."""
-        await self.cluster.wait(
-            self.path("pods", name), lambda pod: pod and pod["metadata"]["labels"][SERVING] == "false"
-        )
+    async def until_out_of_service(self, name: str) -> None:
+        """Wait until the Service has the pod no more, which is still there."""
+
+        async def is_out() -> bool:
+            path = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices"
+            slices, _ = await self.cluster.api.list(path, labelSelector="kubernetes.io/service-name=haproxy")
+            endpoints = [endpoint for one in slices for endpoint in one.get("endpoints") or ()]
+            return bool(endpoints) and all(one["targetRef"]["name"] != name for one in endpoints)
+
+        await until(is_out)
+        pod = (await self.fleet())[name]
+        assert pod["metadata"]["labels"][SERVING] == "false"
+        assert "deletionTimestamp" not in pod["metadata"]
 
     async def kill_leader(self) -> None:
         """End the controller that leads with SIGKILL; return when the other one leads."""
@@ -126,8 +137,12 @@ async def rotate(site: FleetSite) -> None:
     await site.apply(site.haproxy(1))
     heir = await site.until_made({former})
     await site.kill_leader()
-    await site.until_draining(former)
+    await site.until_out_of_service(former)
     await site.kill_leader()
+    ending = await site.cluster.wait(
+        site.path("pods", former), lambda pod: pod and "deletionTimestamp" in pod["metadata"]
+    )
+    assert drained_for(ending) >= LAME_DUCK - ROUNDING
     await site.cluster.wait(site.path("pods", former), lambda pod: pod is None)
     (pod,) = await site.cluster.wait_pods(site.namespace, "app=haproxy", 1)
     assert pod["metadata"]["name"] == heir
@@ -135,13 +150,22 @@ async def rotate(site: FleetSite) -> None:
     assert pod["metadata"]["labels"][SERVING] == "true"
 
 
+def drained_for(pod: Resource) -> float:
+    """Return the seconds from the beginning of the drain of *pod* to its deletion."""
+    metadata = pod["metadata"]
+    record, end = read_record(pod), read_time(metadata["deletionTimestamp"])
+    assert record is not None
+    assert record.drain_started_at is not None
+    assert end is not None
+    return end - float(metadata["deletionGracePeriodSeconds"]) - record.drain_started_at
+
+
 async def remove(site: FleetSite) -> None:
-    """Remove controllers and template: the pods go with their owner."""
-    await site.cluster.delete(site.controllers(2), site.namespace)
-    await until(lambda: has_none(site, "app=controller"))
+    """Remove the template: the pods go with it, and no others are made."""
     await site.cluster.delete(site.haproxy(1), site.namespace)
-    await until(lambda: has_none(site, f"{MARK}=haptic-trio"))
+    await site.until_told(await site.pod_of_leader(), "there is no PodTemplate")
 
+    async def are_gone() -> bool:
+        return not await site.fleet()
 
-async def has_none(site: Site, selector: str) -> bool:
-    return not await site.cluster.pods(site.namespace, selector)
+    await until(are_gone)

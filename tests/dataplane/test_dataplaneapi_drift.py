@@ -189,6 +189,23 @@ async def test_map_that_the_api_cannot_show_is_not_compared() -> None:
         assert await endpoint.repair() == DriftReport()
 
 
+async def test_list_of_an_acl_is_not_compared_and_its_change_reloads() -> None:
+    api = FakeDataplaneApi()
+    name = "deny.txt"
+    rule = (
+        f"frontend other from base\n  bind 127.0.0.1:18444\n  http-request deny if {{ src -f {ROOT}/general/{name} }}\n"
+    )
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, generation(extra=rule, files=(general(name, "10.0.0.1\n"),)))
+        assert await endpoint.repair() == DriftReport()
+        loads = api.loads
+
+        result = await sync_endpoint(endpoint, generation(extra=rule, files=(general(name, "10.0.0.2\n"),)))
+
+    assert (result.reloaded, api.loads) == (True, loads + 1)
+    assert api.stores["general"][name] == b"10.0.0.2\n"
+
+
 async def test_empty_map_that_is_not_found_is_no_drift() -> None:
     api = FakeDataplaneApi()
     async with open_endpoint(api) as endpoint:

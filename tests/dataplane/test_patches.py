@@ -105,6 +105,54 @@ async def test_traffic_follows_servers_that_come_and_go(instance_root: Path, hap
         assert (await agent.describe()).reloads == 0
 
 
+def denying(port: int, addresses: str, hosts: str) -> Generation:
+    """Return a generation that denies requests from addresses, and others for hosts; what it lets pass is 204."""
+    return build_generation(
+        f"{BASE}\nfrontend web\n    bind 127.0.0.1:{port}\n    acl bad src -f lists/addresses.txt\n"
+        "    http-request deny if bad or { req.hdr(host) -i -m end -f lists/hosts.txt }\n"
+        "    http-request return status 204\n",
+        [
+            make_file(FileKind.FILE, "lists/addresses.txt", addresses),
+            make_file(FileKind.FILE, "lists/hosts.txt", hosts),
+        ],
+    )
+
+
+async def test_keys_of_lists_take_effect_without_a_reload(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await sync_endpoint(agent, denying(port, "10.0.0.1\n", ""))
+        assert (await fetch(port))[0] == 204
+        await sync_without_reload(agent, denying(port, "# us\n10.0.0.1\n127.0.0.0/8\n", ""))
+        assert (await fetch(port))[0] == 403
+        many = "".join(f".bad{number}.example\n" for number in range(500))
+        await sync_without_reload(agent, denying(port, "10.0.0.1\n", many))
+        assert (await fetch(port))[0] == 204
+        assert (await fetch(port, host="A.BAD499.example"))[0] == 403
+        # A key that is there twice is gone once it is in no line.
+        await sync_without_reload(agent, denying(port, "10.0.0.1\n", ".example\n.example\n"))
+        assert (await fetch(port, host="x.example"))[0] == 403
+        await sync_without_reload(agent, denying(port, "10.0.0.1\n", ".test\n"))
+        assert (await fetch(port, host="x.example"))[0] == 204
+        await kill_and_wait_for_next(agent)
+        assert (await agent.repair()).found == {}
+        assert (await fetch(port, host="x.test"))[0] == 403
+
+
+async def test_a_host_name_in_a_list_of_addresses_is_left_to_a_reload(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await sync_endpoint(agent, denying(port, "10.0.0.1\n", ""))
+
+        result = await sync_endpoint(agent, denying(port, "localhost\n10.0.0.2\n", ""))
+
+        assert result.reloaded
+        assert "not a valid" in result.reasons[0]
+        assert (await agent.repair()).found == {}
+
+
 async def test_a_process_that_is_started_anew_has_what_was_added(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one:

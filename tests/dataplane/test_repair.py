@@ -19,7 +19,7 @@ from haptic_trio.dataplane.worker import WorkerState
 from haptic_trio.haproxy.capabilities import capabilities_of
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import Operation, Removal
-from tests.dataplane.test_patches import RESPONSE, ask_until_accepted, servers_of, site
+from tests.dataplane.test_patches import RESPONSE, ask_until_accepted, denying, servers_of, site
 from tests.support.haproxy import BASE, backend, bodies_of, build_generation, free_port, instances
 from tests.support.scripts import script
 
@@ -61,6 +61,18 @@ async def test_what_was_said_on_the_socket_is_put_right(instance_root: Path, hap
             assert await bodies_of(port) == {"a", "b"}
             assert await agent.repair() == DriftReport()
             assert (await agent.describe()).reloads == 0
+
+
+@pytest.mark.haproxy
+async def test_keys_of_a_list_are_put_right(instance_root: Path, haproxy_binary: Path) -> None:
+    desired = denying(free_port(), "10.0.0.1\n10.0.0.2\n", ".a\n.a\n")
+    async with serving(instance_root, haproxy_binary, desired) as agent:
+        await tell(instance_root, "del acl lists/addresses.txt 10.0.0.2", "add acl lists/hosts.txt .b")
+
+        assert await agent.repair() == DriftReport(found={"acl": 2}, operations=2)
+
+        assert await agent.repair() == DriftReport()
+        assert (await agent.describe()).reloads == 0
 
 
 @pytest.mark.haproxy

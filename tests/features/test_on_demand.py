@@ -97,7 +97,6 @@ async def controller(site: TlsSite, binary: Path) -> AsyncIterator[Running]:
         state_dir=site.state,
         listen="127.0.0.1:0",
         on_exit="stop",
-        console="off",
     )
     facts = FactLog()
     async with trio.open_nursery() as nursery:

@@ -10,7 +10,7 @@ import trio
 from haptic_trio.config.model import Duration
 from haptic_trio.fleet.model import InstanceState
 from haptic_trio.fleet.pods import MARK, POD_TEMPLATES, PODS, RECORD, SERVING
-from haptic_trio.messages import InstanceDraining
+from haptic_trio.messages import InstanceDraining, InstanceTroubled
 from tests.fleet.pod_rig import LABELS, NAMESPACE, WISH, make_template, pod_rig
 from tests.support.facts import drain as drain_facts
 
@@ -213,18 +213,31 @@ async def test_pod_with_our_mark_and_no_record_is_taken_in_and_rotated_out(kubec
         assert "stray" not in rig.pods
 
 
-async def test_template_that_is_missing_or_no_good_is_reported_and_changes_nothing(kubeconfig: Path) -> None:
+async def test_template_that_is_no_good_is_reported_and_changes_nothing(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         former = await rig.settled(replica, 2)
         rig.server.put(make_template("haproxy:2", labels={"app": "other"}))
         await replica.reports.wait(lambda reports: "they lack app=haproxy" in reports.messages)
-        rig.server.remove(make_template())
-        await replica.reports.wait(lambda reports: "not found" in reports.messages)
         assert await rig.settled(replica, 2) == former
         # What is made meanwhile is made from what was good.
         rig.kubelet.remove(former[0])
         await rig.settled(replica, 2)
+
+
+async def test_nothing_is_made_for_a_template_that_is_gone_until_it_is_back(kubeconfig: Path) -> None:
+    async with pod_rig(kubeconfig) as rig:
+        replica = rig.replica()
+        former = await rig.settled(replica, 2)
+        rig.server.remove(make_template())
+        await replica.reports.wait(lambda reports: "not found" in reports.messages)
+        assert await rig.settled(replica, 2) == former
+        begun = len(rig.server.requests)
+        replica.want(size=3)
+        await rig.wait(lambda: any(isinstance(fact, InstanceTroubled) for fact in drain_facts(replica.facts)), replica)
+        assert not [request for request in rig.server.requests[begun:] if request.startswith("POST")]
+        rig.server.put(make_template())
+        await rig.settled(replica, 3)
 
 
 async def test_pod_that_the_server_refuses_is_not_tried_again_before_something_changes(kubeconfig: Path) -> None:

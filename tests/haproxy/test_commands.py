@@ -11,20 +11,25 @@ from haptic_trio.haproxy.commands import (
     RuntimeCommandError,
     SimpleOperation,
     UnsendableError,
-    abandon_map,
+    abandon_version,
     check_reply,
-    commit_map,
+    commit_version,
     count_replies,
-    fill_map,
+    fill_version,
     format_command,
     join_commands,
-    prepare_map,
+    prepare_version,
     read_prepared_version,
+    show_entries,
     split_replies,
 )
 from haptic_trio.haproxy.operations import (
+    AddAclEntry,
     AddMapEntry,
+    DeleteAclEntry,
     DeleteMapEntry,
+    ReplaceAcl,
+    ReplaceMap,
     SetMapEntry,
     SetServerAddress,
     SetServerState,
@@ -111,18 +116,36 @@ def test_no_value_ends_a_command_or_begins_another(key: str, value: str) -> None
 
 def test_a_transaction_is_prepared_filled_in_pieces_and_committed() -> None:
     entries = [(f"key-{number}", "v" * 100) for number in range(1000)]
-    pieces = list(fill_map(MAP, 7, entries))
-    assert prepare_map(MAP) == "prepare map maps/h.map"
-    assert commit_map(MAP, 7) == "commit map @7 maps/h.map"
-    assert abandon_map(MAP, 7) == "clear map @7 maps/h.map"
+    replacement = ReplaceMap(MAP, tuple(entries))
+    pieces = list(fill_version(replacement, 7))
+    assert prepare_version(replacement) == "prepare map maps/h.map"
+    assert commit_version(replacement, 7) == "commit map @7 maps/h.map"
+    assert abandon_version(replacement, 7) == "clear map @7 maps/h.map"
     assert all(piece.startswith("add map @7 maps/h.map <<\n") and piece.endswith("\n\n") for piece in pieces)
     assert all(len(piece) <= MAX_COMMAND_BYTES + 1 for piece in pieces)
     lines = [line for piece in pieces for line in piece.split("\n")[1:-2]]
     assert lines == [f"{key} {value}" for key, value in entries]
 
 
+def test_the_transaction_of_a_list_has_a_command_for_each_key() -> None:
+    replacement = ReplaceAcl("x.acl", ("a b", "#c;"))
+    assert prepare_version(replacement) == "prepare acl x.acl"
+    assert list(fill_version(replacement, 7)) == ["add acl @7 x.acl a\\ b", "add acl @7 x.acl \\#c\\;"]
+    assert commit_version(replacement, 7) == "commit acl @7 x.acl"
+    assert abandon_version(replacement, 7) == "clear acl @7 x.acl"
+    assert show_entries(replacement) == "show acl x.acl"
+
+
+@pytest.mark.parametrize(
+    "operation", [AddAclEntry("@x", "a"), AddAclEntry("#1", "a"), DeleteAclEntry("x", "#1"), AddAclEntry("x", "a\nb")]
+)
+def test_what_would_mean_something_else_for_a_list_is_not_sent(operation: SimpleOperation) -> None:
+    with pytest.raises(UnsendableError):
+        format_command(operation)
+
+
 def test_nothing_follows_a_payload_in_a_batch() -> None:
-    (piece,) = fill_map(MAP, 1, [("a", "b")])
+    (piece,) = fill_version(ReplaceMap(MAP, (("a", "b"),)), 1)
     assert join_commands(["show version", piece]).count("\n\n") == 1
     with pytest.raises(UnsendableError):
         join_commands([piece, "show version"])
@@ -230,20 +253,23 @@ def test_a_transaction_replaces_a_map_with_exactly_its_entries(ask: Ask) -> None
         for index in range(3000)
     ]
     entries += [("#hash", "x"), ("twice", "1"), ("twice", "2"), ("k", "<<")]
-    prepare = prepare_map(MAP)
+    replacement = ReplaceMap(MAP, tuple(entries))
+    prepare = prepare_version(replacement)
     version = read_prepared_version(prepare, ask(prepare))
-    for command in fill_map(MAP, version, entries):
+    for command in fill_version(replacement, version):
         assert check_reply(command, ask(command)) is None
     assert parse_map(ask(f"show map {MAP}")) == (("a", "1"), ("b", "2"))
-    commit = commit_map(MAP, version)
+    commit = commit_version(replacement, version)
     assert check_reply(commit, ask(commit)) is None
     assert list(parse_map(ask(f"show map {MAP}"))) == entries
 
 
 @pytest.mark.haproxy
 def test_an_abandoned_transaction_leaves_the_map_as_it_was(ask: Ask) -> None:
-    version = read_prepared_version(prepare_map(MAP), ask(prepare_map(MAP)))
-    for command in [*fill_map(MAP, version, [("new", "x")]), abandon_map(MAP, version)]:
+    replacement = ReplaceMap(MAP, (("new", "x"),))
+    prepare = prepare_version(replacement)
+    version = read_prepared_version(prepare, ask(prepare))
+    for command in [*fill_version(replacement, version), abandon_version(replacement, version)]:
         assert check_reply(command, ask(command)) is None
     assert parse_map(ask(f"show map {MAP}")) == (("a", "1"), ("b", "2"))
     with pytest.raises(RuntimeCommandError):

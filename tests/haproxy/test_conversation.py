@@ -17,13 +17,14 @@ from haptic_trio.haproxy.operations import (
     DeleteCrtListEntry,
     DeleteServer,
     Operation,
+    ReplaceAcl,
     ReplaceMap,
     SetServerState,
     SetServerWeight,
     StoreCertificate,
     StoreTrust,
 )
-from haptic_trio.haproxy.replies import parse_servers_state
+from haptic_trio.haproxy.replies import parse_list, parse_servers_state
 from tests.haproxy.carrying_out import carry_out, hold
 
 SECRET = b"-----BEGIN PRIVATE KEY-----\nsecret\n\n-----END PRIVATE KEY-----\n"
@@ -188,3 +189,20 @@ def test_a_map_that_cannot_be_filled_is_abandoned(start_haproxy: Callable[..., C
     with pytest.raises(UnsendableError):
         carry_out(ask, [ReplaceMap("m.map", (("b", "1"), ("c", "x\ny")))])
     assert "a 1" in ask("show map m.map")
+
+
+@pytest.mark.haproxy
+def test_a_list_is_replaced_as_a_whole_or_not_at_all(start_haproxy: Callable[..., Callable[[str], str]]) -> None:
+    ask = start_haproxy(
+        "defaults\n  mode http\n  timeout client 1s\nfrontend f\n  bind unix@web\n"
+        "  http-request deny if { src -f x.txt }\n",
+        {"x.txt": b"10.0.0.1\n10.0.0.1\n"},
+    )
+    before = ask("show acl x.txt")
+    for keys in (("10.0.0.2", "host.invalid"), ("10.0.0.2", "x\ny")):
+        with pytest.raises((RuntimeCommandError, UnsendableError)):
+            carry_out(ask, [ReplaceAcl("x.txt", keys)])
+        assert ask("show acl x.txt") == before
+    many = tuple(f"10.0.{number >> 8}.{number & 255}" for number in range(3000))
+    assert carry_out(ask, [ReplaceAcl("x.txt", many)]) == ()
+    assert parse_list(ask("show acl x.txt")) == many

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from haptic_trio.haproxy.capabilities import read_capabilities
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.parser import parse_config
 from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.haproxy.replies import parse_map
+from haptic_trio.haproxy.replies import parse_list, parse_map
 from tests.haproxy.carrying_out import carry_out
 from tests.haproxy.conftest import running_haproxy
 
@@ -37,9 +38,13 @@ defaults http
   timeout server 1s
 frontend f from http
   bind {directory}/web ssl crt-list ssl/l.list
+  acl known src -f lists/a.txt
+  http-request deny if known {{ path -i -m beg -f lists/p.txt }}
+  http-request deny if {{ path -m sub -f lists/p.txt -f lists/a.txt /x }}
   use_backend %[path,map(maps/p.map)]
 """
 MAP, LIST = "maps/p.map", "ssl/l.list"
+ADDRESSES, PATHS = "lists/a.txt", "lists/p.txt"
 
 
 @cache
@@ -62,6 +67,11 @@ hashed = st.lists(st.integers(1, 9), max_size=3).map(
 certificates = st.dictionaries(
     st.sampled_from(NAMES[1:]), st.tuples(st.integers(1, 2), st.sampled_from(["", " [alpn h2] x.{0}", " *.{0}"]))
 )
+addresses = st.lists(st.sampled_from(["10.0.0.1", "10.0.0.0/8", "10.0.0.0/255.0.0.0", " ::1", "# no", ""]), max_size=5)
+awkward = st.text(" \t#;\\<>'\"/aé", max_size=4)
+paths = st.lists(awkward, max_size=4) | st.integers(95, 300).map(lambda count: [f"/{one}" for one in range(count)])
+
+
 entries = st.dictionaries(st.sampled_from(["/1", "/2", "/3"]), st.sampled_from(["app", "hashed", "b1"]))
 
 
@@ -71,6 +81,8 @@ PARTS = {
     "b1": st.none() | servers,
     "b2": st.none() | servers,
     "map": entries,
+    "addresses": addresses,
+    "paths": paths,
     "certificates": certificates,
     "default": st.integers(1, 2),
 }
@@ -90,6 +102,8 @@ def build(site: Mapping[str, Any], directory: Path) -> Generation:
     lines = ["ssl/a.test.pem"] + [f"ssl/{name}.pem" + words.format(name) for name, (_, words) in chosen.items()]
     files = [
         make_file(FileKind.MAP, MAP, "".join(f"{key} {value}\n" for key, value in site["map"].items())),
+        make_file(FileKind.FILE, ADDRESSES, "".join(f"{line}\n" for line in site["addresses"])),
+        make_file(FileKind.FILE, PATHS, "".join(f"{line}\n" for line in site["paths"])),
         make_file(FileKind.CRT_LIST, LIST, "".join(f"{line}\n" for line in lines)),
         make_file(FileKind.CERT, "ssl/a.test.pem", pem("a.test", site["default"])),
         *(make_file(FileKind.CERT, f"ssl/{name}.pem", pem(name, number)) for name, (number, _) in chosen.items()),
@@ -109,6 +123,12 @@ def state_of(ask: Ask, web: Path) -> dict[str, object]:
             if row["svname"] not in {"FRONTEND", "BACKEND"}
         },
         "backends": {row["pxname"] for row in rows if row["svname"] == "BACKEND"},
+        "lists": [sorted(parse_list(ask(f"show acl {path}"))) for path in (ADDRESSES, PATHS)],
+        "matches": [
+            re.findall("match=[a-z]+", ask(f"get acl {path} {sample}"))
+            for path, samples in ((ADDRESSES, ("10.0.0.1", "10.9.9.9", "::1")), (PATHS, ("/", "A", "x/199x")))
+            for sample in samples
+        ],
         "map": sorted(parse_map(ask(f"show map {MAP}"))),
         "certificates": {
             name: _served(web, name)

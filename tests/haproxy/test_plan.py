@@ -2,24 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.maps import parse_map_file
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.operations import (
-    AddMapEntry,
-    DeleteMapEntry,
     Operation,
     Plan,
-    ReplaceMap,
-    SetMapEntry,
     SetServerAddress,
     SetServerState,
     SetServerWeight,
 )
 from haptic_trio.haproxy.parser import parse_config
 from haptic_trio.haproxy.plan import make_plan
-
-HEAD = "defaults\n  mode http\nfrontend web\n  bind 127.0.0.1:1\n  use_backend %[path,map({use})]\n"
-MAP = "maps/p.map"
 
 
 def _generation(text: str, *files: AuxFile) -> Generation:
@@ -33,12 +25,6 @@ def _plan(before: str, after: str) -> Plan:
 def _server_plan(before: str, after: str, extra: str = "") -> Plan:
     text = "defaults\n  mode http\nbackend app\n" + extra + "  server a 10.0.0.9:1\n  server {}\n"
     return _plan(text.format(before), text.format(after))
-
-
-def _map_plan(before: str, after: str, use: str = f"{MAP},x") -> Plan:
-    text = HEAD.format(use=use)
-    old, new = (make_file(FileKind.MAP, MAP, content) for content in (before, after))
-    return make_plan(_generation(text, old), _generation(text, new))
 
 
 def test_the_first_generation_is_loaded() -> None:
@@ -205,81 +191,6 @@ def test_files_reload_when_they_come_change_or_go(kind: FileKind, reason: str) -
     assert make_plan(none, new).reasons == (f"{reason} added",)
     assert make_plan(old, new).reasons == (f"{reason} changed",)
     assert make_plan(old, none).reasons == (f"{reason} removed",)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "operations"),
-    [
-        ("a 1\n", "a 1\nb 2 3\n", [AddMapEntry(MAP, "b", "2 3")]),
-        ("a 1\n", "a 2\n", [SetMapEntry(MAP, "a", "2")]),
-        ("a 1\nb 2\n", "b 2\n", [DeleteMapEntry(MAP, "a")]),
-        ("a 1\nb 2\n", "b 2\na 1\n", []),
-        ("a 1\n", "# comment\n\n  a\t1\n", []),
-        ("a 1\na 2\n", "a 1\na 3\n", [ReplaceMap(MAP, (("a", "1"), ("a", "3")))]),
-        ("a 1\n", "a 1\na 1\n", [ReplaceMap(MAP, (("a", "1"), ("a", "1")))]),
-        ("a 1\n #x 2\n", "a 1\n #x 3\n", [ReplaceMap(MAP, (("a", "1"), ("#x", "3")))]),
-    ],
-)
-def test_entries_of_a_map_change_without_a_reload(before: str, after: str, operations: list[Operation]) -> None:
-    assert _map_plan(before, after) == Plan(operations=tuple(operations))
-
-
-def test_more_than_a_hundred_changes_replace_the_map_at_once() -> None:
-    content = "".join(f"k{number} v\n" for number in range(100))
-    assert len(_map_plan("", content).operations) == 100
-    more = content + "k100 v\n"
-    assert _map_plan("", more).operations == (ReplaceMap(MAP, parse_map_file(more.encode())),)
-
-
-def test_where_the_order_of_keys_counts_the_map_is_replaced() -> None:
-    text = HEAD.replace("map(", "map_reg(")
-    running = _generation(text.format(use=MAP), make_file(FileKind.MAP, MAP, "^/a 1\n^/ 2\n"))
-    desired = _generation(text.format(use=MAP), make_file(FileKind.MAP, MAP, "^/ 2\n^/a 1\n"))
-    assert make_plan(running, desired).operations == (ReplaceMap(MAP, (("^/", "2"), ("^/a", "1"))),)
-
-
-def test_a_map_that_the_process_does_not_know_is_only_written() -> None:
-    assert _map_plan("a 1\n", "a 2\n", use="maps/other.map,x") == Plan()
-    text = HEAD.format(use="maps/other.map")
-    assert make_plan(_generation(text), _generation(text, make_file(FileKind.MAP, MAP, "a 1\n"))) == Plan()
-
-
-@pytest.mark.parametrize("after", ["a\n", "a b\0\n", "a b\rc\n", f"a {'v' * 5000}\n"])
-def test_entries_that_no_command_can_carry_reload(after: str) -> None:
-    (reason,) = _map_plan("a 1\n", after).reasons
-    assert reason.startswith(f"map {MAP} changed: ")
-
-
-def test_a_map_used_for_something_else_reloads() -> None:
-    text = "frontend f\n  mode http\n  acl a src -f maps/p.map\n"
-    old, new = (make_file(FileKind.MAP, MAP, content) for content in ("10.0.0.1\n", "10.0.0.2\n"))
-    assert make_plan(_generation(text, old), _generation(text, new)).reloads
-
-
-keys = st.text("abc#", min_size=1, max_size=2)
-maps = st.lists(st.tuples(keys, st.text("xy", min_size=1, max_size=2)), max_size=6)
-
-
-@given(maps, maps)
-def test_the_operations_turn_one_map_into_the_other(
-    before: list[tuple[str, str]], after: list[tuple[str, str]]
-) -> None:
-    def content(entries: list[tuple[str, str]]) -> str:
-        return "".join(f" {key} {value}\n" for key, value in entries)
-
-    entries = list(before)
-    for operation in _map_plan(content(before), content(after)).operations:
-        match operation:
-            case AddMapEntry(_, key, value):
-                entries.append((key, value))
-            case SetMapEntry(_, key, value):
-                entries = [(name, value if name == key else old) for name, old in entries]
-            case DeleteMapEntry(_, key):
-                entries = [entry for entry in entries if entry[0] != key]
-            case ReplaceMap(_, replaced):
-                entries = list(replaced)
-    first = dict(reversed(entries))
-    assert first == dict(reversed(after))
 
 
 server_lines = st.builds(

@@ -38,7 +38,7 @@ Ask = Callable[[str], str]
 
 CA = trustme.CA()
 LTS = capabilities_of((2, 8))
-KINDS = {"map": FileKind.MAP, "list": FileKind.CRT_LIST, "pem": FileKind.CERT}
+KINDS = {"map": FileKind.MAP, "list": FileKind.CRT_LIST, "pem": FileKind.CERT, "txt": FileKind.FILE}
 
 
 @cache
@@ -234,6 +234,8 @@ frontend f from d
   bind unix@{directory}/web ssl crt-list ssl/l.list
   use_backend %[path,map(maps/p.map)]
   http-request set-var(txn.x) path,map_reg(maps/r.map)
+  acl known src -f lists/x.txt
+  http-request deny if known {{ path -i -m beg -f lists/y.txt -f maps/z.map }}
 listen li from d
   bind unix@{directory}/other
   server s1 [::1]:80
@@ -260,6 +262,9 @@ backend off from d
 )
 FILES = {
     "maps/p.map": b"/a app\n/b  fixed \n#c\n",
+    "lists/x.txt": b"# known\n10.0.0.1\n  10.0.1.0/24\n",
+    "lists/y.txt": b"/a b \n/c\n/a b \n",
+    "maps/z.map": b"/a 1\n\n",
     "maps/r.map": b"^/a 1\n^/ 2\n^/b 1\n",
     "ssl/l.list": b"ssl/a.pem\nssl/b.pem [alpn h2,http/1.1] b.test *.b.test !c.b.test\n",
     "ssl/a.pem": pem("a.test"),
@@ -297,6 +302,9 @@ TAMPERING = [
     ("add server app/new 127.0.0.1:9;enable server app/new", Kind.SERVER),
     ("del map maps/p.map /a;add map maps/p.map /z app", Kind.MAP),
     ("add map maps/r.map ^/c 3", Kind.MAP),
+    ("add acl lists/x.txt 10.0.0.2", Kind.ACL),
+    ("clear acl lists/y.txt", Kind.ACL),
+    ("del acl maps/z.map /a\\ 1", Kind.ACL),
     ("del ssl crt-list ssl/l.list ssl/b.pem", Kind.CRT_LIST),
     ("del ssl cert ssl/b.pem", Kind.CERTIFICATE),
     (f"set ssl cert ssl/a.pem <<\n{pem('a.test', 2).decode()}\n", None),

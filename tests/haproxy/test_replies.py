@@ -5,6 +5,7 @@ import pytest
 from haptic_trio.haproxy.replies import (
     Process,
     UnreadableReplyError,
+    parse_list,
     parse_map,
     parse_proc,
     parse_servers_state,
@@ -58,6 +59,12 @@ def test_another_reply_than_the_state_of_servers_is_refused(reply: str) -> None:
 def test_a_map_reply_keeps_spaces_of_values_and_empty_values() -> None:
     assert parse_map("0x1 k v w\n0x2 empty \n\n") == (("k", "v w"), ("empty", ""))
     assert parse_map("\n") == ()
+
+
+def test_a_list_reply_keeps_every_blank_of_a_key() -> None:
+    assert parse_list("0x1 k v  w \n0x2 k\n\n") == ("k v  w ", "k")
+    with pytest.raises(UnreadableReplyError):
+        parse_list("Unknown ACL identifier.\n")
     with pytest.raises(UnreadableReplyError):
         parse_map("Unknown map identifier. Please use #<id> or <file>.\n")
 

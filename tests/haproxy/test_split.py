@@ -13,10 +13,12 @@ from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of
 from haptic_trio.haproxy.maps import parse_map_file
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.operations import (
+    AddAclEntry,
     AddBackend,
     AddCrtListEntry,
     AddMapEntry,
     AddServer,
+    DeleteAclEntry,
     DeleteMapEntry,
     DeleteServer,
     Operation,
@@ -41,7 +43,13 @@ def pem(name: str, number: int = 1) -> str:
     return CA.issue_cert(name, common_name=str(number)).private_key_and_cert_chain_pem.bytes().decode()
 
 
-KINDS = {"map": FileKind.MAP, "list": FileKind.CRT_LIST, "pem": FileKind.CERT, "http": FileKind.FILE}
+KINDS = {
+    "map": FileKind.MAP,
+    "list": FileKind.CRT_LIST,
+    "pem": FileKind.CERT,
+    "http": FileKind.FILE,
+    "txt": FileKind.FILE,
+}
 BASE: Mapping[str, str] = {
     "defaults": "",
     "frontend": "",
@@ -172,6 +180,20 @@ def test_a_route_waits_for_the_backend_that_it_leads_to() -> None:
     assert found.operations == (AddMapEntry(MAP, "/c", "app"),)
     assert found.effective is not None
     assert parse_map_file(found.effective.files[MAP].content) == (("/a", "app"), ("/c", "app"), ("/b", "app"))
+
+
+def test_keys_of_a_list_go_ahead_unless_the_list_is_used_otherwise_then() -> None:
+    use = "  http-request deny if { src -f lists/x.txt }\n"
+    running = build({"frontend": use, "lists/x.txt": "10.0.0.1\n"})
+    changed = {"lists/x.txt": "10.0.0.2\n"}
+    found = split_plan(running, build({"frontend": use + RELOADS["frontend"], **changed}))
+    assert found.operations == (AddAclEntry("lists/x.txt", "10.0.0.2"), DeleteAclEntry("lists/x.txt", "10.0.0.1"))
+    assert found.effective == build({"frontend": use, **changed})
+    assert found.reasons == (REASON,)
+    for other in ("", use.replace("src", "dst"), use + use.replace("deny", "allow")):
+        found = split_plan(running, build({"frontend": other, "app": "  server s1 10.0.0.1:80\n", **changed}))
+        assert found.effective is not None
+        assert found.effective.files["lists/x.txt"] == running.files["lists/x.txt"]
 
 
 def test_a_backend_goes_ahead_with_its_routes_where_the_process_can_add_it() -> None:

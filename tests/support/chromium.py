@@ -118,7 +118,9 @@ class Page:
     async def until(self, script: str) -> None:
         """Return once *script*, a JavaScript expression, is true."""
         with trio.fail_after(SHOWN_LIMIT):
-            while await self.evaluate(script) is not True:
+            while True:
+                if await self.evaluate(script) is True:
+                    return
                 await trio.sleep(0.05)
 
     async def screenshot(self, path: Path) -> None:

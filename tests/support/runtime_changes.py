@@ -48,7 +48,9 @@ What the table cannot say:
 - Certificates change at runtime by the names that the configuration writes, so not with `crt-base`. The first entry of
   a crt-list is the default certificate: its change reloads unless every `bind` that uses the list has `strict-sni`.
   So does an entry that would have to stand before another one for the same name.
-- A file of more than 12 kB is more than a command carries, and reloads.
+- The list of an ACL is a file after `-f`, on an `acl` line or between braces, that nothing else uses: with `-M`, `-u`,
+  or rules that change it (`add-acl`, `del-acl`), it is no list. Only a process that starts resolves host names in it.
+- A file of certificates or authorities of more than 12 kB is more than a command carries, and reloads.
 """
 
 Site = Mapping[str, str]
@@ -79,6 +81,7 @@ def base() -> dict[str, str]:
         "ssl/b.pem": pem("b.test"),
         "ssl/ca.pem": CA.cert_pem.bytes().decode(),
         "lists/x.acl": "10.0.0.1\n",
+        "lists/y.acl": "/a\n/b\n",
     }
 
 
@@ -100,6 +103,7 @@ frontend web from http
   bind 127.0.0.1:{port} ssl crt-list ssl/l.list ca-file ssl/ca.pem verify optional
   acl known src -f lists/x.acl
 {site["frontend"]}
+  http-request deny if known {{ path -i -m beg -f lists/y.acl -f lists/x.acl }} || {{ path -m sub -f lists/y.acl }}
   use_backend %[path,map(maps/p.map)] if known
   use_backend %[path,map_reg(maps/r.map)]
 backend app from http
@@ -135,6 +139,7 @@ def changes() -> dict[str, dict[str, str]]:
         "map: entries": {"maps/p.map": "/a hashed\n/c app\n"},
         "map of regular expressions: entries": {"maps/r.map": "^/z app\n^/a hashed\n"},
         "list of an ACL: entries": {"lists/x.acl": "10.0.0.2\n"},
+        "list of several ACLs: entries, one of them twice": {"lists/y.acl": "/b\n/c d\n/b\n"},
         "certificate: content": {"ssl/b.pem": pem("b.test", 2)},
         "certificate: content of the default": {"ssl/a.pem": pem("a.test", 2)},
         "certificate: added, with its crt-list entry": {

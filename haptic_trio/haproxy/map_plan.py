@@ -1,0 +1,89 @@
+"""How the entries of a map, or of the list of an ACL, get from one file to another in a running process.
+
+Few entries go one by one, many in one transaction. So do all where keys are
+there twice, since what the removal of such a key leaves differs between the
+versions, and where the order of keys counts.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from haptic_trio.haproxy.commands import Replacement
+from haptic_trio.haproxy.maps import Entry, MapUse, diff_maps, file_entries, form_of
+from haptic_trio.haproxy.operations import (
+    AddAclEntry,
+    AddMapEntry,
+    DeleteAclEntry,
+    DeleteMapEntry,
+    Operation,
+    ReplaceAcl,
+    ReplaceMap,
+    SetMapEntry,
+)
+from haptic_trio.haproxy.text_lines import Lines
+
+MAX_MAP_STEPS: Final = 100
+"""More changed entries than this replace all of them in one transaction."""
+
+MAX_ENTRY_BYTES: Final = 4096
+"""A longer key and value together might not fit into one runtime command."""
+
+_UNSENDABLE: Final = re.compile("[\0\r]")
+
+
+def plan_entries(path: str, use: MapUse, before: Lines, after: Lines) -> list[Operation] | str:
+    """Return what leads from *before* to *after*, or why a reload has to."""
+    form = form_of(use)
+    change = diff_maps(before, after, form)
+    if change.same:
+        return []
+    if use is MapUse.OTHER:
+        return f"it is used for {use.value}"
+    old, new = change.before, change.after
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)} if change.unique else set()
+    if change.unique and use is not MapUse.ORDERED and not changed:
+        return []
+    one_by_one = change.unique and use is not MapUse.ORDERED and len(changed) <= MAX_MAP_STEPS
+    if not one_by_one or any(key[:1] == "#" for key in changed):
+        replacement = make_replacement(path, use, file_entries(after, form))
+        return find_unsendable(replacement) or [replacement]
+    gone = [key for key in old if key not in new]
+    come = [key for key in new if key not in old]
+    if use is MapUse.LIST:
+        # A key that only is written otherwise never lacks.
+        operations: list[Operation] = [AddAclEntry(path, key) for key in come]
+        operations += [DeleteAclEntry(path, key) for key in gone]
+    else:
+        operations = [DeleteMapEntry(path, key) for key in gone]
+        operations += [SetMapEntry(path, key, value) for key, value in new.items() if old.get(key, value) != value]
+        operations += [AddMapEntry(path, key, new[key]) for key in come]
+    # A key to be deleted is sent too, without its value.
+    return _find_unsendable((key, "-" if use is MapUse.LIST else new.get(key, "-")) for key in changed) or operations
+
+
+def make_replacement(path: str, use: MapUse, entries: Iterable[Entry]) -> Replacement:
+    """Return the operation that gives a file that has this use all *entries*, and no others."""
+    if use is MapUse.LIST:
+        return ReplaceAcl(path, tuple([key for key, _ in entries]))
+    return ReplaceMap(path, tuple(entries))
+
+
+def find_unsendable(replacement: Replacement) -> str:
+    """Return why commands cannot carry *replacement*; empty if they can."""
+    match replacement:
+        case ReplaceMap(entries=entries):
+            return _find_unsendable(entries)
+        case ReplaceAcl(keys=keys):
+            return _find_unsendable((key, "-") for key in keys)
+
+
+def _find_unsendable(entries: Iterable[Entry]) -> str:
+    for key, value in entries:
+        if not key or not value:
+            return "an entry has no value"
+        # Escapes at most double the length.
+        size = len(key.encode(errors="surrogateescape")) + len(value.encode(errors="surrogateescape"))
+        if _UNSENDABLE.search(key) or _UNSENDABLE.search(value) or size > MAX_ENTRY_BYTES:
+            return "an entry cannot be sent as a command"
+    return ""

@@ -1,0 +1,274 @@
+"""Filters for values as annotations spell them: switches, lists, networks, sizes, patterns of paths, password files.
+
+Each either means one thing to HAProxy or raises `EmitError`; what a filter
+returns as `Emitted` is one word of haproxy.cfg or of a map.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from haptic_trio.templating.emit import EmitError, Emitted, number_text
+from haptic_trio.templating.emitters import duration, hostname, integer, port, regex_escape, size, url_path, word
+
+_ON: Final = frozenset({"true", "on", "yes", "1"})
+_OFF: Final = frozenset({"false", "off", "no", "0"})
+_BYTES: Final = re.compile(r"([0-9]{1,12})([kKmMgG]?)").fullmatch
+_SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_MOST_BYTES: Final = 1 << 40
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:\*\.)?[a-z0-9.-]+(?::(?:[0-9]{1,5}|\*))?").fullmatch
+_TARGET: Final = re.compile(r"(?:https?://[A-Za-z0-9.\[\]:$_-]+)?(?:/[A-Za-z0-9._~:/?#@!&()*+,;=%$-]*)?").fullmatch
+_REWRITE: Final = re.compile(r"/[A-Za-z0-9._~:/@!&()*+,;=%$-]*").fullmatch
+_VARIABLE: Final = re.compile(r"\$(\w*)")
+_VARIABLES: Final = {"request_uri": "%[pathq]", "host": "%[var(txn.host)]", "scheme": "%[var(txn.scheme)]"}
+# A hash that costs seconds to check would stop everybody who asks for a password, and `haproxy -c` as well.
+_CRYPT: Final = re.compile(
+    r"\$(?:1|[56](?:\$rounds=[0-9]{4,5})?)\$[./A-Za-z0-9]{1,16}\$(?:[./A-Za-z0-9]{22}|[./A-Za-z0-9]{43}|[./A-Za-z0-9]{86})"
+).fullmatch
+_USER: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}").fullmatch
+_MOST_USERS: Final = 1_000
+# What paths that are regular expressions end in, all over the field, and how that is written here.
+_TAILS: Final = {
+    "(/|$)(.*)": "(/|$)(.*)$",
+    "/?(.*)": "/?(.*)$",
+    "(/.*)?": "(/.*)?$",
+    "(/|$)": "(/|$)",
+    "/(.*)": "/(.*)$",
+    "/(.+)": "/(.+)$",
+    "(.*)": "(.*)$",
+    "/.*": "/.*$",
+    ".*": ".*$",
+    "/?$": "/?$",
+    "$": "$",
+}
+
+
+class PathPattern(NamedTuple):
+    """A path that may end in a regular expression."""
+
+    prefix: str
+    """What it begins with; still data."""
+    regex: Emitted
+    """A word that matches it, with its groups."""
+    groups: int
+
+
+def switch(value: Any) -> bool:
+    """Whether *value* says yes; what says neither yes nor no is refused."""
+    text = _text(value, "switch").lower()
+    if text not in _ON | _OFF:
+        raise EmitError("switch: the value is neither true nor false")
+    return text in _ON
+
+
+def choice(value: Any, options: Any) -> Any:
+    """*value* if it is one of *options*; of a mapping, what that has for it."""
+    text = _text(value, "choice")
+    if not isinstance(options, Iterable) or text not in options:
+        raise EmitError(f"choice: the value is none of {', '.join(sorted(map(str, options)))}")
+    return options[text] if isinstance(options, Mapping) else Emitted(text)
+
+
+def words(value: Any, separator: str = ",") -> list[str]:
+    """The parts of a list in one text, stripped, without empty ones; still data."""
+    return [part.strip() for part in _text(value, "words").split(separator) if part.strip()]
+
+
+def network(value: Any) -> Emitted:
+    """An address or a network (CIDR) in its canonical spelling; bits beyond the mask are cleared."""
+    text = _text(value, "network")
+    if "%" in text:
+        raise EmitError("network: the value has a zone, which HAProxy does not know")
+    try:
+        return Emitted(str(ipaddress.ip_network(text, strict=False)))
+    except ValueError:
+        raise EmitError("network: the value is neither an address nor a network") from None
+
+
+def seconds(value: Any) -> Emitted:
+    """A time; a bare number is in seconds."""
+    text = _text(value, "seconds")
+    return duration(text + "s" if text.isascii() and text.isdigit() else text)
+
+
+def milliseconds(value: Any) -> Emitted:
+    """A time; a bare number is in milliseconds."""
+    text = _text(value, "milliseconds")
+    return duration(text + "ms" if text.isascii() and text.isdigit() else text)
+
+
+def whole_seconds(value: Any) -> Emitted:
+    """A time as a number of seconds; a bare number is one already."""
+    text = _text(value, "whole_seconds")
+    if text.isascii() and text.isdigit():
+        return integer(text, 0, 1_000_000_000)
+    amount = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
+    if not amount:
+        raise EmitError("whole_seconds: the value is not a time", "a number and one of ms, s, m, h, d")
+    scale = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[amount.group(2)]
+    return Emitted(str(int(amount.group(1)) * scale // 1_000))
+
+
+def table_size(value: Any) -> Emitted:
+    """A number of entries of a stick-table, which may end in `k` or `m`; at most ten million."""
+    if not 0 < byte_count(value) <= 10 << 20:
+        raise EmitError("table_size: the value is not within 1 to 10m")
+    return size(value)
+
+
+def byte_count(value: Any) -> int:
+    """A size in bytes, from a number that may end in `k`, `m` or `g`; at most a terabyte."""
+    match = _BYTES(_text(value, "byte_count"))
+    count = int(match.group(1)) << _SHIFT[match.group(2).lower()] if match else _MOST_BYTES + 1
+    if count > _MOST_BYTES:
+        raise EmitError("byte_count: the value is not a size of at most 1024g", "a number, which may end in k, m or g")
+    return count
+
+
+def redirect_target(value: Any) -> Emitted:
+    """One word that is the log-format of a Location; `$request_uri`, `$host` and `$scheme` stand for the request's."""
+    text = _text(value, "redirect_target")
+    if not _TARGET(text):
+        raise EmitError("redirect_target: the value is neither an http(s) URL nor a path")
+
+    def replaced(match: re.Match[str]) -> str:
+        if match.group(1) not in _VARIABLES:
+            raise EmitError("redirect_target: the value holds an unknown variable", "$request_uri, $host or $scheme")
+        return _VARIABLES[match.group(1)]
+
+    return word(_VARIABLE.sub(replaced, text.replace("%", "%%")))
+
+
+def path_pattern(value: Any) -> PathPattern:
+    """A path that may end in one of a few regular expressions, such as `/api(/|$)(.*)`; others are refused."""
+    text = _text(value, "path_pattern").removeprefix("^")
+    for tail, pattern in _TAILS.items():
+        if text.endswith(tail):
+            prefix = text.removesuffix(tail)
+            _checked_prefix(prefix)
+            return PathPattern(prefix or "/", word("^" + _escaped(prefix) + pattern), pattern.count("("))
+    _checked_prefix(text)
+    return PathPattern(text, word("^" + _escaped(text.rstrip("/")) + "(/|$)"), 0)
+
+
+def rewrite_target(value: Any, groups: int) -> Emitted:
+    """One word that is a new path for `replace-path`; `$1` to `$9` stand for the *groups* of its pattern."""
+    text = _text(value, "rewrite_target")
+    if not _REWRITE(text):
+        raise EmitError("rewrite_target: the value is not a path; queries cannot be rewritten")
+
+    def replaced(match: re.Match[str]) -> str:
+        number = match.group(1)
+        if not re.fullmatch("[1-9]", number):
+            raise EmitError("rewrite_target: the value holds a variable other than $1 to $9")
+        return "\\" + number if int(number) <= groups else ""
+
+    return word(_VARIABLE.sub(replaced, text.replace("%", "%%")))
+
+
+def backreferences(value: Any) -> str:
+    """*value* with `$1` to `$9` for `\\1` to `\\9`, as `rewrite_target` takes it; still data."""
+    text = _text(value, "backreferences")
+    if "$" in text:
+        raise EmitError("backreferences: the value holds '$'")
+    return re.sub(r"\\([1-9])", r"$\1", text)
+
+
+def unquoted(value: Any) -> str:
+    """*value* without the double quotes around it, if there are any; still data."""
+    text = _text(value, "unquoted").strip()
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def origin_pattern(value: Any) -> Emitted:
+    """One word that is a regular expression for an Origin; `*.` stands for one or more labels, `:*` for any port."""
+    text = _text(value, "origin_pattern").lower()
+    if not _ORIGIN(text):
+        raise EmitError(
+            "origin_pattern: the value is not an origin", "a scheme and a host, such as https://*.example.com"
+        )
+    pattern = regex_escape(text).replace(r"\*\.", r"([a-z0-9-]+\.)+").replace(r":\*", ":[0-9]+")
+    return word("^" + pattern + "$")
+
+
+def realm(value: Any) -> Emitted:
+    """One word that is the name of what a password is for; it lands between double quotes in a header."""
+    text = _text(value, "realm")
+    if re.search(r'["\\%]', text):
+        raise EmitError('realm: the value holds ", \\ or %')
+    return word(text)
+
+
+def cookie_path(value: Any) -> Emitted:
+    """One word that is the attribute Path of a cookie."""
+    text = url_path(value)
+    if re.search("[;,]", text):
+        raise EmitError("cookie_path: the value holds ; or ,")
+    return word("Path=" + text)
+
+
+def host_and_port(value: Any) -> Emitted:
+    """A host name or IPv4 address, which a port may follow."""
+    host, colon, number = _text(value, "host_and_port").partition(":")
+    return Emitted(hostname(host) + (":" + port(number) if colon else ""))
+
+
+def htpasswd(value: Any) -> list[tuple[Emitted, Emitted]]:
+    """The users and password hashes of a password file, `user:hash` a line; hashes that HAProxy can check cheaply."""
+    lines = [line.strip() for line in _text(value, "htpasswd").split("\n")]
+    users = [_user(*line.partition(":")[::2]) for line in lines if line and not line.startswith("#")]
+    if not users or len(users) > _MOST_USERS:
+        raise EmitError(f"htpasswd: there are {len(users)} users; it takes 1 to {_MOST_USERS}")
+    if len({name for name, _ in users}) < len(users):
+        raise EmitError("htpasswd: a user is there twice")
+    return users
+
+
+def password(value: Any, user: Any) -> tuple[Emitted, Emitted]:
+    """The pair of *user* and the hash *value*, as `htpasswd` gives it."""
+    return _user(_text(user, "password"), _text(value, "password").strip())
+
+
+def under(value: Any, prefix: str) -> dict[str, Any]:
+    """What *value* has under keys with *prefix*, by the rest of the key; what is no mapping has nothing."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {key.removeprefix(prefix): item for key, item in value.items() if key.startswith(prefix)}
+
+
+def _user(name: str, hashed: str) -> tuple[Emitted, Emitted]:
+    if not _USER(name):
+        raise EmitError("htpasswd: a user's name is empty, too long or holds characters beyond A-Z a-z 0-9 . _ @ + -")
+    if not _CRYPT(hashed):
+        raise EmitError(
+            "htpasswd: a password has a hash that is not supported", "make it with `openssl passwd -6` (or -5, -1)"
+        )
+    return word(name), word(hashed)
+
+
+def _checked_prefix(prefix: str) -> None:
+    url_path(prefix or "/")
+    if re.search(r"[()*+]", prefix):
+        raise EmitError("path_pattern: regular expressions of this form are not supported", ", ".join(_TAILS))
+
+
+def _escaped(prefix: str) -> str:
+    return regex_escape(prefix) if prefix else ""
+
+
+def _text(value: Any, name: str) -> str:
+    text = str(value) if isinstance(value, str) else number_text(value, name)
+    if not text.strip():
+        raise EmitError(f"{name}: the value is empty")
+    return text
+
+
+VALUES: Final[dict[str, Callable[..., Any]]] = {
+    function.__name__: function
+    for function in (
+        switch, choice, words, network, seconds, milliseconds, whole_seconds, table_size, byte_count, backreferences,
+        unquoted, redirect_target, path_pattern, rewrite_target,
+        origin_pattern, realm, cookie_path, host_and_port, htpasswd, password, under,
+    )
+}  # fmt: skip
