@@ -54,7 +54,11 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
             1,
             "extraContext.httpPort is set by the chart: see haproxy.ports",
         ),
-        ("config__templating__libraries", ["nginx"], 'there is no library "nginx", but base, gateway, haproxy-ingress-'),
+        (
+            "config__templating__libraries",
+            ["nginx"],
+            'there is no library "nginx", but base, gateway, haproxy-ingress-',
+        ),
         ("config__watchedResources__pages", {"resources": "configmaps"}, "missing property 'apiVersion'"),
         ("config__controller__leaderElection__enabled", False, "controller.replicas must be 1"),
         ("agentTls__mode", "existing", "agentTls.existing.agentSecret is needed with agentTls.mode existing"),
