@@ -2,7 +2,6 @@
 
 import sys
 from functools import partial
-from pathlib import Path
 
 import click
 import msgspec
@@ -11,10 +10,9 @@ import trio
 from haptic_trio.channels import Facts
 from haptic_trio.cli.explain_text import one_line, print_answer
 from haptic_trio.cli.findings import Area, find, make_console, print_findings
-from haptic_trio.cli.oneshot import ParseOnly, Snapshot, read_snapshot
+from haptic_trio.cli.oneshot import Snapshot, make_validator, read_snapshot
 from haptic_trio.cli.options import InputOptions, input_options
 from haptic_trio.config.templates import template_set
-from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain as answer_to
@@ -25,7 +23,6 @@ from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Renderer
-from haptic_trio.pipeline.validate import Validator
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,12 +110,7 @@ async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Ex
     assert snapshot.loaded is not None
     config = snapshot.loaded.config
     renderer = await trio.to_thread.run_sync(Renderer, config)
-    limit = config.validation.check_timeout
-    validator: Validator = ParseOnly(Path(), check_timeout=limit)
-    if check:
-        binary = find_haproxy(haproxy)
-        await trio.to_thread.run_sync(probe_version, binary)
-        validator = Validator(binary, check_timeout=limit)
+    validator = await make_validator(config, haproxy=haproxy, check=check)
     quarantine = Quarantine()
     parsed: Config | None = None
     problems: tuple[Problem, ...] = ()

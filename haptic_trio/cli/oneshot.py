@@ -211,6 +211,20 @@ async def _ignore_change(_change: StoreChange) -> None:
     await trio.lowlevel.checkpoint()
 
 
+async def make_validator(config: Config, *, haproxy: str | None, check: bool) -> Validator:
+    """Return what validates with phase 1, and with phase 2 where *check* asks for it.
+
+    Raises `HaproxyNotFoundError` when HAProxy has to be asked and there is none.
+    """
+    limit = config.validation.check_timeout
+    if not check:
+        return ParseOnly(Path(), check_timeout=limit)
+    binary = find_haproxy(haproxy)
+    # Another program might exit with 0 whatever it is asked.
+    await trio.to_thread.run_sync(probe_version, binary)
+    return Validator(binary, check_timeout=limit)
+
+
 async def render_snapshot(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Outcome:
     """Render and validate a snapshot whose configuration is valid; with *check*, HAProxy is asked, too.
 
@@ -222,13 +236,7 @@ async def render_snapshot(snapshot: Snapshot, *, haproxy: str | None, check: boo
         renderer = await trio.to_thread.run_sync(Renderer, config)
     except ProblemsError as exc:
         return Outcome(generation=None, findings=tuple(find(Area.CONFIGURATION, exc.problems)))
-    limit = config.validation.check_timeout
-    validator: Validator = ParseOnly(Path(), check_timeout=limit)
-    if check:
-        binary = find_haproxy(haproxy)
-        # Another program might exit with 0 whatever it is asked.
-        await trio.to_thread.run_sync(probe_version, binary)
-        validator = Validator(binary, check_timeout=limit)
+    validator = await make_validator(config, haproxy=haproxy, check=check)
     quarantine = Quarantine()
     pipeline = Pipeline(snapshot.stores, renderer, validator, quarantine, Facts())
     try:
