@@ -78,6 +78,8 @@ class ReconcileTriggered(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     changes: int
     """How many changes it takes in; 0 where none caused it."""
+    seen: float = 0.0
+    """Clock time at which the first of these changes was seen, or, without any, at which it was triggered."""
 
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,6 +99,8 @@ class CycleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     correlation: str
     reason: str = ""
     changes: int = 0
+    seen: float | None = None
+    """When the first of its changes came; debounced until it was triggered."""
     triggered: float | None = None
     started: float | None = None
     render: float = 0.0

@@ -26,7 +26,7 @@ def cycles_of(entries: Iterable[Entry], *, most: int = MOST_CYCLES) -> tuple[Cyc
 def _take(cycle: dict[str, Any], entry: Entry) -> None:
     match entry.fact:
         case m.ReconcileTriggered() as fact:
-            cycle.update(triggered=entry.at, reason=fact.reason.value, changes=fact.changes)
+            cycle.update(seen=fact.seen, triggered=entry.at, reason=fact.reason.value, changes=fact.changes)
         case m.ReconcileStarted() as fact:
             cycle.update(started=entry.at, reason=fact.reason.value, changes=fact.changes)
         case m.ConfigRendered() as fact:
@@ -38,8 +38,9 @@ def _take(cycle: dict[str, Any], entry: Entry) -> None:
                 cycle["check"] = phases.check
         case m.DeploymentStarted():
             cycle.setdefault("deploy_started", entry.at)
-        case m.DeploymentCompleted():
-            cycle["deploy_seconds"] = max(0.0, entry.at - cycle.get("deploy_started", entry.at))
+        case m.DeploymentCompleted() as fact:
+            # Data first, and the rest when it is checked: the time between the two is nobody's work.
+            cycle["deploy_seconds"] = cycle.get("deploy_seconds", 0.0) + fact.seconds
         case m.ReconcileCompleted() as fact:
             cycle.update(outcome=fact.outcome.value, ended=entry.at)
         case m.ReconcileFailed() as fact:

@@ -102,7 +102,9 @@ async def run_fast_lane(
 
     async def retry() -> None:
         async with one_at_a_time:
-            trigger = ReconcileTriggered(correlation=next_correlation(), reason=Reason.REFUSED, changes=0)
+            trigger = ReconcileTriggered(
+                correlation=next_correlation(), reason=Reason.REFUSED, changes=0, seen=trio.current_time()
+            )
             facts.tell(trigger)
             await cycles.send(trigger)
             await reconcile(trigger)

@@ -26,14 +26,22 @@ class Debounce:
         self._interval = interval
         self._last: float | None = None
         self._pending = 0
+        self._first = 0.0
 
     @property
     def pending(self) -> int:
         """Changes that wait for the end of the refractory period."""
         return self._pending
 
-    def add_change(self, count: int = 1) -> None:
-        """Take in a change."""
+    @property
+    def first(self) -> float:
+        """When the first of the waiting changes came; without meaning while none waits."""
+        return self._first
+
+    def add_change(self, now: float, count: int = 1) -> None:
+        """Take in a change that came *now*."""
+        if not self._pending:
+            self._first = now
         self._pending += count
 
     def drop_pending(self) -> None:
@@ -70,8 +78,10 @@ async def run_debouncer(
     debounce = Debounce(interval)
 
     async def trigger(reason: Reason) -> None:
-        taken = debounce.trigger(trio.current_time())
-        message = ReconcileTriggered(correlation=next_correlation(), reason=reason, changes=taken)
+        now = trio.current_time()
+        seen = debounce.first if debounce.pending else now
+        taken = debounce.trigger(now)
+        message = ReconcileTriggered(correlation=next_correlation(), reason=reason, changes=taken, seen=seen)
         facts.tell(message)
         await triggers.send(message)
 
@@ -89,7 +99,7 @@ async def run_debouncer(
                     case ResourceChanged(initial=True):
                         pass
                     case ResourceChanged():
-                        debounce.add_change()
+                        debounce.add_change(trio.current_time())
                     case IndexSynchronized():
                         debounce.drop_pending()
                         await trigger(Reason.SYNCHRONIZED)

@@ -89,7 +89,7 @@ def test_cycle_is_put_together_from_its_facts() -> None:
     record = recorder(clock)
     phases = m.Phases(render=0.2, parse=0.1, check=0.3)
     story: list[tuple[float, msgspec.Struct]] = [
-        (0, m.ReconcileTriggered(correlation="1-2", reason=m.Reason.CHANGED, changes=3)),
+        (0, m.ReconcileTriggered(correlation="1-2", reason=m.Reason.CHANGED, changes=3, seen=99.0)),
         (1, m.ReconcileStarted(correlation="1-2", reason=m.Reason.CHANGED, changes=3)),
         (
             2,
@@ -102,7 +102,9 @@ def test_cycle_is_put_together_from_its_facts() -> None:
             m.ConfigValidated(correlation="1-2", reason=m.Reason.CHANGED, generation=generation("a"), phases=phases),
         ),
         (4, m.DeploymentStarted(correlation="1-2", generation="abc", endpoints=("a",))),
-        (6, m.DeploymentCompleted(correlation="1-2", generation="abc", results=(), failed=(), seconds=2.0)),
+        (6, m.DeploymentCompleted(correlation="1-2", generation="abc", results=(), failed=(), seconds=1.5)),
+        (6.5, m.DeploymentStarted(correlation="1-2", generation="abc", endpoints=("a",))),
+        (7, m.DeploymentCompleted(correlation="1-2", generation="abc", results=(), failed=(), seconds=0.5)),
         (7, m.ReconcileCompleted(correlation="1-2", outcome=m.Outcome.DEPLOYED, seconds=7.0)),
     ]
     for at, fact in story:
@@ -111,7 +113,8 @@ def test_cycle_is_put_together_from_its_facts() -> None:
 
     (cycle,) = cycles_of(record.entries())
 
-    assert (cycle.triggered, cycle.started, cycle.ended, cycle.outcome) == (100, 101, 107, "deployed")
+    assert (cycle.seen, cycle.triggered, cycle.started) == (99, 100, 101)
+    assert (cycle.ended, cycle.outcome) == (107, "deployed")
     assert (cycle.render, cycle.parse, cycle.check, cycle.deploy_seconds) == (0.2, 0.1, 0.3, 2)
     assert (cycle.changes, cycle.rendered, cycle.reused) == (3, 1, 9)
 

@@ -1,6 +1,7 @@
 """The console's page in a real browser, over a running controller."""
 
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -47,8 +48,11 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
         await page.shows("diff-summary", "No other configuration")
         site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
         await page.shows("cycles", "resources changed")
-        bars = await page.evaluate("document.querySelectorAll('#cycles .bar .render').length")
-        assert bars >= 2
+        # The cycle that the test caused has all its parts: seen, debounced, rendered, parsed, deployed.
+        cycle = "[...document.querySelectorAll('#cycles tbody tr')].find((row) => row.textContent.includes('changed'))"
+        await page.until(f"{cycle}.textContent.includes('deployed')")
+        for part in ("render", "parse", "deploy"):
+            assert await page.evaluate(f"{cycle}.querySelector('.bar .{part}').offsetWidth > 0"), part
 
         await page.click("tab-config")
         await page.shows("diff", "backend default_more_80")
@@ -72,6 +76,8 @@ async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_plac
         site.write_config(logging={"level": "debug"})
         await page.shows("headline", "Iteration 2, stage 5 of 5, ready")
         await page.shows("tasks", "pipeline.debounce")
+        if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+            await page.screenshot(Path(folder) / "console-tasks.png")
 
         site.write("bad", ingress("bad", "bad\nhost", "web"))
         await page.click("tab-events")
@@ -79,6 +85,73 @@ async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_plac
         shown = await page.shows("events", "Ingress default/bad")
         assert "iteration ended" in shown
         assert await page.evaluate("document.querySelector('#tab-events').getAttribute('aria-selected')") == "true"
+        if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+            await page.prefer("dark")
+            await page.screenshot(Path(folder) / "console-events.png")
+
+
+async def test_page_is_worked_by_keyboard_alone(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
+        await page.press("Tab")
+        assert await page.focused() == "Skip to content"
+        await page.press("Tab")
+        for key, view in (
+            ("ArrowRight", "tasks"),
+            ("End", "events"),
+            ("ArrowRight", "overview"),
+            ("ArrowLeft", "events"),
+        ):
+            await page.press(key)
+            assert await page.focused() == await page.text(f"tab-{view}")
+            assert await page.evaluate(f"document.getElementById('view-{view}').hidden") is False
+        await page.press("ArrowLeft")
+        await page.until("document.querySelectorAll('#lines button').length > 20")
+        # The view itself, the file, the section, then the search.
+        for _ in range(4):
+            await page.press("Tab")
+        await page.type("backend default_web")
+        await page.press("Enter")
+        await page.shows("range", "1 to 1 of 1")
+        await page.press("Tab")
+        while "backend default_web" not in await page.focused():
+            await page.press("Tab")
+        await page.press("Enter")
+        await page.shows("explanation", "name: web")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_page_is_readable_in_light_and_dark(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path, scheme: str
+) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
+        await page.prefer(scheme)
+        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (luminance(ground) > 0.5) == (scheme == "light")
+
+        for text in ("--text", "--faint", "--accent", "--good", "--warn", "--bad"):
+            for behind in ("--ground", "--raised"):
+                colours = [await page.evaluate(COLOUR % name) for name in (text, behind)]
+                # WCAG 2, level AA, for text of usual size.
+                assert contrast(*colours) >= 4.5, (scheme, text, behind)
+
+
+COLOUR = """(() => { const probe = document.createElement('i'); probe.style.color = 'var(%s)';
+document.body.append(probe); const found = getComputedStyle(probe).color; probe.remove(); return found; })()"""
+
+
+def luminance(colour: str) -> float:
+    """Return how bright `rgb(…)` is, as WCAG 2 has it."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, 1 to 21."""
+    dark, bright = sorted((luminance(one), luminance(other)))
+    return (bright + 0.05) / (dark + 0.05)
 
 
 async def test_page_asks_for_a_token_and_says_when_it_is_wrong(

@@ -169,17 +169,20 @@ def test_every_change_is_taken_within_one_interval_and_triggers_keep_their_dista
     def fire_until(limit: float) -> None:
         while (due := debounce.due()) is not None and due <= limit:
             at = max(due, waiting[0])
+            first = debounce.first
             taken = debounce.trigger(at)
             assert taken == len(waiting)
+            assert first == waiting[0]
             assert all(at - since <= interval + 1e-9 for since in waiting)
             triggers.append(at)
             waiting.clear()
+            assert not debounce.pending
 
     for gap in gaps:
         fire_until(now + gap)
         now += gap
         waiting.append(now)
-        debounce.add_change()
+        debounce.add_change(now)
         fire_until(now)
     fire_until(now + interval)
 

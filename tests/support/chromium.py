@@ -29,6 +29,14 @@ DATA = "chromium-common"
 START_LIMIT = 30.0
 SHOWN_LIMIT = 20.0
 UNAVAILABLE = 3
+KEYS = {
+    "Tab": (9, ""),
+    "Enter": (13, "\r"),
+    "End": (35, ""),
+    "ArrowLeft": (37, ""),
+    "ArrowRight": (39, ""),
+}
+"""What a browser is told of a key: its code, and the text that it makes."""
 
 
 def find_chromium() -> Path | None:
@@ -131,6 +139,25 @@ class Page:
     async def click(self, element: str) -> None:
         """Click the element with that id."""
         await self.evaluate(f"document.getElementById('{element}').click()")
+
+    async def press(self, key: str) -> None:
+        """Press and release *key*, by its name in the DOM, such as `Tab` or `ArrowRight`."""
+        code, text = KEYS[key]
+        event = {"key": key, "code": key, "windowsVirtualKeyCode": code, **({"text": text} if text else {})}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", **event)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
+    async def type(self, text: str) -> None:
+        """Write *text* where the cursor is."""
+        await self.call("Input.insertText", text=text)
+
+    async def focused(self) -> str:
+        """Return the text of the element that has the focus."""
+        return str(await self.evaluate("document.activeElement.textContent"))
+
+    async def prefer(self, scheme: str) -> None:
+        """Show the page as to a user who prefers the colour *scheme*, `light` or `dark`."""
+        await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
 
 @asynccontextmanager

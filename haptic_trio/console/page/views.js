@@ -54,8 +54,8 @@ export function showOverview(state) {
 }
 
 function parts(cycle) {
-  const waited = cycle.triggered && cycle.started ? cycle.started - cycle.triggered : 0;
-  return { wait: waited, render: cycle.render ?? 0, parse: cycle.parse ?? 0, check: cycle.check ?? 0,
+  const between = (from, to) => (from && to ? Math.max(0, to - from) : 0);
+  return { debounce: between(cycle.seen, cycle.triggered), wait: between(cycle.triggered, cycle.started), render: cycle.render ?? 0, parse: cycle.parse ?? 0, check: cycle.check ?? 0,
     deploy: cycle.deploy_seconds ?? 0 };
 }
 
