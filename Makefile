@@ -11,7 +11,7 @@ ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYN
 VERSIONS ?= 2.8 3.2 3.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-crashes test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock clean
+.PHONY: help demo test test-crashes test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -60,6 +60,13 @@ image: $(STAMP)  ## build the container image (TAG=…; BUILDER=buildah, podman 
 chart-golden: $(STAMP)  ## write anew what tests compare the rendered chart with, to be reviewed (needs Go for helm)
 	@$(BIN)/python -m tests.chart.golden_files
 
+docs: $(STAMP)  ## write the generated parts of docs/ anew
+	@$(BIN)/python -m haptic_trio.config.reference docs/configuration.md
+	@$(BIN)/python -m haptic_trio.config.assertion_reference docs/testing.md
+	@$(BIN)/python -m haptic_trio.config.library_reference docs/libraries
+	@$(BIN)/python -m haptic_trio.cli.metrics_reference docs/metrics.md
+	@$(BIN)/python -m haptic_trio.cli.reference docs/reference
+
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -82,9 +89,9 @@ bench-sync: $(STAMP)  ## measure what one deployment costs, local and through an
 	@$(BIN)/python -m bench.sync $(ARGS)
 
 lock: $(STAMP)  ## resolve the locked requirements again, with hashes
-	@$(BIN)/uv pip compile pyproject.toml --group dev --extra haproxy --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --group dev --extra haproxy --extra otel --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements/dev.txt
-	@$(BIN)/uv pip compile pyproject.toml --extra haproxy --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --extra haproxy --extra otel --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/dev.txt -o requirements/run.txt
 
 clean:  ## remove what make built

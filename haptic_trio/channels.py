@@ -2,8 +2,10 @@
 
 | end         | carries                                  | from, to                               | size, full   |
 |-------------|------------------------------------------|----------------------------------------|--------------|
-| changes     | ResourceChanged, IndexSynchronized,      | reflectors, stage 3, drift monitor     | 100, wait    |
-|             | DriftSuspected                           | to debouncer                           |              |
+| changes     | ResourceChanged, IndexSynchronized,      | reflectors, stage 3, drift monitor,    | 100, wait    |
+|             | DriftSuspected, HttpContentChanged       | HTTP store to debouncer                |              |
+| unread      | ResourceChanged, of what nothing that is | stage 3 to status writer               | latest       |
+|             | rendered depends on                      |                                        |              |
 | triggers    | ReconcileTriggered                       | debouncer to coordinator, which takes  | 50, wait     |
 |             |                                          | all that wait as one                   |              |
 | prepared    | ConfigPrepared                           | coordinator to scheduler; only where   | latest       |
@@ -42,6 +44,7 @@ from haptic_trio.messages import (
     DeploymentCompleted,
     DriftSuspected,
     EndpointsDiscovered,
+    HttpContentChanged,
     IndexSynchronized,
     LeadershipChanged,
     ReconcileTriggered,
@@ -55,7 +58,7 @@ FACT_BUFFER = 500
 
 T = TypeVar("T")
 
-Change: TypeAlias = ResourceChanged | IndexSynchronized | DriftSuspected
+Change: TypeAlias = ResourceChanged | IndexSynchronized | DriftSuspected | HttpContentChanged
 CycleEvent: TypeAlias = (
     ReconcileTriggered | ConfigPrepared | ConfigValidated | ValidationFailed | DeploymentCompleted | LeadershipChanged
 )
@@ -180,6 +183,7 @@ class Channels:
         self.triggers_in, self.triggers_out = trio.open_memory_channel[ReconcileTriggered](EVENT_BUFFER)
         self.cycles_in, self.cycles_out = trio.open_memory_channel[CycleEvent](EVENT_BUFFER)
         self.config_in, self.config_out = trio.open_memory_channel[ConfigChanged](1)
+        self.unread = Latest[ResourceChanged]()
         self.prepared = Latest[ConfigPrepared]()
         self.validated = Latest[ConfigValidated]()
         self.refused = Latest[ValidationFailed]()

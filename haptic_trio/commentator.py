@@ -1,4 +1,4 @@
-"""The only narrator: turns facts into log lines and metrics, with the correlation id of their cycle.
+"""The only narrator: turns facts into log lines, with the correlation id of their cycle.
 
 Components log nothing of the normal flow themselves, so that what a person
 reads is one story, told in one voice.
@@ -28,11 +28,13 @@ async def run_commentator(
     observe: Callable[[msgspec.Struct], None] | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Narrate facts for as long as the process lives; each is then shown to *observe*, which must not block."""
+    """Narrate facts for as long as the process lives; each is then shown to *observe*, which must not block.
+
+    *metrics* gets the number of facts that were lost; the others are accounted for by an observer.
+    """
     with facts.receiver as receiver:
         task_status.started()
         async for fact in receiver:
-            count(fact, metrics)
             tell = STORIES.get(type(fact))
             if tell is not None:
                 level, message, values = tell(fact)
@@ -195,6 +197,29 @@ def _deployment_completed(fact: m.DeploymentCompleted) -> Story:
     }  # fmt: skip
 
 
+def _http_fetched(fact: m.HttpFetched) -> Story:
+    return "debug", "content fetched", {
+        "url": fact.url, "outcome": fact.outcome, "bytes": fact.bytes, "ms": _ms(fact.seconds),
+    }  # fmt: skip
+
+
+def _http_changed(fact: m.HttpContentChanged) -> Story:
+    return "debug", "content changed", {"urls": list(fact.urls)}
+
+
+def _http_accepted(fact: m.HttpContentAccepted) -> Story:
+    return "info", "content accepted", {"url": fact.url, "digest": fact.digest[:12], "bytes": fact.bytes}
+
+
+def _http_refused(fact: m.HttpContentRefused) -> Story:
+    return "error", "content refused", {
+        "url": fact.url,
+        "digest": fact.digest[:12],
+        "serving": "the content before it" if fact.has_former else "nothing of it",
+        "problem": str(fact.problem),
+    }  # fmt: skip
+
+
 def _drift(fact: m.DriftSuspected) -> Story:
     return "debug", "drift suspected", {"idle_s": round(fact.idle, 1)}
 
@@ -262,6 +287,10 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.InstanceFailed: _instance_failed,
     m.DeploymentCompleted: _deployment_completed,
     m.DriftSuspected: _drift,
+    m.HttpFetched: _http_fetched,
+    m.HttpContentChanged: _http_changed,
+    m.HttpContentAccepted: _http_accepted,
+    m.HttpContentRefused: _http_refused,
     m.IndexSynchronized: _synchronized,
     m.LeadershipChanged: _leadership,
     m.ConfigChanged: _config_changed,
@@ -270,70 +299,3 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.IterationEnded: _iteration_ended,
     m.ProblemsReported: _problems,
 }
-
-
-def count(fact: msgspec.Struct, metrics: Metrics) -> None:  # noqa: C901, PLR0912  one case for each fact, each trivial
-    """Account for *fact* in *metrics*."""
-    match fact:
-        case m.ReconcileCompleted():
-            metrics.reconciliations.labels(fact.outcome.value).inc()
-            metrics.reconciliation_seconds.observe(fact.seconds)
-        case m.ReconcileFailed():
-            metrics.reconciliations.labels("failed").inc()
-            metrics.reconciliation_errors.labels(fact.phase).inc()
-        case m.ConfigRendered():
-            metrics.fragments.labels("rendered").inc(fact.fragments_rendered)
-            metrics.fragments.labels("reused").inc(fact.fragments_reused)
-        case m.RenderDiffered():
-            metrics.render_differences.inc(len(fact.outputs))
-        case m.ConfigValidated():
-            metrics.validations.labels("valid").inc()
-            for phase in ("render", "parse", "check"):
-                metrics.phase_seconds.labels(phase).observe(getattr(fact.phases, phase))
-        case m.ValidationFailed():
-            metrics.validations.labels(f"refused by {fact.phase}").inc()
-        case m.InstanceDeployed():
-            metrics.deployments.labels("ok" if fact.result.changed else "unchanged").inc()
-            metrics.deployment_seconds.observe(fact.result.seconds)
-            metrics.runtime_operations.inc(fact.result.operations)
-            if fact.result.reloaded:
-                metrics.reloads.labels(reload_label(fact.result.reasons)).inc()
-        case m.DriftRepaired():
-            for kind, number in fact.found.items():
-                metrics.drift.labels(kind).inc(number)
-        case m.InstanceFailed():
-            metrics.deployments.labels("failed").inc()
-        case m.Quarantined() | m.Released():
-            metrics.quarantined.set(fact.held)
-        case m.EndpointsDiscovered():
-            metrics.endpoints.set(len(fact.endpoints))
-        case m.FleetChanged():
-            metrics.fleet_size.labels(fact.group).set(fact.size)
-            for state, number in fact.states.items():
-                metrics.fleet_instances.labels(fact.group, state).set(number)
-        case m.InstanceDraining():
-            metrics.fleet_drains.labels(fact.reason).inc()
-        case m.InstanceTroubled():
-            metrics.fleet_errors.labels(fact.group).inc()
-        case m.IndexSynchronized():
-            for store, number in fact.counts.items():
-                metrics.resources.labels(store).set(number)
-        case m.IterationEnded():
-            metrics.iterations.labels(fact.reason).inc()
-            metrics.quarantined.set(0)
-        case m.ConfigInvalid():
-            metrics.config_invalid.inc()
-        case m.LeadershipChanged():
-            metrics.is_leader.set(int(fact.is_leader))
-            metrics.transitions.inc()
-
-
-def reload_label(reasons: tuple[str, ...]) -> str:
-    """Return what kind of change the first reason is, without names of objects, so that there are few labels."""
-    if not reasons:
-        return "unknown"
-    first, *more = reasons[0].replace(":", " ").split()
-    return " ".join([first, *[word for word in more if word in _CHANGES][:1]])
-
-
-_CHANGES = frozenset({"added", "removed", "changed", "moved", "refused", "generation"})

@@ -1,12 +1,12 @@
 """Health, readiness and metrics over HTTP.
 
 Live: no component is stalled; an idle one is healthy. Ready: all stages are
-up, a valid configuration was made, and the leader has deployed it. The
-handlers look at the running iteration through callables; they never wait for
-it.
+up, a valid configuration was made, and the leader has deployed it. What is
+not so is said in the answer, under `reasons`. The handlers look at the
+running iteration through callables; they never wait for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import hypercorn.trio
 import msgspec
@@ -44,6 +44,8 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Startup stages that are ready, 0 to 5."""
     is_ready: bool
     is_leader: bool
+    missing: tuple[str, ...] = ()
+    """Why it is not ready, in words for people; left out where it is."""
     components: tuple[PulseState, ...]
     fleet: tuple[GroupHealth, ...] = ()
     """Left out where the instances are somebody else's."""
@@ -51,30 +53,45 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def is_live(self) -> bool:
         """Whether no component is stalled."""
-        return not any(component.stalled for component in self.components)
+        return not self.stalled
+
+    @property
+    def stalled(self) -> tuple[str, ...]:
+        """Why it is not live, in words for people."""
+        return tuple(f"{component.name}: {component.detail}" for component in self.components if component.stalled)
 
 
 def make_app(
-    report: Callable[[], HealthReport], registry: CollectorRegistry, more: Sequence[BaseRoute] = ()
+    report: Callable[[], HealthReport],
+    registry: CollectorRegistry,
+    more: Sequence[BaseRoute] = (),
+    *,
+    prepare: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
 ) -> Starlette:
-    """Return the application that answers `/healthz`, `/readyz` and `/metrics`, and *more*."""
+    """Return the application that answers `/healthz`, `/readyz` and `/metrics`, and *more*.
+
+    *prepare* is awaited before the registry is scraped.
+    """
 
     async def healthz(_request: Request) -> Response:
         state = report()
-        return _json(state, ok=state.is_live)
+        return _json(state, ok=state.is_live, reasons=state.stalled)
 
     async def readyz(_request: Request) -> Response:
         state = report()
-        return _json(state, ok=state.is_ready)
+        return _json(state, ok=state.is_ready, reasons=state.missing)
 
     async def metrics(_request: Request) -> Response:
+        await prepare()
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics), *more])
 
 
-def _json(state: HealthReport, *, ok: bool) -> Response:
-    content = msgspec.json.encode(state)
+def _json(state: HealthReport, *, ok: bool, reasons: tuple[str, ...]) -> Response:
+    """Return *state* as JSON, with why it is not *ok* before everything else: probes' logs show the beginning."""
+    fields = {name: value for name, value in msgspec.to_builtins(state).items() if name != "missing"}
+    content = msgspec.json.encode({"reasons": reasons, **fields} if reasons else fields)
     return Response(content, status_code=200 if ok else 503, media_type="application/json")
 
 

@@ -64,6 +64,42 @@ class IndexSynchronized(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
 
 
+class HttpFetched(msgspec.Struct, frozen=True, kw_only=True):
+    """A fetch of a content that templates use has ended."""
+
+    url: str
+    """Without its query; credentials are never part of it."""
+    outcome: str
+    """`changed`, `unchanged` or `failed`; why it failed is told as a problem."""
+    seconds: float
+    bytes: int = 0
+    """Of the content, where the server sent one."""
+
+
+class HttpContentChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Contents that templates use are other than before: pending until a configuration with them is valid."""
+
+    urls: tuple[str, ...]
+
+
+class HttpContentAccepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration with a fetched content is valid."""
+
+    url: str
+    digest: str
+    bytes: int
+
+
+class HttpContentRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """No configuration is valid with a fetched content; it is left out until it changes."""
+
+    url: str
+    digest: str
+    problem: Problem
+    has_former: bool
+    """The content before it stays in use; else there is none."""
+
+
 class DriftSuspected(msgspec.Struct, frozen=True, kw_only=True):
     """No deployment for a drift prevention interval: the endpoints should be compared again."""
 

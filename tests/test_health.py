@@ -10,7 +10,7 @@ import pytest
 import trio
 from prometheus_client import CollectorRegistry
 
-from haptic_trio.cli.serve import health_of
+from haptic_trio.cli.probes import health_of
 from haptic_trio.health import HealthReport, make_app, serve_app
 from haptic_trio.messages import ReconcileCompleted
 from haptic_trio.metrics import Metrics
@@ -28,6 +28,8 @@ class Probe:
         self.report = HealthReport(iteration=3, stage=5, is_ready=True, is_leader=True, components=(IDLE,))
         self.metrics = metrics
         self.client = client
+        self.prepared = 0
+        """How often somebody has been asked to prepare for a scrape."""
 
     def change(self, **fields: object) -> None:
         self.report = msgspec.structs.replace(self.report, **fields)
@@ -37,7 +39,12 @@ class Probe:
 async def probe(nursery: trio.Nursery) -> AsyncIterator[Probe]:
     metrics = Metrics(CollectorRegistry())
     probes: list[Probe] = []
-    app = make_app(lambda: probes[0].report, metrics.registry)
+
+    async def prepare() -> None:
+        await trio.lowlevel.checkpoint()
+        probes[0].prepared += 1
+
+    app = make_app(lambda: probes[0].report, metrics.registry, prepare=prepare)
     addresses = await nursery.start(partial(serve_app, app, "127.0.0.1:0"))
     async with httpx.AsyncClient(base_url=addresses[0], trust_env=False) as client:
         probes.append(Probe(metrics, client))
@@ -66,14 +73,19 @@ async def test_stalled_component_makes_the_process_unhealthy_and_is_named(probe:
 
     assert answer.status_code == 503
     assert [item["detail"] for item in answer.json()["components"] if item["stalled"]] == [STALLED.detail]
+    assert answer.json()["reasons"] == [f"deployer: {STALLED.detail}"]
     assert (await probe.client.get("/readyz")).status_code == 200
 
 
-async def test_process_that_is_not_ready_is_live_all_the_same(probe: Probe) -> None:
-    probe.change(iteration=0, stage=0, is_ready=False, components=())
+async def test_process_that_is_not_ready_is_live_all_the_same_and_says_what_is_missing(probe: Probe) -> None:
+    probe.change(iteration=0, stage=0, is_ready=False, missing=("no iteration runs",), components=())
 
-    assert (await probe.client.get("/readyz")).status_code == 503
-    assert (await probe.client.get("/healthz")).status_code == 200
+    readiness, health = await probe.client.get("/readyz"), await probe.client.get("/healthz")
+
+    assert (readiness.status_code, health.status_code) == (503, 200)
+    assert readiness.text.startswith('{"reasons":["no iteration runs"],')
+    assert "missing" not in readiness.json()
+    assert "reasons" not in health.json()
 
 
 async def test_metrics_are_served_by_name_with_their_values(probe: Probe) -> None:
@@ -87,6 +99,7 @@ async def test_metrics_are_served_by_name_with_their_values(probe: Probe) -> Non
     lines = answer.text.splitlines()
     assert 'haptic_reconciliation_total{outcome="deployed"} 1.0' in lines
     assert "haptic_leader_election_is_leader 1.0" in lines
+    assert probe.prepared == 1
 
 
 async def test_unknown_path_is_not_found(probe: Probe) -> None:
@@ -105,6 +118,8 @@ async def test_report_follows_the_iteration_and_is_not_ready_between_two(tmp_pat
 
     assert (before.iteration, before.is_ready, before.is_live) == (0, False, True)
     assert (during.iteration, during.stage, during.is_ready, during.is_leader) == (1, 5, True, True)
+    assert before.missing == ("no iteration runs: the process starts, or is between two",) == after.missing
+    assert during.missing == ()
     limits = {component.name: component.limit for component in during.components}
     assert limits.keys() == {"checker", "coordinator", "deployer", "scheduler", "drift monitor", "debouncer"}
     assert limits["deployer"] == 14

@@ -52,6 +52,21 @@ volumes:
     secret:
       secretName: {{ include "haptic-trio.tlsSecret" (list $root (ternary "controller" "agent" (eq $component "controller"))) }}
       defaultMode: 0440
+  {{- if and (eq $component "controller") $root.Values.webhook.enabled }}
+  - name: webhook
+    secret:
+      secretName: {{ include "haptic-trio.webhookSecret" $root }}
+      defaultMode: 0440
+      # Nothing else is to wait for it.
+      optional: true
+  {{- with $root.Values.webhook.clients.caSecret }}
+  - name: webhook-clients
+    secret:
+      secretName: {{ . }}
+      items: [{key: ca.crt, path: ca.crt}]
+      optional: true
+  {{- end }}
+  {{- end }}
 {{- end }}
 
 {{/* Container settings that both components share, of (list ROOT COMPONENT). */}}
@@ -68,6 +83,12 @@ volumeMounts:
   - {name: state, mountPath: /var/lib/haptic-trio}
   - {name: tmp, mountPath: /tmp}
   - {name: tls, mountPath: /etc/haptic-trio/tls, readOnly: true}
+  {{- if and (eq (last .) "controller") $root.Values.webhook.enabled }}
+  - {name: webhook, mountPath: /etc/haptic-trio/webhook, readOnly: true}
+  {{- if $root.Values.webhook.clients.caSecret }}
+  - {name: webhook-clients, mountPath: /etc/haptic-trio/webhook-clients, readOnly: true}
+  {{- end }}
+  {{- end }}
 livenessProbe:
   httpGet: {path: /healthz, port: health}
   periodSeconds: 10

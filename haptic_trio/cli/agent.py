@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from haptic_trio.cli.options import log_format_option
-from haptic_trio.cli.serve import check_listen, default_state_dir
+from haptic_trio.cli.choices import default_state_dir
+from haptic_trio.cli.options import check_listen, log_format_option
 from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.agent_attached import AttachedAgent
 from haptic_trio.dataplane.agent_events import Observer
@@ -75,7 +75,13 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     envvar="HAPTIC_AGENT_STATE_DIR",
     help="Where generations, journal and uploads are kept; for this agent alone.",
 )
-@click.option("--name", default=socket.gethostname, show_default="host name", envvar="HAPTIC_AGENT_NAME")
+@click.option(
+    "--name",
+    default=socket.gethostname,
+    show_default="host name",
+    envvar="HAPTIC_AGENT_NAME",
+    help="What the agent calls itself in its log.",
+)
 @click.option(
     "--listen",
     default="0.0.0.0:5555",
@@ -151,6 +157,7 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     default="info",
     show_default=True,
     envvar="HAPTIC_LOG_LEVEL",
+    help="The least level of lines that are logged.",
 )
 def agent(
     *,

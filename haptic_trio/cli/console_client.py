@@ -124,5 +124,7 @@ def find_console(state_dir: Path, url: str | None, token_file: Path | None) -> t
         address = url or (state_dir / ADDRESS_NAME).read_text().strip()
         return address, (token_file or state_dir / TOKEN_NAME).read_text().strip()
     except OSError as exc:
-        hint = "name the --state-dir of the controller, or --url and --token-file"
-        raise NoConsoleError(f"cannot read {exc.filename}: {exc.strerror}; {hint}") from exc
+        hint = "name the --state-dir of a running controller, or --url and --token-file"
+        raise NoConsoleError(
+            f"no controller tells where its console is: {exc.filename}: {exc.strerror}; {hint}"
+        ) from exc

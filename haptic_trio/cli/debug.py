@@ -4,9 +4,9 @@ import os
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
@@ -14,6 +14,7 @@ import trio
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from haptic_trio.cli.choices import output_option, state_dir_option
 from haptic_trio.cli.console_client import ConsoleClient, find_console, open_console
 from haptic_trio.cli.debug_text import (
     channel_table,
@@ -25,41 +26,45 @@ from haptic_trio.cli.debug_text import (
     task_tree,
 )
 from haptic_trio.cli.findings import visible
-from haptic_trio.cli.serve import default_state_dir
 
 F = TypeVar("F", bound=Callable[..., Any])
 Talk = Callable[[ConsoleClient], Awaitable[None]]
 
 
 def viewer_options(command: F) -> F:
-    """Add what says which console, and `--output`."""
+    """Add what says which console, and `--output`; what is said before a command holds for it, too."""
+
+    @wraps(command)
+    def with_where(**values: Any) -> None:
+        command(**values | _said_before(click.get_current_context()))
+
+    decorated: Any = with_where
     for decorate in (
-        click.option(
-            "--output",
-            "output_format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            help="A text for people, or JSON for machines.",
-        ),
-        click.option("--url", metavar="URL", envvar="HAPTIC_CONSOLE_URL", help="Admin port of the controller."),
         click.option(
             "--token-file",
             type=click.Path(dir_okay=False, path_type=Path),
             envvar="HAPTIC_CONSOLE_TOKEN_FILE",
             help="File with the console's token.",
         ),
-        click.option(
-            "--state-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            default=default_state_dir,
-            show_default="the user's state directory",
-            envvar="HAPTIC_STATE_DIR",
-            help="That of a controller on this machine: address and token are read from it.",
-        ),
+        click.option("--url", metavar="URL", envvar="HAPTIC_CONSOLE_URL", help="Admin port of the controller."),
+        state_dir_option,
+        output_option,
     ):
-        command = decorate(command)
-    return command
+        decorated = decorate(decorated)
+    return cast("F", decorated)
+
+
+def _said_before(context: click.Context) -> dict[str, Any]:
+    """Return the options that stand on the command line before the command and not behind it."""
+    parent = context.parent
+    if parent is None or parent.command is not debug:
+        return {}
+    said = click.core.ParameterSource.COMMANDLINE
+    return {
+        name: value
+        for name, value in parent.params.items()
+        if parent.get_parameter_source(name) is said and context.get_parameter_source(name) is not said
+    }
 
 
 @click.group(invoke_without_command=True)
@@ -110,7 +115,7 @@ def stores(**where: Any) -> None:
     _print_answer(where, "stores", lambda value, _client: store_table(value))
 
 
-@debug.command()
+@debug.command(short_help="Show the newest haproxy.cfg, and who made each line.")
 @click.argument("path", default="haproxy.cfg")
 @click.option("--search", default="", help="Only lines with this text, in any case.")
 @click.option("--offset", type=click.IntRange(0), default=0, help="Lines to leave out at the beginning.")
@@ -134,7 +139,7 @@ def config(*, path: str, search: str, offset: int, limit: int, **where: Any) -> 
     _talk(where, show)
 
 
-@debug.command()
+@debug.command(short_help="Show what changed in haproxy.cfg since a look before.")
 @viewer_options
 def diff(**where: Any) -> None:
     """Show what changed in haproxy.cfg since a viewer saw it before."""
@@ -180,7 +185,7 @@ def events(*, follow: bool, **where: Any) -> None:
     _talk(where, show)
 
 
-@debug.command()
+@debug.command(short_help="Say who made a line, a section, a host or an object.")
 @click.argument("target", nargs=-1, required=True)
 @viewer_options
 def explain(*, target: tuple[str, ...], **where: Any) -> None:

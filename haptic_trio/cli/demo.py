@@ -59,7 +59,11 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     help="How many HAProxy instances to run side by side.",
 )
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least level of lines that are logged.",
 )
 def demo(directory: Path, check: bool, haproxy: str | None, instances: int, log_level: str) -> None:
     """Run HAProxy over a directory of example manifests, and play with it.

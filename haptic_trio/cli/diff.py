@@ -12,15 +12,19 @@ import msgspec
 import trio
 from rich.console import Console
 
+from haptic_trio.cli.choices import output_option
+from haptic_trio.cli.failures import print_failures
 from haptic_trio.cli.findings import Finding, count_errors, findings_to_json, make_console, print_findings, visible
 from haptic_trio.cli.oneshot import Snapshot, read_overlaid, read_snapshot, render_snapshot
 from haptic_trio.cli.options import InputOptions, input_options
+from haptic_trio.cli.placing import placed
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.haproxy.capabilities import capabilities_of
 from haptic_trio.haproxy.diff import diff_files
 from haptic_trio.haproxy.model import AuxFile, Generation
 from haptic_trio.haproxy.operations import Operation
 from haptic_trio.haproxy.split import split_plan
+from haptic_trio.httpstore.entry import ContentMemory
 
 EXIT_DIFFERENT = 1
 EXIT_UNUSABLE = 2
@@ -60,14 +64,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--overlay", is_flag=True, help="DIR holds only what changes: put it on top of what the cluster has.")
 @click.option("--check", is_flag=True, help="Have HAProxy check both results, too.")
-@click.option(
-    "--output",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A text for people, or one JSON document for machines.",
-)
+@output_option
 def diff(*, source: InputOptions, to: Path, overlay: bool, check: bool, output_format: str) -> None:
     """Show what would change in HAProxy if the cluster was what is in DIR: lines, runtime commands, reload or not.
 
@@ -85,13 +82,22 @@ def diff(*, source: InputOptions, to: Path, overlay: bool, check: bool, output_f
     before = trio.run(read_snapshot, source)
     after = trio.run(partial(read_overlaid, source, to)) if overlay else trio.run(read_snapshot, _moved(source, to))
     console = make_console(sys.stderr)
-    old, said = _render(before, haproxy=source.haproxy, check=check)
-    new, found = _render(after, haproxy=source.haproxy, check=check)
+    # Fetched once for both: what differs is what the change is to blame for.
+    memory = ContentMemory()
+    old, said = _render(before, haproxy=source.haproxy, check=check, memory=memory)
+    new, found = _render(after, haproxy=source.haproxy, check=check, memory=memory)
+    said = list(placed(said, source))
+    # A ConfigMap that DIR has not is that of the cluster.
+    found = list(placed(placed(found, _moved(source, to)), source))
     # What was wrong before is not news.
     known = {_within(finding, source.manifests) for finding in said}
     fresh = [finding for finding in found if _within(finding, to) not in known]
     if old is None or new is None:
-        print_findings(console, said if old is None else fresh)
+        unusable = said if old is None else fresh
+        if output_format == "json":
+            print_failures(findings_to_json(unusable))
+        else:
+            print_findings(console, unusable)
         sys.exit(EXIT_UNUSABLE)
     version = probe_version(find_haproxy(source.haproxy))
     difference = compare(old, new, version.number, version.text)
@@ -122,11 +128,13 @@ def _moved(source: InputOptions, to: Path) -> InputOptions:
     return msgspec.structs.replace(source, manifests=to, kubeconfig=None, context=None)
 
 
-def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> tuple[Generation | None, list[Finding]]:
+def _render(
+    snapshot: Snapshot, *, haproxy: str | None, check: bool, memory: ContentMemory
+) -> tuple[Generation | None, list[Finding]]:
     findings = list(snapshot.findings)
     if snapshot.loaded is None:
         return None, findings
-    outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=check))
+    outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=check, memory=memory))
     return outcome.generation, [*findings, *outcome.findings]
 
 
@@ -172,9 +180,11 @@ def _print(console: Console, difference: Difference) -> None:
     if not difference.files:
         console.print("nothing would change")
         return
-    _print_list(console, f"HAProxy {difference.haproxy} would be told at runtime:", difference.operations)
+    haproxy = f"HAProxy {difference.haproxy}"
+    _print_list(console, f"{haproxy} would be told at runtime:", difference.operations)
     if difference.reasons:
-        _print_list(console, "and would reload, because of:", difference.reasons)
+        lead = "and would reload" if difference.operations else f"{haproxy} would reload"
+        _print_list(console, f"{lead}, because of:", difference.reasons)
     else:
         console.print("no reload" if difference.operations else "no reload: only what HAProxy does not read differs")
 

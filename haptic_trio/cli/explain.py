@@ -1,6 +1,7 @@
 """`explain`: which template, fragment and object made a line, a backend or a route; what an object made."""
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 
 import click
@@ -8,10 +9,13 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Facts
+from haptic_trio.cli.choices import output_option
 from haptic_trio.cli.explain_text import one_line, print_answer
-from haptic_trio.cli.findings import Area, find, make_console, print_findings
+from haptic_trio.cli.failures import print_failures
+from haptic_trio.cli.findings import Area, Finding, find, findings_to_json, make_console, print_findings
 from haptic_trio.cli.oneshot import Snapshot, make_validator, read_snapshot
 from haptic_trio.cli.options import InputOptions, input_options
+from haptic_trio.cli.placing import placed
 from haptic_trio.config.templates import template_set
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.explain.answers import to_json
@@ -19,6 +23,8 @@ from haptic_trio.explain.resolve import explain as answer_to
 from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import MalformedTargetError, TargetError
 from haptic_trio.haproxy.model import Config
+from haptic_trio.httpstore.store import Happening
+from haptic_trio.pipeline.contents import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
@@ -36,14 +42,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("target", nargs=-1, required=True)
 @input_options
 @click.option("--check", is_flag=True, help="Have HAProxy check the result, too: what it refuses is told.")
-@click.option(
-    "--output",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A text for people, or one JSON document for machines.",
-)
+@output_option
 def explain(
     *,
     target: tuple[str, ...],
@@ -78,25 +77,40 @@ def explain(
     Exit codes: 0 explained, 1 there is no such thing, or several, or nothing
     could be rendered, 2 the command could not do its work.
     """
-    console = make_console(sys.stderr)
+    as_json = output_format == "json"
     snapshot = trio.run(read_snapshot, source)
     if snapshot.loaded is None:
-        print_findings(console, snapshot.findings)
+        _print_findings(placed(snapshot.findings, source), as_json=as_json)
         sys.exit(1)
     explained = trio.run(partial(_render, snapshot, haproxy=source.haproxy, check=check))
-    print_findings(console, find(Area.OUTPUT, explained.problems))
+    problems = find(Area.OUTPUT, explained.problems)
     try:
         answer = answer_to(explained.site, " ".join(target))
     except TargetError as exc:
-        _print_refusal(exc)
+        _print_refusal(exc, problems, as_json=as_json)
         sys.exit(2 if isinstance(exc, MalformedTargetError) else 1)
-    if output_format == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(to_json(answer)), indent=2))
+    if as_json:
+        document = to_json(answer) | ({"problems": findings_to_json(problems)} if problems else {})
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
     else:
+        _print_findings(problems)
         print_answer(make_console(sys.stdout), answer)
 
 
-def _print_refusal(error: TargetError) -> None:
+def _print_findings(findings: Sequence[Finding], *, as_json: bool = False) -> None:
+    if as_json:
+        print_failures(findings_to_json(findings))
+    else:
+        print_findings(make_console(sys.stderr), findings)
+
+
+def _print_refusal(error: TargetError, problems: Sequence[Finding], *, as_json: bool) -> None:
+    if as_json:
+        told = {"message": error.message, "suggestions": error.suggestions, "hint": error.hint}
+        refusal = {name: value for name, value in told.items() if value}
+        print_failures([refusal, *findings_to_json(problems)])
+        return
+    _print_findings(problems)
     click.secho(f"error: {one_line(error.message)}", fg="red", err=True)
     for number, suggestion in enumerate(error.suggestions):
         lead = "did you mean" if number == 0 else "          or"
@@ -105,11 +119,16 @@ def _print_refusal(error: TargetError) -> None:
         click.echo(f"  hint: {one_line(error.hint)}", err=True)
 
 
+def _ignore(_happening: Happening) -> None:
+    return None
+
+
 async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Explained:
     """Return what is made of *snapshot*, valid or not; raises `ProblemsError` if nothing can be rendered."""
     assert snapshot.loaded is not None
     config = snapshot.loaded.config
-    renderer = await trio.to_thread.run_sync(Renderer, config)
+    contents = open_contents(config, _ignore)
+    renderer = await trio.to_thread.run_sync(Renderer, config, contents)
     validator = await make_validator(config, haproxy=haproxy, check=check)
     quarantine = Quarantine()
     parsed: Config | None = None
@@ -136,6 +155,7 @@ async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Ex
         texts=rendered.texts,
         files=rendered.files,
         refusals=rendered.refusals,
+        remarks=rendered.remarks,
         stores=snapshot.stores,
         plurals={name: watched.resources for name, watched in config.watched_resources.items()},
         templates=template_set(config).texts,

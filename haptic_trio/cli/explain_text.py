@@ -149,6 +149,7 @@ def _(answer: ObjectAnswer) -> Iterator[Row]:
         if use.count:
             yield "", f"  for {_some(use.objects, use.count)}", ""
     yield from _trouble_rows(answer.troubles)
+    yield from _rows("remark", answer.remarks, "yellow")
 
 
 def _written(lines: Sequence[Line]) -> list[Line]:

@@ -14,8 +14,8 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
+from haptic_trio.cli.choices import output_option, state_dir_option
 from haptic_trio.cli.fleet_service import control_path
-from haptic_trio.cli.serve import default_state_dir
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.status import FleetStatus, GroupStatus
 
@@ -33,26 +33,7 @@ class RefusedError(HapticError):
 
 def control_options(command: F) -> F:
     """Add `--state-dir` and `--output`."""
-    for decorate in (
-        click.option(
-            "--output",
-            "output_format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            help="A text for people, or one JSON document for machines.",
-        ),
-        click.option(
-            "--state-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            default=default_state_dir,
-            show_default="the user's state directory",
-            envvar="HAPTIC_STATE_DIR",
-            help="That of the controller; who may read it may ask.",
-        ),
-    ):
-        command = decorate(command)
-    return command
+    return output_option(state_dir_option(command))
 
 
 @click.group()
@@ -134,7 +115,7 @@ def show(*, instance: str, state_dir: Path, output_format: str) -> None:
             click.echo(f"{key.replace('_', ' '):18} {value}")
 
 
-@fleet.command()
+@fleet.command(short_help="Let an instance finish and leave.")
 @click.argument("instance")
 @control_options
 def drain(*, instance: str, state_dir: Path, output_format: str) -> None:
@@ -145,7 +126,7 @@ def drain(*, instance: str, state_dir: Path, output_format: str) -> None:
     _tell(output_format, _ask(state_dir, "POST", f"/fleet/instances/{quote(instance, safe='')}/drain"), "Leaving: {}.")
 
 
-@fleet.command()
+@fleet.command(short_help="Replace an instance, or all, one after the other.")
 @click.argument("instance", required=False)
 @click.option("--all", "everything", is_flag=True, help="All instances, one after the other.")
 @control_options
@@ -157,7 +138,7 @@ def rotate(*, instance: str | None, everything: bool, state_dir: Path, output_fo
     _tell(output_format, _ask(state_dir, "POST", path), "To be replaced: {}.")
 
 
-@fleet.command()
+@fleet.command(short_help="Have another number of instances.")
 @click.argument("size", type=click.IntRange(0, 64), required=False)
 @click.option("--reset", is_flag=True, help="As many as the configuration says.")
 @control_options

@@ -1,24 +1,12 @@
 """The door: one command with a verb for each thing that a person does."""
 
 import sys
+from importlib import import_module
 
 import click
 
 from haptic_trio import __version__
-from haptic_trio.cli.agent import agent
-from haptic_trio.cli.bench import bench
-from haptic_trio.cli.completion import completion
-from haptic_trio.cli.debug import debug
-from haptic_trio.cli.demo import demo
-from haptic_trio.cli.diff import diff
-from haptic_trio.cli.explain import explain
-from haptic_trio.cli.fleet import fleet
-from haptic_trio.cli.new import new
-from haptic_trio.cli.render import render
-from haptic_trio.cli.serve import serve
-from haptic_trio.cli.test import test
-from haptic_trio.cli.validate import validate
-from haptic_trio.cli.version import version
+from haptic_trio.cli.failures import failures_of, print_failures, wants_json
 from haptic_trio.errors import HapticError, ProblemsError, leaves_of
 
 EXIT_PROBLEMS = 1
@@ -27,7 +15,54 @@ EXIT_FAILED = 2
 """The command could not do its work: wrong usage, a missing file, no HAProxy."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+SUMMARIES = {
+    "agent": "Run an HAProxy here for a controller elsewhere.",
+    "bench": "Measure how long changes take to reach traffic.",
+    "completion": "Print what completes commands in a shell.",
+    "debug": "Show what a running controller does.",
+    "demo": "Run an example with everything it needs.",
+    "diff": "Show what a change would change.",
+    "explain": "Say who made a line, a route, a certificate.",
+    "fleet": "List, replace and resize HAProxy instances.",
+    "new": "Write a starting configuration.",
+    "render": "Show what HAProxy would get.",
+    "serve": "Keep HAProxy in step with a cluster.",
+    "test": "Run the tests of a configuration.",
+    "validate": "Say everything that is wrong.",
+    "version": "Show versions, and which HAProxy is used.",
+}
+"""All verbs, each with what the list of commands has room for. A verb's module and its command have its name."""
+
+
+class Door(click.Group):
+    """Imports a verb when it is asked for: a shell that completes words waits for the program at each of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all verbs."""
+        return list(SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return the verb *cmd_name*; None if there is none."""
+        if cmd_name not in SUMMARIES:
+            return None
+        command: click.Command = getattr(import_module(f"haptic_trio.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that *args* begin with; raises `NoSuchCommand` with those that may be meant."""
+        if args[0] not in SUMMARIES and args[0][:1].isalnum():
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=SUMMARIES, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of verbs."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUMMARIES.items()))
+
+
+@click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="haptic-trio")
 def cli() -> None:
     """Keep HAProxy in the state that Jinja2 templates over your resources describe.
@@ -52,36 +87,26 @@ def cli() -> None:
     """
 
 
-for command in (
-    agent,
-    bench,
-    completion,
-    debug,
-    demo,
-    diff,
-    explain,
-    fleet,
-    new,
-    render,
-    serve,
-    test,
-    validate,
-    version,
-):
-    cli.add_command(command)
-
-
 def main() -> None:
     """Run the command line and exit with its code."""
+    as_json = wants_json(sys.argv[1:])
+    code = 0
     try:
-        cli.main(prog_name="haptic-trio", standalone_mode=True)
+        # On its own click tells wrong usage in words.
+        code = cli.main(prog_name="haptic-trio", standalone_mode=not as_json) or 0
     except* ProblemsError as group:
-        sys.exit(_print_errors(group, EXIT_PROBLEMS))
+        code = _tell(group, EXIT_PROBLEMS, as_json=as_json)
     except* (HapticError, OSError) as group:
-        sys.exit(_print_errors(group, EXIT_FAILED))
+        code = _tell(group, EXIT_FAILED, as_json=as_json)
+    except* (click.ClickException, click.Abort) as group:
+        code = _tell(group, EXIT_FAILED, as_json=as_json)
+    sys.exit(code)
 
 
-def _print_errors(group: BaseExceptionGroup[BaseException], code: int) -> int:
+def _tell(group: BaseExceptionGroup[BaseException], code: int, *, as_json: bool) -> int:
+    if as_json:
+        print_failures(failures_of(group))
+        return code
     for error in leaves_of(group):
         lines = [str(problem) for problem in error.problems] if isinstance(error, ProblemsError) else [str(error)]
         for line in lines:

@@ -1,10 +1,11 @@
 """`new`: a starting configuration that works, with an example to serve and a test to run."""
 
-import sys
 from pathlib import Path
 
 import click
+import msgspec
 
+from haptic_trio.cli.choices import output_option
 from haptic_trio.cli.files import replace_file
 from haptic_trio.errors import HapticError
 
@@ -111,7 +112,17 @@ class NotEmptyError(HapticError):
 @click.option("--http-port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="HAProxy's port.")
 @click.option("--https-port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="The one for TLS.")
 @click.option("--no-example", is_flag=True, help="Write the configuration alone.")
-def new(*, directory: Path, name: str, namespace: str, http_port: int, https_port: int, no_example: bool) -> None:
+@output_option
+def new(
+    *,
+    directory: Path,
+    name: str,
+    namespace: str,
+    http_port: int,
+    https_port: int,
+    no_example: bool,
+    output_format: str,
+) -> None:
     """Write a starting configuration to DIRECTORY: libraries, a snippet of one's own, a test, and something to serve.
 
     What is there already stays: DIRECTORY must not have files of these names.
@@ -135,7 +146,12 @@ def new(*, directory: Path, name: str, namespace: str, http_port: int, https_por
     directory.mkdir(parents=True, exist_ok=True)
     for file, template in files.items():
         replace_file(directory / file, template.format(**values))
-        click.echo(f"{directory / file}", err=True)
+    written = [str(directory / file) for file in files]
     options = "" if (name, namespace) == ("haptic-trio", "default") else f" --namespace {namespace} --config-map {name}"
-    click.echo(f"next: haptic-trio test --manifests {directory}{options}", err=True)
-    sys.exit(0)
+    advice = f"haptic-trio test --manifests {directory}{options}"
+    if output_format == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode({"files": written, "next": advice}), indent=2))
+        return
+    for path in written:
+        click.echo(path, err=True)
+    click.echo(f"next: {advice}", err=True)

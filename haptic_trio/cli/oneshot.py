@@ -1,5 +1,6 @@
 """One look at a cluster, and one rendering of it: what `render` and `validate` have in common."""
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from haptic_trio.config.model import Config
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.httpstore.entry import ContentMemory
+from haptic_trio.httpstore.store import Happening, Refused, Troubled
 from haptic_trio.k8s.client import Client, NotFoundError
 from haptic_trio.k8s.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pipeline.contents import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
@@ -225,15 +229,21 @@ async def make_validator(config: Config, *, haproxy: str | None, check: bool) ->
     return Validator(binary, check_timeout=limit)
 
 
-async def render_snapshot(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Outcome:
+async def render_snapshot(
+    snapshot: Snapshot, *, haproxy: str | None, check: bool, memory: ContentMemory | None = None
+) -> Outcome:
     """Render and validate a snapshot whose configuration is valid; with *check*, HAProxy is asked, too.
 
-    Raises `HaproxyNotFoundError` when it has to be asked and there is none.
+    What templates fetch is fetched once; not what is in *memory*, to which it
+    is added. Raises `HaproxyNotFoundError` when HAProxy has to be asked and
+    there is none.
     """
     assert snapshot.loaded is not None
     config = snapshot.loaded.config
+    happened: list[Happening] = []
+    contents = open_contents(config, happened.append, memory)
     try:
-        renderer = await trio.to_thread.run_sync(Renderer, config)
+        renderer = await trio.to_thread.run_sync(Renderer, config, contents)
     except ProblemsError as exc:
         return Outcome(generation=None, findings=tuple(find(Area.CONFIGURATION, exc.problems)))
     validator = await make_validator(config, haproxy=haproxy, check=check)
@@ -242,9 +252,30 @@ async def render_snapshot(snapshot: Snapshot, *, haproxy: str | None, check: boo
     try:
         valid = await pipeline.run("oneshot")
     except RefusedError as exc:
-        return Outcome(generation=None, findings=(*_held(quarantine), *find(Area.OUTPUT, exc.problems)))
+        findings = (*_found(quarantine), *_fetched(happened), *find(Area.OUTPUT, exc.problems))
+        return Outcome(generation=None, findings=findings)
     warnings = find(Area.OUTPUT, valid.warnings, is_warning=True)
-    return Outcome(generation=valid.generation, findings=(*_held(quarantine), *warnings))
+    return Outcome(generation=valid.generation, findings=(*_found(quarantine), *_fetched(happened), *warnings))
+
+
+def _fetched(happened: Iterable[Happening]) -> Iterator[Finding]:
+    for one in happened:
+        match one:
+            case Troubled(_, Problem() as problem):
+                yield from find(Area.OUTPUT, [problem], is_warning=True)
+            case Refused():
+                problem = msgspec.structs.replace(
+                    one.problem, message=f"the content of {one.label} was left out: {one.problem.message}"
+                )
+                yield from find(Area.OUTPUT, [problem])
+
+
+def _found(quarantine: Quarantine) -> list[Finding]:
+    remarks = [
+        Problem(message=f"{remark.reason}: {remark.message}", subject=str(remark.subject))
+        for remark in quarantine.remarks
+    ]
+    return [*_held(quarantine), *find(Area.OBJECT, remarks, is_warning=True)]
 
 
 def _held(quarantine: Quarantine) -> list[Finding]:

@@ -1,5 +1,6 @@
 """Options that several verbs share."""
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,6 +13,8 @@ from haptic_trio.k8s.api_auth import read_namespace
 from haptic_trio.stages.process import ConfigSource
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
 
 
 class InputOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +115,14 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
     return decorated
 
 
+def check_listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Return *value* if it names an address and a port."""
+    match = _LISTEN.fullmatch(value)
+    if match is None or int(match["port"]) > 65535:
+        raise click.BadParameter(f"{value!r} is no address with a port, such as 127.0.0.1:9090 or [::1]:9090")
+    return value
+
+
 def log_format_option(command: F) -> F:
     """Add `--log-format`."""
     return click.option(
@@ -120,6 +131,7 @@ def log_format_option(command: F) -> F:
         default="console",
         show_default=True,
         envvar="HAPTIC_LOG_FORMAT",
+        help="Lines for people, or JSON.",
     )(command)
 
 

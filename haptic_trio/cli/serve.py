@@ -2,11 +2,9 @@
 
 import gc
 import os
-import re
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,7 +14,9 @@ import click
 import msgspec
 import trio
 
+from haptic_trio import __version__
 from haptic_trio.channels import Facts, Latest
+from haptic_trio.cli.choices import default_state_dir
 from haptic_trio.cli.cluster import make_cluster
 from haptic_trio.cli.console_service import console_option, make_console
 from haptic_trio.cli.endpoints import (
@@ -30,10 +30,13 @@ from haptic_trio.cli.endpoints import (
     run_agent_list,
     run_api_list,
 )
-from haptic_trio.cli.fleet_service import count_groups, fleet_of, serving_control, with_fleet
+from haptic_trio.cli.fleet_service import serving_control, with_fleet
 from haptic_trio.cli.loading import choose_load
-from haptic_trio.cli.options import InputOptions, input_options, log_format_option
+from haptic_trio.cli.options import InputOptions, check_listen, input_options, log_format_option
+from haptic_trio.cli.probes import Scrapes, health_of, observing
 from haptic_trio.cli.publishing import Publishing, make_publishing, publish_options
+from haptic_trio.cli.tracing import otlp_option, tracing
+from haptic_trio.cli.webhook_service import serve_reviews, webhook_options
 from haptic_trio.commentator import run_commentator
 from haptic_trio.dataplane.agent import lock_directory
 from haptic_trio.dataplane.agent_client import AgentAddress
@@ -44,19 +47,19 @@ from haptic_trio.dataplane.supervisor import OnExit
 from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.embedded.gate import GuardedLoad
 from haptic_trio.errors import HapticError, Problem, leaves_of
-from haptic_trio.health import HealthReport, make_app, serve_app
+from haptic_trio.health import make_app, serve_app
 from haptic_trio.k8s.api import ApiCluster
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported
-from haptic_trio.metrics import Metrics
+from haptic_trio.metrics import Metrics, add_process
 from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
 from haptic_trio.stages.fleet import LocalFleet, make_local_fleet
 from haptic_trio.stages.pod_fleet import PodFleet, make_pod_fleet
 from haptic_trio.stages.process import Process, Telling
+from haptic_trio.telemetry.accounts import Accounts
+from haptic_trio.webhook.server import WebhookOptions
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
-
-_LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
 
 
 class ListenError(HapticError):
@@ -79,6 +82,10 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:9090"
     console: str = "auto"
     """Whether there is a debug console: `on`, `off`, or `auto`, which is on where *listen* is a loopback address."""
+    webhook: WebhookOptions | None = None
+    """Where the API server may ask; None: nowhere."""
+    otlp_endpoint: str = ""
+    """Where traces are sent; empty: where OpenTelemetry's variables say, if they do."""
     on_exit: str = "leave"
     """`leave` HAProxy serving, to be adopted by the next start, or `stop` it."""
     follow_log_level: bool = False
@@ -90,23 +97,6 @@ class Serving(msgspec.Struct, frozen=True):
     process: Process
     addresses: tuple[str, ...]
     """Where health and metrics are served."""
-
-
-def default_state_dir() -> Path:
-    """Return where instances live when nothing is said: below XDG_STATE_HOME, or the user's own directory."""
-    base = os.environ.get("XDG_STATE_HOME")
-    if base:
-        return Path(base) / "haptic-trio"
-    home = Path("~/.local/state").expanduser()
-    return home / "haptic-trio" if home.is_absolute() else Path(tempfile.gettempdir()) / "haptic-trio"
-
-
-def check_listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Return *value* if it names an address and a port."""
-    match = _LISTEN.fullmatch(value)
-    if match is None or int(match["port"]) > 65535:
-        raise click.BadParameter(f"{value!r} is no address with a port, such as 127.0.0.1:9090 or [::1]:9090")
-    return value
 
 
 @click.command()
@@ -140,6 +130,8 @@ def check_listen(_context: click.Context, _parameter: click.Parameter, value: st
     help="Where /healthz, /readyz and /metrics are served; port 0 takes any free one.",
 )
 @console_option
+@otlp_option
+@webhook_options
 @click.option(
     "--on-exit",
     type=click.Choice(["leave", "stop"]),
@@ -171,6 +163,8 @@ def serve(
     publish_addresses: tuple[str, ...],
     listen: str,
     console: str,
+    otlp_endpoint: str,
+    webhook: WebhookOptions | None,
     on_exit: str,
     log_format: str,
     log_level: str | None,
@@ -194,6 +188,8 @@ def serve(
         publishing=make_publishing(publish_service, publish_addresses),
         listen=listen,
         console=console,
+        otlp_endpoint=otlp_endpoint,
+        webhook=webhook,
         on_exit=on_exit,
         follow_log_level=log_level is None,
     )
@@ -245,7 +241,7 @@ async def _run_locked(
     facts, metrics = Facts(), Metrics()
     binary = find_haproxy(options.input.haproxy)
     # Something else by that name would be found out at the first deployment only.
-    await trio.to_thread.run_sync(probe_version, binary)
+    add_process(metrics, __version__, (await trio.to_thread.run_sync(probe_version, binary)).text)
     scratch = await trio.to_thread.run_sync(_make_scratch, options.state_dir)
     instances: Latest[tuple[Endpoint, ...]] = Latest()
     leadership: Latest[LeadershipChanged] = Latest()
@@ -274,14 +270,21 @@ async def _run_locked(
     fleet = _make_fleet(options, process, server)
     process = with_fleet(process, fleet)
     console = await make_console(options.console, options.listen, options.state_dir, process)
-    observe = console.observing(observe)
-    async with _ending_first() as controlled, trio.open_nursery() as narrating:
+    scrapes = Scrapes(metrics.families, process, cluster)
+    async with (
+        tracing(options.otlp_endpoint, identity) as trace,
+        _ending_first() as controlled,
+        trio.open_nursery() as narrating,
+    ):
+        observe = observing(Accounts(metrics).take, trace, console.observing(observe))
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
             # Outside of what leads: the lease is given back after the last deployment, and before the connection goes.
             async with trio.open_nursery() as electing:
                 with controlled:
-                    app = make_app(partial(health_of, process), metrics.registry, console.routes)
+                    app = make_app(
+                        partial(health_of, process), metrics.registry, console.routes, prepare=scrapes.prepare
+                    )
                     try:
                         addresses = await serving.start(serve_app, app, options.listen)
                     except* OSError as group:
@@ -308,6 +311,7 @@ async def _run_locked(
                         if fleet is not None:
                             controlling.start_soon(fleet.run)
                         controlling.start_soon(run_controller, process)
+                        controlling.start_soon(serve_reviews, process, options.webhook, metrics.families, report)
                         task_status.started(Serving(process, tuple(addresses)))
                 electing.cancel_scope.cancel(reason="the controller has ended")
             serving.cancel_scope.cancel(reason="the controller has ended")
@@ -380,17 +384,3 @@ def _make_scratch(state_dir: Path) -> Path:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True)
     return scratch
-
-
-def health_of(process: Process) -> HealthReport:
-    """Return the state of *process* now."""
-    state = process.running.value
-    leadership, fleet = process.leadership.value, fleet_of(process)
-    return HealthReport(
-        iteration=state.number if state else 0,
-        stage=state.stage if state else 0,
-        is_ready=state is not None and state.is_ready,
-        is_leader=leadership is not None and leadership.is_leader,
-        components=state.pulses.states() if state else (),
-        fleet=count_groups(fleet.present if fleet is not None else None),
-    )

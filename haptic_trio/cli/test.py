@@ -10,10 +10,12 @@ import msgspec
 import trio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from haptic_trio.cli.failures import failures_of, print_failures
 from haptic_trio.cli.files import replace_file
-from haptic_trio.cli.findings import Area, find, make_console, print_findings
+from haptic_trio.cli.findings import Area, find, findings_to_json, make_console, print_findings
 from haptic_trio.cli.junit import to_junit
 from haptic_trio.cli.options import InputOptions, make_input
+from haptic_trio.cli.placing import placed, placed_cases
 from haptic_trio.cli.suite_input import Input, NoTestsError, read_input
 from haptic_trio.cli.suite_report import Report, print_report, report_to_json
 from haptic_trio.cli.suite_update import update_files
@@ -23,7 +25,7 @@ from haptic_trio.embedded.coverage import measure
 from haptic_trio.embedded.results import CaseResult
 from haptic_trio.embedded.runner import Runner, RunOptions
 from haptic_trio.embedded.tracing import TemplateTracer, slowest_of
-from haptic_trio.errors import HapticError, ProblemsError, leaves_of
+from haptic_trio.errors import HapticError, leaves_of
 
 EXIT_FAILED_TESTS = 1
 EXIT_UNUSABLE = 2
@@ -52,8 +54,14 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     envvar="HAPTIC_MANIFESTS",
     help="Directory of Kubernetes manifests; the tests are in its ConfigMap.",
 )
-@click.option("--namespace", envvar="HAPTIC_NAMESPACE", help="Namespace of the ConfigMap.  [default: default]")
-@click.option("--config-map", default="haptic-trio", show_default=True, envvar="HAPTIC_CONFIG_MAP")
+@click.option("--namespace", envvar="HAPTIC_NAMESPACE", show_default="`default`", help="Namespace of the ConfigMap.")
+@click.option(
+    "--config-map",
+    default="haptic-trio",
+    show_default=True,
+    envvar="HAPTIC_CONFIG_MAP",
+    help="Name of the ConfigMap whose `data.config` is the configuration.",
+)
 @click.option(
     "--tests",
     type=click.Path(exists=True, path_type=Path),
@@ -82,7 +90,13 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra. Without any, what needs it"
     " is skipped.",
 )
-@click.option("--jobs", type=click.IntRange(1, 64), default=max(2, os.cpu_count() or 1), show_default="processors")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=max(2, os.cpu_count() or 1),
+    show_default="processors",
+    help="How many tests are under way at once.",
+)
 @click.option("--update", is_flag=True, help="Write what `equals` found into the files as what it expects.")
 @click.option("--coverage", is_flag=True, help="Show which lines and branches of templates no test renders.")
 @click.option("--slowest", type=click.IntRange(1), metavar="N", help="Show the N templates that took longest.")
@@ -132,9 +146,10 @@ def test(
         raise click.UsageError("--tests are for the configuration in --manifests")
     if update and (coverage or slowest):
         raise click.UsageError("--update goes with neither --coverage nor --slowest")
+    source = make_input(manifests, namespace, config_map, "haptic-trio", haproxy) if manifests else None
     try:
         options = SuiteOptions(
-            input=make_input(manifests, namespace, config_map, "haptic-trio", haproxy) if manifests else None,
+            input=source,
             tests=tests,
             libraries=libraries,
             binary=_find_binary(haproxy),
@@ -147,7 +162,8 @@ def test(
         )
         report = trio.run(_run, options)
     except* (HapticError, OSError) as group:
-        sys.exit(_explain(group))
+        sys.exit(_explain(group, source, as_json=output_format == "json"))
+    report = msgspec.structs.replace(report, cases=placed_cases(report.cases, source))
     _write(report, output_format, verbose=verbose, junit=junit)
     sys.exit(0 if report.passed else EXIT_FAILED_TESTS)
 
@@ -232,11 +248,17 @@ def _write(report: Report, output_format: str, *, verbose: bool, junit: Path | N
         print_report(sys.stdout, report, verbose=verbose)
 
 
-def _explain(group: BaseExceptionGroup[BaseException]) -> int:
+def _explain(group: BaseExceptionGroup[BaseException], source: InputOptions | None, *, as_json: bool) -> int:
     console = make_console(sys.stderr)
+    failures: list[dict[str, object]] = []
     for error in leaves_of(group):
-        if isinstance(error, ProblemsError):
-            print_findings(console, find(Area.CONFIGURATION, error.problems))
+        findings = placed(find(Area.CONFIGURATION, getattr(error, "problems", ())), source)
+        if as_json:
+            failures += findings_to_json(findings) or failures_of(error)
+        elif findings:
+            print_findings(console, findings)
         else:
             click.secho(f"error: {error}", fg="red", err=True)
+    if as_json:
+        print_failures(failures)
     return EXIT_UNUSABLE

@@ -8,6 +8,7 @@ import click
 import msgspec
 import trio
 
+from haptic_trio.cli.choices import output_option
 from haptic_trio.cli.findings import (
     Area,
     Finding,
@@ -19,6 +20,7 @@ from haptic_trio.cli.findings import (
 )
 from haptic_trio.cli.oneshot import Outcome, Snapshot, read_snapshot, render_snapshot
 from haptic_trio.cli.options import InputOptions, input_options
+from haptic_trio.cli.placing import placed
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.embedded.cases import find_cases
@@ -33,14 +35,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     outcome: Outcome | None
     """None when there was no valid configuration to render."""
-    tests: tuple[Problem, ...] = ()
-    """What the configuration's own tests found."""
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Everything that was found."""
-        outcome = self.outcome.findings if self.outcome is not None else ()
-        return (*self.snapshot.findings, *find(Area.TESTS, self.tests), *outcome)
+    findings: tuple[Finding, ...]
+    """Everything that was found."""
 
     @property
     def is_valid(self) -> bool:
@@ -50,14 +46,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command()
 @input_options
-@click.option(
-    "--output",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A report for people, or one JSON document for machines.",
-)
+@output_option
 def validate(
     *,
     source: InputOptions,
@@ -82,7 +71,9 @@ def validate(
     if snapshot.loaded is not None:
         outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=True))
         tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(source.haproxy))
-    report = Report(snapshot=snapshot, outcome=outcome, tests=tests)
+    rendered = outcome.findings if outcome is not None else ()
+    findings = placed((*snapshot.findings, *find(Area.TESTS, tests), *rendered), source)
+    report = Report(snapshot=snapshot, outcome=outcome, findings=findings)
     if output_format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(to_json(report)), indent=2))
     else:

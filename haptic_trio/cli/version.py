@@ -3,8 +3,10 @@
 import platform
 
 import click
+import msgspec
 
 from haptic_trio import __version__
+from haptic_trio.cli.choices import output_option
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, probe_version
 
 
@@ -15,14 +17,22 @@ from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, pro
     envvar="HAPTIC_HAPROXY",
     help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra.",
 )
-def version(haproxy: str | None) -> None:
+@output_option
+def version(*, haproxy: str | None, output_format: str) -> None:
     """Show the version of haptic-trio, Python and the HAProxy that it would use."""
-    click.echo(f"haptic-trio  {__version__}")
-    click.echo(f"Python       {platform.python_version()}")
+    found: dict[str, str] | None = None
+    problem = ""
     try:
         binary = find_haproxy(haproxy)
-        click.echo(f"HAProxy      {probe_version(binary).text} ({binary})")
+        found = {"version": probe_version(binary).text, "path": str(binary)}
     except HaproxyNotFoundError as exc:
         if haproxy is not None:
             raise
-        click.echo(f"HAProxy      none: {exc}")
+        problem = str(exc)
+    if output_format == "json":
+        document = {"haptic-trio": __version__, "python": platform.python_version(), "haproxy": found}
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+        return
+    click.echo(f"haptic-trio  {__version__}")
+    click.echo(f"Python       {platform.python_version()}")
+    click.echo(f"HAProxy      {found['version']} ({found['path']})" if found else f"HAProxy      none: {problem}")

@@ -22,7 +22,11 @@ MARKER = (
 
 def assertion_reference() -> str:
     """Return the Markdown text: a test, a file of tests, and each type of assertion with the sections within it."""
-    sections = [describe_struct("A test", _struct(ValidationTest)), describe_struct("A file", _struct(SuiteFile))]
+    sections = [
+        describe_struct(f"A test: `{path}`" if path else "A test", part)
+        for path, part in structs_in("", _struct(ValidationTest))
+    ]
+    sections.append(describe_struct("A file", _struct(SuiteFile)))
     for cls in TYPES:
         struct = _struct(cls)
         for path, part in structs_in("", struct):

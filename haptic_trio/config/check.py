@@ -7,6 +7,7 @@ from itertools import chain
 
 import msgspec
 
+from haptic_trio.config.check_http import check_http
 from haptic_trio.config.check_tests import check_tests
 from haptic_trio.config.document import item_path, key_path
 from haptic_trio.config.model import Config, WatchedResource
@@ -25,7 +26,7 @@ _PLURAL = re.compile(r"[a-z][a-z0-9-]*")
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _DIRECTORY = re.compile(r"[A-Za-z0-9_./-]+")
 
-_TAKEN_VARIABLES = frozenset({*GLOBALS, "resources", "snippets"})
+_TAKEN_VARIABLES = frozenset({*GLOBALS, "http", "resources", "snippets"})
 
 _FILE_GROUPS = (
     ("maps", "maps"),
@@ -49,6 +50,7 @@ def check_settings(config: Config) -> tuple[Problem, ...]:
             _check_directories(config),
             _check_context(config),
             _check_ignored_fields(config),
+            check_http(config.http),
             *(_check_watched(name, watched) for name, watched in config.watched_resources.items()),
             _check_names(config),
             _check_output_paths(config),

@@ -17,6 +17,7 @@ from haptic_trio.config.assertions import (
     RenderingError,
     type_of,
 )
+from haptic_trio.config.check_http import check_http_resources
 from haptic_trio.config.decode import nearest_hint
 from haptic_trio.config.document import item_path, key_path
 from haptic_trio.config.model import ValidationTest
@@ -42,16 +43,13 @@ def check_tests(tests: Mapping[str, ValidationTest], kinds: Collection[str]) -> 
         yield from _check_extends(name, path, tests)
         for field, fixtures in (("fixtures", test.fixtures), ("previousFixtures", test.previous_fixtures)):
             yield from _check_fixtures(f"{path}.{field}", fixtures, kinds)
-        if test.http_resources:
-            yield Problem(
-                message="templates fetch nothing, so nobody would ask for these", path=f"{path}.httpResources"
-            )
+        yield from check_http_resources(f"{path}.httpResources", test.http_resources)
+        yield from check_http_resources(f"{path}.previousHttpResources", test.previous_http_resources)
         if not test.assertions and name not in extended:
             yield Problem(message="asserts nothing", path=path, hint="add `assertions`, or extend it by another test")
-        if test.current_config and test.previous_fixtures:
-            yield Problem(
-                message="`currentConfig` and `previousFixtures` exclude each other", path=f"{path}.currentConfig"
-            )
+        if test.current_config and (test.previous_fixtures or test.previous_http_resources):
+            field = "previousFixtures" if test.previous_fixtures else "previousHttpResources"
+            yield Problem(message=f"`currentConfig` and `{field}` exclude each other", path=f"{path}.currentConfig")
         for index, assertion in enumerate(test.assertions):
             yield from _check_assertion(item_path(f"{path}.assertions", index), assertion, test)
 
@@ -118,7 +116,7 @@ def _check_assertion(path: str, assertion: Assertion, test: ValidationTest) -> I
 
 
 def _check_plan(path: str, assertion: PlanIs, test: ValidationTest) -> Iterator[Problem]:
-    if not test.current_config and not test.previous_fixtures:
+    if not test.current_config and not test.previous_fixtures and not test.previous_http_resources:
         hint = "give the test `previousFixtures` or `currentConfig`"
         yield Problem(message="there is no state before to compare with", path=path, hint=hint)
     if not _VERSION.fullmatch(assertion.haproxy_version):

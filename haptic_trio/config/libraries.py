@@ -10,9 +10,10 @@ import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from haptic_trio.config.decode import UNKNOWN_FIELD, Decoded, decode_document, nearest_hint
-from haptic_trio.config.document import STR_TAG, Document, key_path, parse_document
+from haptic_trio.config.document import STR_TAG, Document, enclosing_paths, key_path, parse_document
 from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.model import Config, Snippet, Template, ValidationTest, WatchedResource
+from haptic_trio.config.settings import Setting, check_defaults, flat_settings
 from haptic_trio.errors import Problem
 
 _TEMPLATE_GROUPS = ("templateSnippets", "maps", "files", "sslCertificates", "crtLists")
@@ -30,7 +31,7 @@ class LibraryTemplating(_Part, frozen=True):
     """What a library says about templating."""
 
     extra_context: dict[str, Any] = {}
-    """Defaults of top-level variables."""
+    """Defaults of top-level variables that are no settings; in a library that has been read, those of settings too."""
 
 
 class LibraryDoc(_Part, frozen=True):
@@ -38,6 +39,10 @@ class LibraryDoc(_Part, frozen=True):
 
     name: str
     description: str
+    settings: dict[str, dict[str, Setting]] = {}
+    """Variables with their types and defaults, under headings."""
+    extension_points: dict[str, str] = {}
+    """What stands where a template includes all snippets with a prefix in their names, such as `global-*`; Markdown."""
     templating: LibraryTemplating = LibraryTemplating()
     watched_resources: dict[str, WatchedResource] = {}
     template_snippets: dict[str, Snippet] = {}
@@ -81,9 +86,22 @@ def decode_library(directory: Traversable, *, source: str) -> Decoded[LibraryDoc
         decoded = decode_document(document, LibraryDoc)
     except ConfigInvalidError as exc:
         problems += [_explain_foreign_field(problem) for problem in exc.problems]
+    else:
+        problems += [_place(problem, decoded) for problem in check_defaults(decoded.value.settings)]
     if problems:
         raise ConfigInvalidError(problems)
-    return decoded
+    return msgspec.structs.replace(decoded, value=_with_defaults(decoded.value))
+
+
+def _with_defaults(library: LibraryDoc) -> LibraryDoc:
+    defaults = {name: setting.default for name, setting in flat_settings(library.settings).items()}
+    context = merge_context(defaults, library.templating.extra_context)
+    return msgspec.structs.replace(library, templating=LibraryTemplating(extra_context=context))
+
+
+def _place(problem: Problem, decoded: Decoded[LibraryDoc]) -> Problem:
+    place = next(decoded.places[path] for path in enclosing_paths(problem.path) if path in decoded.places)
+    return msgspec.structs.replace(problem, source=decoded.source, line=place.line, column=place.column)
 
 
 def merge(*libraries: LibraryDoc, user: Config) -> Config:

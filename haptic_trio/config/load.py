@@ -12,6 +12,8 @@ from haptic_trio.config.document import enclosing_paths, item_path
 from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import LibraryDoc, merge, read_library
 from haptic_trio.config.model import Config, DataplaneKind
+from haptic_trio.config.settings import flat_settings
+from haptic_trio.config.variables import check_variables
 from haptic_trio.errors import Problem
 
 CONFIG_KEY = "config"
@@ -85,6 +87,10 @@ def _load_merged(configmap: Mapping[str, Any], source: str) -> tuple[Config, tup
     config = merge(*(library.value for library in libraries), user=user.value)
     # With a library missing, templates would be full of faults that are not theirs.
     problems += check_settings(config) if problems else check_config(config)
+    settings = flat_settings(*(library.value.settings for library in libraries))
+    problems += check_variables(
+        user.value.templating.extra_context, "templating.extraContext", settings, config, user.value.validation_tests
+    )
     layers: tuple[Decoded[Any], ...] = (user, *reversed(libraries))
     if problems:
         raise ConfigInvalidError(locate_problem(problem, layers) for problem in problems)

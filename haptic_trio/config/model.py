@@ -193,6 +193,26 @@ class TemplatingConfig(_Model, frozen=True):
     """Top-level variables of every template. A library's defaults are merged below these, key by key."""
 
 
+class HttpConfig(_Model, frozen=True):
+    """What templates may fetch with `http.fetch`; see http-content.md."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    """Hosts that may be fetched from, redirects included: names, or patterns such as `*.example.com`. Empty: any."""
+    allowed_networks: tuple[str, ...] = ()
+    """Networks such as `127.0.0.1/32` that may be connected to although they are this machine, its link, or a service
+    of its cloud."""
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=256 * 1024 * 1024)] = 1024 * 1024
+    """Limit on one content, decompressed, in bytes."""
+    max_contents: Annotated[int, msgspec.Meta(ge=0)] = 100
+    """How many contents are kept; what templates fetch beyond that has none."""
+    max_concurrent: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
+    """How many are fetched at the same time."""
+    max_timeout: PositiveDuration = Duration(30)
+    """The longest `timeout` that a template may give a fetch. The first fetch holds up rendering for as long."""
+    min_interval: PositiveDuration = Duration(1)
+    """The shortest `interval` that a template may give a fetch."""
+
+
 class StoreKind(StrEnum):
     """What a store keeps in memory."""
 
@@ -226,7 +246,7 @@ class WatchedResource(_Model, frozen=True):
     required: bool = True
     """False: a kind that may not be read counts as empty instead of holding back the start."""
     enable_validation_webhook: bool = False
-    """Have the API server ask us before it accepts an object of this kind. A directory has nobody to ask."""
+    """Have the API server ask us before it accepts such an object, see webhook.md; a directory has nobody to ask."""
 
 
 class Snippet(_Model, frozen=True):
@@ -245,6 +265,17 @@ class Template(_Model, frozen=True):
     """The Jinja2 source."""
 
 
+class HttpResource(_Model, frozen=True):
+    """What an HTTP fetch of a test returns."""
+
+    url: str
+    """As the template fetches it, without a fragment."""
+    content: str | None = None
+    """The text."""
+    error: str = ""
+    """Instead of a content: why there is none."""
+
+
 class ValidationTest(_Model, frozen=True):
     """A test that travels with the configuration: fixtures in, assertions out."""
 
@@ -256,8 +287,10 @@ class ValidationTest(_Model, frozen=True):
     """Objects by name of a watched resource: the cluster as the test has it. Stores of the same kind share them."""
     previous_fixtures: dict[str, list[dict[str, Any]]] = {}
     """The cluster before, for `plan`: names that are given here have these objects instead of those of `fixtures`."""
-    http_resources: list[dict[str, Any]] = []
-    """What HTTP fetches return: each with `url` and `content`."""
+    http_resources: list[HttpResource] = []
+    """What HTTP fetches return. What is not given here fails."""
+    previous_http_resources: list[HttpResource] = []
+    """What was otherwise of it before, for `plan`."""
     current_config: str = ""
     """The HAProxy configuration that runs before, for `plan`."""
     extra_context: dict[str, Any] = {}
@@ -285,6 +318,8 @@ class Config(_Model, frozen=True):
     """How a rendered configuration is checked."""
     templating: TemplatingConfig = TemplatingConfig()
     """How templates are rendered and which shipped libraries take part."""
+    http: HttpConfig = HttpConfig()
+    """What templates may fetch."""
     watched_resources_ignore_fields: tuple[str, ...] = ("metadata.managedFields",)
     """JSONPaths that are removed from every object; a change that touches only these is none."""
     watched_resources: dict[str, WatchedResource] = {}

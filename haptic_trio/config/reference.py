@@ -53,13 +53,15 @@ def replace_below(page: Path, line: str, text: str) -> None:
 
 
 def structs_in(path: str, struct: inspect.StructType) -> Iterator[tuple[str, inspect.StructType]]:
-    """Yield *struct* and the structs within, each with its path; mappings by name have `<name>` in it."""
+    """Yield *struct* and the structs within, each with its path; mappings by name have `<name>` in it, lists `[]`."""
     yield path, struct
     for field in struct.fields:
         inner = f"{path}.{field.encode_name}" if path else field.encode_name
         kind = _without_none(field.type)
         if isinstance(kind, inspect.DictType):
             inner, kind = f"{inner}.<name>", kind.value_type
+        elif isinstance(kind, inspect.ListType):
+            inner, kind = f"{inner}[]", kind.item_type
         if isinstance(kind, inspect.StructType):
             yield from structs_in(inner, kind)
 

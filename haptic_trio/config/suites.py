@@ -13,6 +13,8 @@ from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import LibraryDoc, merge, merge_context, read_library
 from haptic_trio.config.load import locate_problem
 from haptic_trio.config.model import Config, Snippet, TemplatingConfig, ValidationTest
+from haptic_trio.config.settings import flat_settings
+from haptic_trio.config.variables import check_variables
 from haptic_trio.errors import Problem
 
 
@@ -81,7 +83,8 @@ def read_library_suites(name: str) -> list[Suite]:
 def _make_suite(
     decoded: Decoded[SuiteFile], config: Config, layers: Iterable[Decoded[Config] | Decoded[LibraryDoc]]
 ) -> Suite:
-    file = decoded.value
+    file, layers = decoded.value, tuple(layers)
+    settings = flat_settings(*(layer.value.settings for layer in layers if isinstance(layer.value, LibraryDoc)))
     context = merge_context(config.templating.extra_context, file.extra_context)
     own = msgspec.structs.replace(
         config,
@@ -90,7 +93,11 @@ def _make_suite(
         validation_tests=file.validation_tests,
     )
     suite = Suite(name=decoded.source, config=own, layers=(decoded, *layers))
-    problems = [*check_tests(file.validation_tests, own.watched_resources), *check_config(own)]
+    problems = [
+        *check_tests(file.validation_tests, own.watched_resources),
+        *check_config(own),
+        *check_variables(file.extra_context, "extraContext", settings, own, file.validation_tests),
+    ]
     if problems:
         raise ConfigInvalidError(suite.locate(problem) for problem in dict.fromkeys(problems))
     return suite

@@ -201,6 +201,7 @@ def _site(source: Source, rendered: Rendered, provenance: Provenance, *, parsed:
         texts=rendered.texts,
         files=rendered.files,
         refusals=rendered.refusals,
+        remarks=rendered.remarks,
         stores=source.stores,
         plurals={name: watched.resources for name, watched in source.config.watched_resources.items()},
         templates=template_set(source.config).texts,

@@ -33,6 +33,13 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Who may have signed the other side's."""
 
 
+class OpenFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the material of a server is that asks clients for no certificate; PEM."""
+
+    certificate: Path
+    key: Path
+
+
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """The client at the other end of a connection, by its certificate."""
 
@@ -65,24 +72,24 @@ class RenewedContext(ssl.SSLContext):
     TlsFilesError when the files cannot be used at first.
     """
 
-    _files: TlsFiles
+    _files: TlsFiles | OpenFiles
     _server: bool
     _stamp: Stamp
     _current: ssl.SSLContext
     _authorities: bytes
     trust: int
 
-    def __new__(cls, _files: TlsFiles, *, server: bool) -> Self:
+    def __new__(cls, _files: TlsFiles | OpenFiles, *, server: bool) -> Self:
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
 
-    def __init__(self, files: TlsFiles, *, server: bool) -> None:
+    def __init__(self, files: TlsFiles | OpenFiles, *, server: bool) -> None:
         self._files = files
         self._server = server
         self._log = get_logger("tls")
         self.trust = 0
         try:
             self._stamp = _read_stamp(files)
-            self._authorities = files.authorities.read_bytes()
+            self._authorities = _read_authorities(files)
             self._current = _make_context(files, server=server)
         except (OSError, ssl.SSLError) as exc:
             raise TlsFilesError(f"{exc} ({', '.join(map(str, _paths(files)))})") from exc
@@ -94,7 +101,7 @@ class RenewedContext(ssl.SSLContext):
             if stamp == self._stamp:
                 return
             fresh = _make_context(self._files, server=self._server)
-            authorities = self._files.authorities.read_bytes()
+            authorities = _read_authorities(self._files)
         except (OSError, ssl.SSLError) as exc:
             self._log.warning("certificates cannot be read again, the former ones stay", error=str(exc))
             return
@@ -148,12 +155,13 @@ class _IdentifyingObject(ssl.SSLObject):
             _CLIENT.set(_read_client(certificate, self.trust))
 
 
-def _make_context(files: TlsFiles, *, server: bool) -> ssl.SSLContext:
+def _make_context(files: TlsFiles | OpenFiles, *, server: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(files.certificate, files.key)
-    context.load_verify_locations(files.authorities)
+    if isinstance(files, TlsFiles):
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(files.authorities)
     context.set_alpn_protocols(list(ALPN))
     if server:
         # A resumed session is not verified again.
@@ -170,10 +178,15 @@ def _read_client(certificate: Mapping[str, Any], trust: int) -> Client:
     return Client(names=frozenset(common | others), expires=float(expires), trust=trust)
 
 
-def _paths(files: TlsFiles) -> tuple[Path, Path, Path]:
-    return files.certificate, files.key, files.authorities
+def _read_authorities(files: TlsFiles | OpenFiles) -> bytes:
+    return files.authorities.read_bytes() if isinstance(files, TlsFiles) else b""
 
 
-def _read_stamp(files: TlsFiles) -> Stamp:
+def _paths(files: TlsFiles | OpenFiles) -> tuple[Path, ...]:
+    own = files.certificate, files.key
+    return (*own, files.authorities) if isinstance(files, TlsFiles) else own
+
+
+def _read_stamp(files: TlsFiles | OpenFiles) -> Stamp:
     # Secrets mounted by Kubernetes are links: what they lead to counts.
     return tuple((status.st_ino, status.st_size, status.st_mtime_ns) for status in map(Path.stat, _paths(files)))

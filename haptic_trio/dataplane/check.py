@@ -142,6 +142,7 @@ async def check_config(
     *,
     limit: float,
     background: bool = False,
+    eager: bool = False,
     root: Path | None = None,
     directory: CheckDirectory | None = None,
 ) -> CheckReport:
@@ -150,8 +151,9 @@ async def check_config(
     Lines refer to haproxy.cfg as it was rendered. The files are written to
     *directory*, or to a private one below *root* (the system's temporary
     directory by default), which is gone when this returns. With *background*
-    the check gets only what processors have left over. What this binary has
-    accepted lately it is not asked again. Raises CheckTimeoutError after
+    the check gets only what processors have left over; an *eager* one, which is
+    small and waited for, as much as anybody else. What this binary has accepted
+    lately it is not asked again. Raises CheckTimeoutError after
     *limit* seconds, CheckFailedError when there is no way to run it.
     """
     if (known := find_acceptance(binary, generation)) is not None:
@@ -163,7 +165,11 @@ async def check_config(
         try:
             path = await trio.to_thread.run_sync(kept.write, generation)
             problems = await run_check(
-                binary, [path / PRELUDE_NAME, path / CONFIG_NAME], limit=limit, background=background
+                binary,
+                [path / PRELUDE_NAME, path / CONFIG_NAME],
+                limit=limit,
+                background=background,
+                eager=eager,
             )
         finally:
             if directory is None:
@@ -178,11 +184,11 @@ async def check_config(
 
 
 async def run_check(
-    binary: Path, configs: Sequence[Path], *, limit: float, background: bool = False
+    binary: Path, configs: Sequence[Path], *, limit: float, background: bool = False, eager: bool = False
 ) -> tuple[Problem, ...]:
     """Run `haproxy -c` over *configs* and return its warnings; raises as `check_config` does, and OSError."""
     with trio.move_on_after(limit) as scope:
-        code, output = await _run_bounded(binary, configs, background=background)
+        code, output = await _run_bounded(binary, configs, background=background, eager=eager)
     if scope.cancelled_caught:
         raise CheckTimeoutError(f"haproxy -c did not end within {limit:g} s")
     # Messages shall name files as their authors know them, not where they lie for the moment.
@@ -191,13 +197,14 @@ async def run_check(
     return judge_output(code, output)
 
 
-async def _run_bounded(binary: Path, configs: Sequence[Path], *, background: bool) -> tuple[int, str]:
+async def _run_bounded(binary: Path, configs: Sequence[Path], *, background: bool, eager: bool) -> tuple[int, str]:
     command = [str(binary), "-c", *(word for config in configs for word in ("-f", str(config)))]
     process = await trio.lowlevel.open_process(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment()
     )
     try:
-        _lower_priority(process.pid, background=background)
+        if not eager:
+            _lower_priority(process.pid, background=background)
         assert process.stdout is not None
         async with process.stdout as stream:
             output = await _read_bounded(stream)

@@ -91,6 +91,10 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     drift: Mapping[str, int] = {}
     """What somebody else had changed and was put right, as in `DriftReport.found`."""
     seconds: float = 0.0
+    surveyed: float = 0.0
+    """Seconds from the start until it was known what runs."""
+    planned: float = 0.0
+    """Seconds from the start until there was a plan."""
 
 
 class Endpoint(Protocol):

@@ -40,7 +40,9 @@ async def sync_endpoint(
     report = await endpoint.repair() if verify else DriftReport()
     survey = await endpoint.survey()
     running = survey.running
+    surveyed = trio.current_time()
     split = await _split(survey, desired)
+    planned = trio.current_time()
     reasons: tuple[str, ...] = (*report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
     must_reload = running is None
@@ -68,6 +70,8 @@ async def sync_endpoint(
         operations=report.operations + (len(split.operations) if effective is not None else 0),
         drift=report.found,
         seconds=trio.current_time() - began,
+        surveyed=surveyed - began,
+        planned=planned - began,
     )
 
 

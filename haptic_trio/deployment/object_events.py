@@ -25,6 +25,7 @@ from haptic_trio.k8s.events import (
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.messages import ConfigValidated, ValidationFailed
+from haptic_trio.templating.subjects import Remark
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter
@@ -72,6 +73,41 @@ def _differ(one: HeldObject, other: HeldObject) -> bool:
     return (one.version, one.problem, one.has_stand_in) != (other.version, other.problem, other.has_stand_in)
 
 
+def compare_remarks(told: Sequence[Remark], made: Sequence[Remark]) -> tuple[list[Remark], list[Remark]]:
+    """Return which of *made* are to be told of after *told*, and which are made no more."""
+    if told is made:
+        return [], []
+    before, now = set(told), set(made)
+    return [item for item in made if item not in before], [item for item in told if item not in now]
+
+
+def ref_of_remark(remark: Remark) -> ResourceRef:
+    """Return the object that *remark* is about."""
+    return ResourceRef(remark.subject.kind, remark.subject.namespace, remark.subject.name)
+
+
+def remarked(resource: Resource, remark: Remark) -> Notice:
+    """Return what the owner of an object is told that is served otherwise than it says."""
+    return Notice(
+        regarding=regarding_of(resource),
+        type=EventType.WARNING,
+        reason=remark.reason,
+        action="Render",
+        note=remark.message,
+    )
+
+
+def resolved(resource: Resource, remark: Remark) -> Notice:
+    """Return what the owner of an object is told of which *remark* does not hold any more."""
+    return Notice(
+        regarding=regarding_of(resource),
+        type=EventType.NORMAL,
+        reason="Resolved",
+        action="Render",
+        note=f"no longer so: {remark.reason}: {remark.message}",
+    )
+
+
 def quarantined(resource: Resource, held: HeldObject) -> Notice:
     """Return what the owner of a held object is told."""
     served = "what it was before is served instead" if held.has_stand_in else "nothing of it is served"
@@ -108,8 +144,11 @@ def refused(config_map: Resource, problems: Sequence[Problem]) -> Notice:
     )
 
 
+_OF_REFUSALS: Final = {"Quarantined", "Released", "ConfigurationRefused"}
+
+
 class EventWriter:
-    """Writes Events about what *held* returns, and about a configuration that cannot be deployed."""
+    """Writes Events about what *held* and *remarks* return, and about a configuration that cannot be deployed."""
 
     def __init__(
         self,
@@ -117,19 +156,24 @@ class EventWriter:
         stores: Mapping[str, ReadableStore],
         *,
         held: Callable[[], Iterable[HeldObject]],
+        remarks: Callable[[], tuple[Remark, ...]] = tuple,
         configuration: Latest[ConfigSeen],
         instance: str,
         metrics: WorkQueueMetrics | None = None,
-        allowance: Allowance | None = None,
+        burst: int = BURST,
+        interval: float = INTERVAL,
     ) -> None:
         self._server = server
         self._stores = stores
         self._held = held
+        self._remarks = remarks
+        self._said: tuple[Remark, ...] = ()
         self._configuration = configuration
         self._instance = instance
         self._told: dict[ResourceRef, HeldObject] = {}
         self._board = NoticeBoard()
-        self._allowance = allowance or Allowance(BURST, INTERVAL)
+        # Remarks can be many at once, such as while no Service has endpoints: a refusal does not wait behind them.
+        self._for_refusals, self._for_remarks = Allowance(burst, interval), Allowance(burst, interval)
         self._controller: Controller[NoticeKey] = (
             Controller(self._reconcile, name="events", metrics=metrics).with_backoff(0.5, 60.0).with_shutdown(0)
         )
@@ -161,6 +205,20 @@ class EventWriter:
         for ref in gone:
             if (resource := find_object(self._stores, ref)) is not None:
                 self._put(released(resource))
+        self._look_at_remarks(held)
+
+    def _look_at_remarks(self, held: Mapping[ResourceRef, HeldObject]) -> None:
+        made = self._remarks()
+        fresh, gone = compare_remarks(self._said, made)
+        self._said = made
+        for item in fresh:
+            if (resource := find_object(self._stores, ref_of_remark(item))) is not None:
+                self._put(remarked(resource, item))
+        for item in gone:
+            ref = ref_of_remark(item)
+            # Of one that is held, nothing is known any more.
+            if ref not in held and (resource := find_object(self._stores, ref)) is not None:
+                self._put(resolved(resource, item))
 
     def _put(self, notice: Notice) -> None:
         key = self._board.put(notice, trio.current_time())
@@ -171,9 +229,10 @@ class EventWriter:
         found = self._board.look(key)
         if found is None:
             return None
-        if wait := self._allowance.take(trio.current_time()):
-            return RequeueAfter(wait)
         notice, times = found
+        allowance = self._for_refusals if notice.reason in _OF_REFUSALS else self._for_remarks
+        if wait := allowance.take(trio.current_time()):
+            return RequeueAfter(wait)
         try:
             await self._say(key, notice, times)
         except (NotFoundError, AbsentKindError):

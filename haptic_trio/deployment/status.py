@@ -5,7 +5,7 @@ the stores. Nothing is remembered but what was written and has not come back
 by a watch yet, so a new leader begins where the former one stopped.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
@@ -25,7 +25,7 @@ from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError
 
 SERVICES: Final = ResourceType("v1", "services")
-WORKERS: Final = 4
+WORKERS: Final = 16
 """Objects that are written at the same time."""
 RETRY_BASE: Final = 0.25
 RETRY_MAX: Final = 60.0
@@ -65,6 +65,8 @@ class StatusLedger:
             name for source in self._sources.values() for name in (source.store, *source.inputs) if name in stores
         }
         self._trackers: dict[str, Tracker] = {name: stores[name].track() for name in sorted(followed)}
+        inputs = {name for source in self._sources.values() for name in source.inputs}
+        self._echoing = {source.name: source.store for source in self._sources.values() if source.store not in inputs}
         # By object: the version that was written over, and what was written. Until a watch brings another version.
         self._written: dict[StatusKey, tuple[str, Status | None]] = {}
 
@@ -86,6 +88,14 @@ class StatusLedger:
                 keys += self.everything([source.name])
             keys += [StatusKey(source.name, ref) for ref in changed[source.store]]
         return list(dict.fromkeys(keys))
+
+    def take_echoes(self) -> list[StatusKey]:
+        """Return the objects that have changed since the last call in stores that no wish depends on.
+
+        That is where what was written comes back, and where somebody else
+        may have written something else.
+        """
+        return [StatusKey(name, ref) for name, store in self._echoing.items() for ref in self._trackers[store].take()]
 
     def compare(self, key: StatusKey) -> Difference | None:
         """Return what is to be written for *key*; None for nothing."""
@@ -142,21 +152,26 @@ class StatusWriter:
         """Compare every object of *sources* again: what they want has changed for other reasons than a store."""
         self._looks.put(sources)
 
-    async def run(self, news: tuple[Latest[Any], ...]) -> NoReturn:
-        """Write until cancelled. After each change of *news* the stores are asked for what has changed."""
+    async def run(self, news: tuple[Latest[Any], ...], unread: Latest[Any] | None = None) -> NoReturn:
+        """Write until cancelled. After each change of *news* the stores are asked for what has changed.
+
+        After each change of *unread* only those are that no wish depends on.
+        """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._controller.run)
             self._ledger.take_changes()
             nursery.start_soon(self._look)
             for cell in news:
-                nursery.start_soon(self._follow, cell, cell.version)
+                nursery.start_soon(self._follow, cell, cell.version, self._ledger.take_changes)
+            if unread is not None:
+                nursery.start_soon(self._follow, unread, unread.version, self._ledger.take_echoes)
             await self._enqueue(self._ledger.everything())
         raise AssertionError("its tasks end by cancellation alone")
 
-    async def _follow(self, cell: Latest[Any], seen: int) -> NoReturn:
+    async def _follow(self, cell: Latest[Any], seen: int, take: Callable[[], Sequence[StatusKey]]) -> NoReturn:
         while True:
             seen, _news = await cell.wait_newer(seen)
-            await self._enqueue(self._ledger.take_changes())
+            await self._enqueue(take())
 
     async def _look(self) -> NoReturn:
         seen = self._looks.version

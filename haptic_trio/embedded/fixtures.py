@@ -10,8 +10,9 @@ import msgspec
 
 from haptic_trio.config.check_tests import CERTIFICATE_FOR, OBJECT, REPEAT
 from haptic_trio.config.libraries import merge_context
-from haptic_trio.config.model import Config, ValidationTest, WatchedResource
+from haptic_trio.config.model import Config, HttpResource, ValidationTest, WatchedResource
 from haptic_trio.embedded.certificates import issue
+from haptic_trio.httpstore.content import Content, Failure
 from haptic_trio.k8s.catalog import fill_in
 from haptic_trio.k8s.manifests import LocatedResource
 from haptic_trio.k8s.resource import Resource, ResourceType
@@ -25,6 +26,8 @@ _PLACE: Final = re.compile(r"\{n(?:(?P<operator>//|%|\+|\*)(?P<operand>[0-9]{1,9
 
 Objects = dict[str, list[Resource]]
 """By name of the watched resource that the test gives them under."""
+Contents = dict[str, Content | Failure]
+"""By URL."""
 
 
 class Scenery(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,9 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True):
     objects: Objects
     previous: Objects | None
     """The cluster before; None where the test has none."""
+    contents: Contents
+    """What fetches return, by URL."""
+    previous_contents: Contents
     context: dict[str, Any]
     """What replaces the configuration's variables."""
     current_config: str
@@ -45,22 +51,40 @@ class FixtureCache:
         self._config = config
         # The list is kept, too: its id would otherwise be free for another one.
         self._expanded: dict[tuple[int, str], tuple[Any, list[Resource]]] = {}
+        self._fetched: dict[int, tuple[Any, Contents]] = {}
 
     def expand(self, test: ValidationTest) -> Scenery:
         """Return the world of *test*; names and references have been checked before."""
         chain = list(self._chain(test))
         objects: Objects = {}
         context: dict[str, Any] = {}
+        contents: Contents = {}
         for link in chain:
+            contents |= self._contents_of(link.http_resources)
             context = merge_context(context, link.extra_context)
             for name, fixtures in link.fixtures.items():
                 objects[name] = _merged(objects.get(name, []), self._expand(name, fixtures))
         previous = None
-        if test.previous_fixtures:
+        if test.previous_fixtures or test.previous_http_resources:
             previous = dict(objects)
             for name, fixtures in test.previous_fixtures.items():
                 previous[name] = self._expand(name, fixtures)
-        return Scenery(objects=objects, previous=previous, context=context, current_config=test.current_config)
+        return Scenery(
+            objects=objects,
+            previous=previous,
+            contents=contents,
+            previous_contents=contents | self._contents_of(test.previous_http_resources),
+            context=context,
+            current_config=test.current_config,
+        )
+
+    def _contents_of(self, resources: list[HttpResource]) -> Contents:
+        key = id(resources)
+        if key not in self._fetched:
+            # Equal texts that are other objects would be rendered again.
+            found = {resource.url: _content_of(resource) for resource in resources}
+            self._fetched[key] = resources, found
+        return self._fetched[key][1]
 
     def _chain(self, test: ValidationTest) -> Iterator[ValidationTest]:
         if test.extends:
@@ -73,6 +97,10 @@ class FixtureCache:
             watched = self._config.watched_resources[name]
             self._expanded[key] = fixtures, [resource for one in fixtures for resource in _objects(one, watched)]
         return self._expanded[key][1]
+
+
+def _content_of(resource: HttpResource) -> Content | Failure:
+    return Content.of(resource.content) if resource.content is not None else Failure(resource.error)
 
 
 def make_stores(config: Config) -> Stores:

@@ -107,6 +107,9 @@ class Isolation:
                     block.append(self._write_server(line, servers.pop(0), server_port))
                 elif not _is_left_out(section, line):
                     block.append(_write_other(line))
+            if section.kind == "peers":
+                # Without any, HAProxy would refuse tables that name the section; without itself among them it is alone.
+                block.append("peer isolated 127.0.0.1:1")
             blocks.append(block)
         return "\n".join("\n    ".join(block) for block in blocks if block) + "\n"
 

@@ -14,15 +14,29 @@ import msgspec
 from haptic_trio.config.libraries import merge_context
 from haptic_trio.config.model import Config, ValidationTest
 from haptic_trio.config.templates import MAIN_TEMPLATE
-from haptic_trio.embedded.fixtures import FixtureCache, Objects, Scenery, fill_stores, make_stores, objects_by_store
+from haptic_trio.embedded.fixtures import (
+    Contents,
+    FixtureCache,
+    Objects,
+    Scenery,
+    fill_stores,
+    make_stores,
+    objects_by_store,
+)
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.keywords import Keywords, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.httpstore.content import Failure
+from haptic_trio.httpstore.contents import FixedContents
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import locate
+
+_NOT_GIVEN = Failure(
+    "the test does not give it", "add it to `httpResources`, with a `content` or an `error`", is_fault=True
+)
 
 Tracing = Callable[[], AbstractContextManager[object]]
 """Entered round each render, in its thread."""
@@ -59,18 +73,21 @@ class _Workshop:
         self.config = config
         self._keywords = keywords
         self._tracing = tracing
-        self._renderer = Renderer(config)
+        self._contents = FixedContents({}, _NOT_GIVEN)
+        self._renderer = Renderer(config, self._contents)
         self._stores = make_stores(config)
         self._sections = SectionCache()
         self._other: Renderer | None = None
 
-    def make(self, objects: Objects) -> Scene:
+    def make(self, objects: Objects, contents: Contents) -> Scene:
         fill_stores(self._stores, objects)
+        self._contents.by_url = contents
         return self._render(self._renderer, self._stores)
 
-    def make_anew(self, objects: Objects, number: int) -> Scene:
+    def make_anew(self, objects: Objects, contents: Contents, number: int) -> Scene:
         # A renderer keeps what it knows of one set of stores only.
-        self._other = self._other or Renderer(self.config)
+        self._contents.by_url = contents
+        self._other = self._other or Renderer(self.config, self._contents)
         stores = make_stores(self.config)
         fill_stores(stores, objects, shuffled=random.Random(number))  # noqa: S311  the same order each time
         return self._render(self._other, stores)
@@ -116,7 +133,7 @@ class SceneMaker:
         workshop = self._workshop(scenery.context)
         objects = objects_by_store(workshop.config, scenery.objects)
         before = self._make_before(workshop, scenery)
-        scene = workshop.make(objects)
+        scene = workshop.make(objects, scenery.contents)
         if before is None and scenery.current_config and scene.generation is not None:
             before = workshop.parse(scenery.current_config, scene.generation)
         return Staged(
@@ -124,13 +141,13 @@ class SceneMaker:
             scene=scene,
             before=before,
             seen={**workshop.config.templating.extra_context, "resources": objects},
-            again=lambda number: workshop.make_anew(objects, number),
+            again=lambda number: workshop.make_anew(objects, scenery.contents, number),
         )
 
     def _make_before(self, workshop: _Workshop, scenery: Scenery) -> Scene | None:
         if scenery.previous is None:
             return None
-        return workshop.make(objects_by_store(workshop.config, scenery.previous))
+        return workshop.make(objects_by_store(workshop.config, scenery.previous), scenery.previous_contents)
 
     def _workshop(self, context: dict[str, Any]) -> _Workshop:
         key = msgspec.json.encode(context, order="sorted")

@@ -252,6 +252,8 @@ class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer"
     """Fragments that were rendered for it and gave nothing."""
     used_by: tuple[Use, ...]
     troubles: tuple[Trouble, ...]
+    remarks: tuple[str, ...] = ()
+    """What its owner should know: a word and what it means."""
 
 
 Answer: TypeAlias = (

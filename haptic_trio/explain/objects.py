@@ -51,6 +51,7 @@ def explain_object(site: Site, resource: Resource) -> ObjectAnswer:
         idle=tuple(idle),
         used_by=tuple(_group(askers)),
         troubles=site.troubles_of(subject),
+        remarks=site.remarks_on(subject),
     )
 
 
@@ -79,7 +80,7 @@ def _stores_of(site: Site, kind: str) -> list[str]:
 
 def _questions_for_absent(site: Site, kind: str, namespace: str, name: str) -> list[Dependency]:
     keys = (namespace, name) if namespace else (name,)
-    return [("get", store, *keys) for store in _stores_of(site, kind)]
+    return [(verb, store, *keys) for verb in ("get", "has") for store in _stores_of(site, kind)]
 
 
 def _questions_for(site: Site, resource: Resource) -> tuple[list[str], list[Dependency]]:
@@ -91,7 +92,8 @@ def _questions_for(site: Site, resource: Resource) -> tuple[list[str], list[Depe
         if held is not None:
             stores.append(name)
             questions.append(("get", name))
-            questions += [("get", name, *keys) for keys in store.schema.prefixes(held)]
+            prefixes = store.schema.prefixes(held)
+            questions += [(verb, name, *keys) for verb in ("get", "has") for keys in prefixes]
     return stores, questions
 
 

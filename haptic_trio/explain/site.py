@@ -13,7 +13,7 @@ from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.provenance import Provenance, readable_question
 from haptic_trio.templating.records import Dependency
-from haptic_trio.templating.subjects import FragmentKey, LineRange, Origin, Refusal, RenderedText, Subject
+from haptic_trio.templating.subjects import FragmentKey, LineRange, Origin, Refusal, Remark, RenderedText, Subject
 
 MAIN = "haproxy.cfg"
 _HOST_FIELDS = frozenset({"host", "hosts", "hostname", "hostnames"})
@@ -35,6 +35,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Sources by name."""
     config: Config | None = None
     """haproxy.cfg as parsed; None where it cannot be."""
+    remarks: tuple[Remark, ...] = ()
+    """What owners of objects should know."""
 
     def lines_of(self, path: str) -> list[str]:
         """Return the lines of *path*, which must exist."""
@@ -106,8 +108,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             case ("lines", output):
                 origins = self.ranges.origins_of(self.provenance.path_of(output))
                 found = tuple(dict.fromkeys(named(origin.subject) for origin in origins))
-            case ("get", *_):
-                objects = self.found_by(question)
+            case ("get" | "has", *rest):
+                # Which objects there are says nothing of what they hold.
+                objects = self.found_by(("get", *rest))
                 shown = tuple(named_resource(resource) for resource in objects[:MOST_SHOWN])
                 return Lookup(question=readable_question(question), found=shown, count=len(objects))
             case _:
@@ -123,6 +126,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return what is wrong with *subjects*, whatever their versions."""
         wanted = {identity(subject) for subject in subjects}
         return tuple(trouble(refusal) for refusal in self.refusals if identity(refusal.subject) in wanted)
+
+    def remarks_on(self, subject: Subject) -> tuple[str, ...]:
+        """Return what the owner of *subject* should know."""
+        wanted = identity(subject)
+        return tuple(
+            f"{remark.reason}: {remark.message}" for remark in self.remarks if identity(remark.subject) == wanted
+        )
 
     def troubles_at(self, host: str) -> tuple[Trouble, ...]:
         """Return what is wrong with objects that name *host* as a host."""

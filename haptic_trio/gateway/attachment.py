@@ -5,13 +5,33 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.gateway.hostnames import intersection, is_hostname
-from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, listeners_of, parent_of
-from haptic_trio.gateway.objects import GROUP, Lookups, Resource, items_of, namespace_of, single, text_of
+from haptic_trio.gateway.hostnames import ANY, intersection, is_hostname, wider
+from haptic_trio.gateway.kinds import RIVALS, RouteKind
+from haptic_trio.gateway.listeners import (
+    Listener,
+    all_listeners,
+    has_hostname_fault,
+    is_ours,
+    listeners_of,
+    parent_of,
+)
+from haptic_trio.gateway.objects import (
+    GROUP,
+    Lookups,
+    Resource,
+    age_of,
+    found_in,
+    items_of,
+    name_of,
+    namespace_of,
+    single,
+    text_of,
+)
 
 NO_PARENT = "NoMatchingParent"
 NOT_ALLOWED = "NotAllowedByListeners"
 NO_HOSTNAME = "NoMatchingListenerHostname"
+DISPLACED = "HostnameConflict"
 
 
 class Attached(msgspec.Struct, frozen=True):
@@ -73,14 +93,64 @@ def _attach(
     ]
     if not allowing:
         return Attachment(reference, (), NOT_ALLOWED)
-    attached = tuple(
-        Attached(listener, shared) for listener in allowing if (shared := _shared_hostnames(route, listener))
+    matching = [Attached(listener, shared) for listener in allowing if (shared := _shared_hostnames(route, listener))]
+    attached = tuple(found for found in matching if not _is_displaced(route, kind, found, lookups))
+    return Attachment(reference, attached, "" if attached else DISPLACED if matching else NO_HOSTNAME)
+
+
+def _is_displaced(route: Resource, kind: str, attached: Attached, lookups: Lookups) -> bool:
+    """Whether an older route of the other kind has one of the hosts of *route* on the listener."""
+    other = RIVALS.get(kind)
+    if other is None:
+        return False
+    listener, own = attached.listener, (*age_of(route), kind == "GRPCRoute")
+    for rival in _rivals(other, attached, lookups):
+        if (*age_of(rival), other.name == "GRPCRoute") < own and _reaches(rival, other.name, listener, lookups):
+            shared = _shared_hostnames(rival, listener)
+            meets = any(intersection(one, two) is not None for one, _ in attached.hostnames for two, _ in shared)
+            # What is itself displaced displaces nothing. Each is older than the one before, so this ends.
+            if meets and not _is_displaced(rival, other.name, Attached(listener, shared), lookups):
+                return True
+    return False
+
+
+def _rivals(other: RouteKind, attached: Attached, lookups: Lookups) -> Iterator[Resource]:
+    """Yield the routes of the kind *other* that may have a host in common; looks at all only for wildcards."""
+    owner, hostnames = attached.listener.owner, [hostname for hostname, _ in attached.hostnames]
+    if any(hostname == ANY or hostname.startswith("*") for hostname in hostnames):
+        yield from found_in(lookups, other.by_gateway, owner)
+        return
+    known: set[tuple[str, str]] = set()
+    found = [found_in(lookups, other.without_host, owner)]
+    found += [found_in(lookups, other.by_host, name) for one in hostnames for name in (one, *wider(one))]
+    for rival in (rival for rivals in found for rival in rivals):
+        key = namespace_of(rival), name_of(rival)
+        if key not in known:
+            known.add(key)
+            yield rival
+
+
+def _reaches(route: Resource, kind: str, listener: Listener, lookups: Lookups) -> bool:
+    """Whether *route* would be attached to *listener*, were it not for other routes."""
+    return (
+        kind in listener.kinds
+        and listener.allows(lookups, namespace_of(route))
+        and any(
+            (text_of(reference, "group") or GROUP, text_of(reference, "kind") or "Gateway") == (GROUP, listener.kind)
+            and (text_of(reference, "namespace") or namespace_of(route)) == listener.namespace
+            and text_of(reference, "name") == listener.owner
+            and text_of(reference, "sectionName") in ("", listener.name)
+            and reference.get("port") in (None, listener.port)
+            for reference in items_of(route, "spec", "parentRefs")
+        )
     )
-    return Attachment(reference, attached, "" if attached else NO_HOSTNAME)
 
 
 def _shared_hostnames(route: Resource, listener: Listener) -> tuple[tuple[str, str], ...]:
     shared: dict[str, str] = {}
+    if has_hostname_fault(listener):
+        # The fault is the listener's, and no reason to refuse a route that has other listeners.
+        return ()
     for hostname in hostnames_of(route):
         common = intersection(hostname, listener.hostname) if not hostname or is_hostname(hostname) else None
         # Of several of the route that mean the same here, the most specific one counts.

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.gateway.clients import certificates_for
+from haptic_trio.gateway.durations import milliseconds
 from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.kinds import GRPC_ROUTE, HTTP_ROUTE, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.objects import (
@@ -51,17 +52,52 @@ class Retry(msgspec.Struct, frozen=True):
 
 _RETRIED: Final = frozenset({401, 403, 404, 408, 425, 429, 500, 501, 502, 503, 504})
 _MOST_RETRIES: Final = 20
+ENDLESS: Final = 2_147_483_647
+"""Milliseconds: the longest time that HAProxy can count."""
 _HTTP_KINDS: Final = (HTTP_ROUTE.name, GRPC_ROUTE.name)
 
 
+class _Times(msgspec.Struct, frozen=True):
+    """The times of a rule in milliseconds; 0 is endless, None is not said."""
+
+    request: int | None
+    backend: int | None
+
+
+def _times_of(rule: Any) -> _Times:
+    told = [text_of(rule, "timeouts", field) for field in ("request", "backendRequest")]
+    return _Times(*(min(ENDLESS, milliseconds(text)) if text else None for text in told))
+
+
+def limit_of(rule: Any) -> int | None:
+    """Return for how many milliseconds a backend may be silent, in one attempt; None if *rule* says nothing of it.
+
+    HAProxy knows no limit for all attempts together. So where there are
+    several, each has its share of what the rule gives to all of them.
+    """
+    times, retry = _times_of(rule), dig(rule, "retry")
+    if times.request is None and times.backend is None:
+        return None
+    limits = [limit for limit in (times.request, times.backend) if limit]
+    if times.request and not times.backend and retry is not None:
+        return max(1, times.request // (retry_of(rule).attempts + 1))
+    return min(limits, default=ENDLESS)
+
+
 def retry_of(rule: Any) -> Retry:
-    """Return how *rule* wants requests sent again; raises `GatewayObjectError` for what HAProxy cannot do."""
+    """Return how *rule* wants requests sent again; raises `GatewayObjectError` for what HAProxy cannot do.
+
+    Not more often than there is time for.
+    """
     retry = dig(rule, "retry")
     if retry is None:
         return Retry()
     attempts, codes = retry.get("attempts", 1), sorted(set(items_of(retry, "codes")))
     if not isinstance(attempts, int) or not 0 <= attempts <= _MOST_RETRIES or not _RETRIED.issuperset(codes):
         raise GatewayObjectError("a rule retries too often, or after a status code that HAProxy does not retry")
+    times = _times_of(rule)
+    if times.request and times.backend:
+        attempts = min(attempts, max(0, times.request // times.backend - 1))
     return Retry(attempts, tuple(codes), is_set=True)
 
 

@@ -4,7 +4,9 @@ from typing import Final
 
 FEATURES: Final = frozenset({
     "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
     "GRPCRoute",
+    "GRPCRouteNamedRouteRule",
     "Gateway",
     "GatewayAddressEmpty",
     "GatewayBackendClientCertificate",
@@ -41,9 +43,14 @@ FEATURES: Final = frozenset({
     "HTTPRouteRetryBackendTimeout",
     "HTTPRouteRetryConnectionError",
     "HTTPRouteSchemeRedirect",
-    "ReferenceGrant",
     "ListenerSet",
+    "ReferenceGrant",
     "TCPRoute",
     "TLSRoute",
+    "TLSRouteModeMixed",
     "TLSRouteModeTerminate",
 })  # fmt: skip
+"""Whatever the configuration is."""
+
+WITH_SERVICES: Final = frozenset({"GatewayInfrastructure"})
+"""Where each Gateway gets a Service, too: only that can have labels and annotations of a Gateway's own."""

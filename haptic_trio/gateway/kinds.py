@@ -39,6 +39,11 @@ class RouteKind(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.store}OfAnyHost"
 
     @property
+    def without_host(self) -> str:
+        """The store that finds routes without host names by the name of a parent."""
+        return f"{self.store}WithoutHost"
+
+    @property
     def without_path(self) -> str:
         """The store that finds routes that cannot be found by path, by Gateway."""
         return f"{self.store}WithoutPath"
@@ -98,3 +103,5 @@ GRPC_ROUTE: Final = RouteKind(
 TLS_ROUTE: Final = RouteKind(name="TLSRoute", store="tlsRoutes", matches=_no_matches, backend="_tcp")
 TCP_ROUTE: Final = RouteKind(name="TCPRoute", store="tcpRoutes", matches=_no_matches, backend="_tcp")
 ROUTE_KINDS: Final = {kind.name: kind for kind in (HTTP_ROUTE, GRPC_ROUTE, TLS_ROUTE, TCP_ROUTE)}
+RIVALS: Final = {HTTP_ROUTE.name: GRPC_ROUTE, GRPC_ROUTE.name: HTTP_ROUTE}
+"""Of two routes of such kinds for one host of a listener, one is accepted."""

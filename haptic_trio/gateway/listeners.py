@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -68,13 +69,19 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """How its port is served: `http`, `https`, `passthrough`, `tls` or `tcp`; those of a port are alike."""
-        return _family(self.source)
+        """How it is served: `http`, `https`, `passthrough`, `tls` or `tcp`."""
+        return "passthrough" if self.is_passed_through else self.protocol.lower()
+
+    @property
+    def company(self) -> str:
+        """What those that may share a port with it have in common."""
+        return _company(self.source)
 
     @property
     def key(self) -> str:
         """What its entries in the maps begin with."""
-        return f"{self.namespace}/{self.owner}/{self.name}" + ("" if self.kind == "Gateway" else "/set")
+        # Its name is text, as long as no API server has checked it, and may not end a key or be that of a set.
+        return f"{self.namespace}/{self.owner}/{quote(self.name, safe='')}" + ("" if self.kind == "Gateway" else "/set")
 
     def is_owned_by(self, owner: Resource) -> bool:
         """Whether it is a listener of *owner*."""
@@ -149,7 +156,7 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     """
     found = list(listeners_of(gateway))
     served = [listener for listener in found if listener.is_accepted]
-    families = {listener.port: listener.family for listener in served}
+    companies = {listener.port: listener.company for listener in served}
     taken = {(listener.port, listener.hostname) for listener in served}
     sets = [
         listener_set
@@ -159,12 +166,12 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     for listener_set in sorted(sets, key=age_of):
         for source in _sources(listener_set):
             listener = _listener(listener_set, source, "")
-            if families.get(listener.port, listener.family) != listener.family:
+            if companies.get(listener.port, listener.company) != listener.company:
                 listener = _listener(listener_set, source, "ProtocolConflict")
             elif (listener.port, listener.hostname) in taken:
                 listener = _listener(listener_set, source, "HostnameConflict")
             elif listener.is_accepted:
-                families[listener.port] = listener.family
+                companies[listener.port] = listener.company
                 taken.add((listener.port, listener.hostname))
             found.append(listener)
     return tuple(found)
@@ -210,27 +217,27 @@ def hostname_of(source: Any) -> str:
 def _conflicts(sources: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return for each listener the reason for which it and another one exclude each other; empty for none."""
     known = [
-        (source.get("port"), _family(source), text_of(source, "protocol"), hostname_of(source)) for source in sources
+        (source.get("port"), _company(source), text_of(source, "protocol"), hostname_of(source)) for source in sources
     ]
-    families: dict[Any, set[str]] = {}
-    for port, family, protocol, _ in known:
+    companies: dict[Any, set[str]] = {}
+    for port, company, protocol, _ in known:
         if protocol in KINDS_OF_PROTOCOL:
-            families.setdefault(port, set()).add(family)
-    hosts = Counter((port, family, hostname) for port, family, _, hostname in known)
+            companies.setdefault(port, set()).add(company)
+    hosts = Counter((port, company, hostname) for port, company, _, hostname in known)
     return [
         "ProtocolConflict"
-        if len(families.get(port, ())) > 1
+        if len(companies.get(port, ())) > 1
         else "HostnameConflict"
-        if hosts[port, family, hostname] > 1
+        if hosts[port, company, hostname] > 1
         else ""
-        for port, family, _, hostname in known
+        for port, company, _, hostname in known
     ]
 
 
-def _family(source: Any) -> str:
+def _company(source: Any) -> str:
+    # All that begins with a client's hello can be told apart by the host name in it.
     protocol = text_of(source, "protocol")
-    is_passed_through = protocol == "TLS" and text_of(source, "tls", "mode") == "Passthrough"
-    return "passthrough" if is_passed_through else protocol.lower()
+    return "hello" if protocol in ("HTTPS", "TLS") else protocol
 
 
 def selects(selector: Any, labels: Any) -> bool:

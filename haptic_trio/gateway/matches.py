@@ -13,6 +13,9 @@ PREFIX: Final = "PathPrefix"
 REGEX: Final = "RegularExpression"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}").fullmatch
 _NOT_PATH: Final = re.compile(r"[\x00-\x20\x7f#?]")
+# To Python these may come to mean operations on sets, and it warns of them.
+_SETS: Final = re.compile(r"([\[&~|-])\1")
+_LITERAL: Final = {"[": r"[\[", "&": r"\&\&", "~": r"\~\~", "|": r"\|\|", "-": r"\-\-"}
 CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -119,7 +122,7 @@ def checked_regex(text: str) -> str:
     matches nothing.
     """
     try:
-        re.compile(checked_text(text))
+        re.compile(_SETS.sub(lambda pair: _LITERAL[pair[1]], checked_text(text)))
     except (re.error, OverflowError, RecursionError):
         raise GatewayObjectError("a value is no regular expression") from None
     return text

@@ -1,5 +1,6 @@
 """BackendTLSPolicies: which one holds for a port of a Service, what it asks for, and what is wrong with it."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.kinds import ROUTE_KINDS
 from haptic_trio.gateway.objects import (
     GROUP,
+    GatewayObjectError,
     Lookups,
     Resource,
     age_of,
@@ -25,6 +27,10 @@ from haptic_trio.gateway.objects import (
 
 _MOST_ANCESTORS: Final = 16
 """The API allows no more."""
+SNI: Final = "haptic-trio/sni"
+"""The option of a policy that is `off` for servers whose certificates have no host name."""
+# RFC 3986, without looking at the parts after the scheme.
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,500}").fullmatch
 
 
 class BackendTls(msgspec.Struct, frozen=True):
@@ -34,6 +40,10 @@ class BackendTls(msgspec.Struct, frozen=True):
     """The server's name; empty for a policy that cannot be fulfilled: nothing may be sent then."""
     authorities: str = ""
     """Certificates of those who may vouch for the server, as PEM; empty for those that the system trusts."""
+    names: str = ""
+    """Of these the certificate must have one, as `gateway-names.lua` reads them; empty where `hostname` counts."""
+    asks_for_hostname: bool = True
+    """Whether the server is told `hostname`; HAProxy then wants a certificate for it in any case."""
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -70,21 +80,40 @@ def check(policy: Resource, lookups: Lookups) -> Checked:
     hostname = text_of(validation, "hostname").lower()
     if not is_hostname(hostname) or hostname.startswith("*"):
         return Checked(BackendTls(), "", "the host name is none", is_usable=False)
-    if items_of(validation, "subjectAltNames"):
-        return Checked(BackendTls(), "", "subjectAltNames are not supported", is_usable=False)
+    asks = text_of(policy, "spec", "options", SNI) != "off"
+    try:
+        names = alternative_names(items_of(validation, "subjectAltNames"))
+    except GatewayObjectError as error:
+        return Checked(BackendTls(), "", str(error), is_usable=False)
     references = items_of(validation, "caCertificateRefs")
     if not references:
         is_system = text_of(validation, "wellKnownCACertificates") == "System"
         message = "" if is_system else "no authorities are named"
-        return Checked(BackendTls(hostname if is_system else ""), "", message, is_usable=is_system)
+        tls = BackendTls(hostname, "", names, asks) if is_system else BackendTls()
+        return Checked(tls, "", message, is_usable=is_system)
     found: list[str] = []
     reason = message = ""
     for reference in references:
         authorities, problem = authorities_of(policy, reference, lookups)
         found += [authorities] if authorities else []
         reason, message = (reason, message) if reason or not problem[0] else problem
-    usable = BackendTls(hostname, "\n".join(found)) if found else BackendTls()
+    usable = BackendTls(hostname, "\n".join(found), names, asks) if found else BackendTls()
     return Checked(usable, reason, message, is_usable=bool(found))
+
+
+def alternative_names(wanted: Sequence[Any]) -> str:
+    """Return *wanted*, of a policy, as the Lua action reads them; raises `GatewayObjectError` for what is no name."""
+    return ".".join(_alternative_name(one) for one in wanted)
+
+
+def _alternative_name(wanted: Any) -> str:
+    hostname, uri = text_of(wanted, "hostname").lower(), text_of(wanted, "uri")
+    match text_of(wanted, "type"):
+        case "Hostname" if is_hostname(hostname):
+            return f"d{hostname.encode().hex()}"
+        case "URI" if _URI(uri):
+            return f"u{uri.encode().hex()}"
+    raise GatewayObjectError("one of subjectAltNames is neither a host name nor a URI")
 
 
 def authorities_of(owner: Resource, reference: Any, lookups: Lookups) -> tuple[str, tuple[str, str]]:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from haptic_trio.gateway.backends import Backend, backends_of, endpoints_of, resolve
-from haptic_trio.gateway.durations import milliseconds
+from haptic_trio.gateway.backends import Backend, backends_of, endpoints_of, limit_of, resolve
 from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.kinds import RouteKind
 from haptic_trio.gateway.matches import Match, checked_path, checked_text, header_name
@@ -89,11 +88,9 @@ def rule_text(route: Resource, rule: Any, match: Match, kind: RouteKind, lookups
     backends = backends_of(route, rule, kind, lookups)
     # Mirrors first: a frontend reads a request's body only for a rule that begins with one.
     directives = list(_mirrors(route, filters, kind, lookups)) + list(_filters(filters, match))
-    request = milliseconds(text_of(rule, "timeouts", "request"))
-    backend = milliseconds(text_of(rule, "timeouts", "backendRequest"))
-    shortest = min((limit for limit in (request, backend) if limit), default=0)
-    if shortest:
-        directives.append(encode("t", shortest))
+    limit = limit_of(rule)
+    if limit is not None:
+        directives.append(encode("t", limit))
     for each in backends:
         nested = ";".join([*_mirrors(route, each.filters, kind, lookups), *_filters(each.filters, match)])
         directives.append(encode("b", each.weight, INVALID if each.reason else each.name, nested))

@@ -5,13 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from haptic_trio.gateway.addresses import IP_ADDRESS, Placement
-from haptic_trio.gateway.attachment import NO_HOSTNAME, NO_PARENT, NOT_ALLOWED, attach, listeners_for
+from haptic_trio.gateway.attachment import (
+    DISPLACED,
+    NO_HOSTNAME,
+    NO_PARENT,
+    NOT_ALLOWED,
+    attach,
+    listeners_for,
+)
 from haptic_trio.gateway.backends import resolve
 from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
 from haptic_trio.gateway.clients import ClientValidation, client_certificate, client_validation, has_insecure_fallback
 from haptic_trio.gateway.conditions import condition
 from haptic_trio.gateway.features import FEATURES
-from haptic_trio.gateway.kinds import ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.listeners import Listener, all_listeners, allows_set, has_hostname_fault, listeners_of
 from haptic_trio.gateway.matches import rules_of
 from haptic_trio.gateway.objects import (
@@ -25,7 +32,7 @@ from haptic_trio.gateway.objects import (
     name_of,
     namespace_of,
 )
-from haptic_trio.gateway.programs import rule_text
+from haptic_trio.gateway.programs import checked_size, conditions_text, rule_text
 
 ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces")
 """What the attachment of a route depends on beside the route."""
@@ -34,6 +41,7 @@ _MESSAGES: Final = {
     NO_PARENT: "no listener has this name and port",
     NOT_ALLOWED: "no listener allows routes of this kind or namespace",
     NO_HOSTNAME: "no listener has a host name in common with the route",
+    DISPLACED: "an older route of another kind has one of the host names there",
 }
 
 
@@ -43,8 +51,8 @@ def generation_of(resource: Resource) -> int:
     return found if isinstance(found, int) else 0
 
 
-def class_status(gateway_class: Resource) -> dict[str, Any]:
-    """Return the status of a GatewayClass of ours."""
+def class_status(gateway_class: Resource, features: Iterable[str] = FEATURES) -> dict[str, Any]:
+    """Return the status of a GatewayClass of ours, which has *features*."""
     generation = generation_of(gateway_class)
     if dig(gateway_class, "spec", "parametersRef"):
         accepted = condition(
@@ -52,7 +60,7 @@ def class_status(gateway_class: Resource) -> dict[str, Any]:
         )
     else:
         accepted = condition("Accepted", True, "Accepted", generation=generation)
-    return {"conditions": [accepted], "supportedFeatures": [{"name": name} for name in sorted(FEATURES)]}
+    return {"conditions": [accepted], "supportedFeatures": [{"name": name} for name in sorted(features)]}
 
 
 def gateway_status(
@@ -241,7 +249,7 @@ class AttachedRoutes:
         self._lookups = lookups
         self._controller = controller
         self._versions: tuple[int, ...] = ()
-        self._known: dict[tuple[str, str, str], tuple[Resource, frozenset[str]]] = {}
+        self._known: dict[tuple[str, str, str], tuple[Resource, int, frozenset[str]]] = {}
 
     def counts(self, owner: Resource) -> dict[str, int]:
         """Return how many routes each listener of *owner*, a Gateway or a ListenerSet, has, by its key.
@@ -260,11 +268,14 @@ class AttachedRoutes:
 
     def _keys(self, kind: RouteKind, route: Resource) -> frozenset[str]:
         ref = kind.name, namespace_of(route), name_of(route)
+        # Routes of the other kind may displace it.
+        rivals = RIVALS.get(kind.name)
+        version = self._lookups[rivals.store].version if rivals is not None else 0
         known = self._known.get(ref)
-        if known is not None and known[0] is route:
-            return known[1]
+        if known is not None and known[0] is route and known[1] == version:
+            return known[2]
         keys = frozenset(listeners_for(route, kind.name, self._lookups, self._controller))
-        self._known[ref] = route, keys
+        self._known[ref] = route, version, keys
         return keys
 
 
@@ -300,6 +311,7 @@ def _fault_of(route: Resource, kind: RouteKind, lookups: Lookups) -> str:
     try:
         for _, rule in rules_of(route):
             for match in kind.matches(rule):
+                checked_size(conditions_text(match))
                 rule_text(route, rule, match, kind, lookups)
     except GatewayObjectError as error:
         return str(error)

@@ -65,5 +65,5 @@ def _is_plain(defaults: Bases, section: Section) -> bool:
     base = read_header(section.header.words).base
     if not base or any(line.keyword != "server" or len(line.words) < 3 for line in section.directives):
         return False
-    # Of several the process has one, and says nowhere which.
-    return sum(one.name == base for one in defaults) == 1
+    # Of several the process has one, and says nowhere which; nor which branch of an `.if` it has read.
+    return sum(one.name == base for one in defaults) == 1 and ServerSettings(defaults, section).is_certain

@@ -145,7 +145,7 @@ def _in_order(
     before: Mapping[SectionId, Section], after: Mapping[SectionId, Section], running: Config, desired: Config
 ) -> bool:
     """Whether what one place had and has stands there in an order that means the same."""
-    if running.conditional or desired.conditional:
+    if running.branched or desired.branched:
         return [name for name in before if name in after] == [name for name in after if name in before]
     if [name for name in before if name[0] in _ORDERED] != [name for name in after if name[0] in _ORDERED]:
         return False
@@ -244,7 +244,7 @@ def _reordered(
     """
     if not _same_lines(running.preamble, desired.preamble):
         return True
-    if running.conditional or desired.conditional:
+    if running.branched or desired.branched:
         return [name for name in before if name in after] != [name for name in after if name in before]
     fixed = [
         [name for name in one if name in other and name[0] in _ORDERED]

@@ -70,8 +70,8 @@ def _plan_config(
     steps: list[Step],
     reasons: list[str],
 ) -> None:
-    # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
-    plain = not (running.config.conditional or desired.config.conditional)
+    # Where `.if` decides which sections HAProxy reads, a line in the text says little about the process.
+    plain = not (running.config.branched or desired.config.branched)
     before, after = running.config.bases, desired.config.bases
     for section in diff.removed:
         found = delete_backend(before, section, capabilities) if plain else None

@@ -34,7 +34,7 @@ from haptic_trio.haproxy.operations import (
 from haptic_trio.haproxy.read_stores import StoreReader
 from haptic_trio.haproxy.replies import ServerState, parse_servers_state
 from haptic_trio.haproxy.server_plan import plan_servers
-from haptic_trio.haproxy.servers import read_address
+from haptic_trio.haproxy.servers import ServerSettings, read_address
 from haptic_trio.haproxy.steps import Phase, Step
 
 _SERVERS: Final = "show servers state"
@@ -56,6 +56,7 @@ class ReadBack:
         self._generation = generation
         self._capabilities = capabilities
         self._defaults = generation.config.bases
+        self._is_doubtful = any(base.conditional for base in self._defaults)
         self._stores = StoreReader(generation, capabilities)
         self.questions: tuple[str, ...] = (_SERVERS, _BACKENDS, *self._stores.questions)
         """What to ask the process, a connection each."""
@@ -64,8 +65,9 @@ class ReadBack:
         """Return what differs by *answers* to the questions; raises UnreadableReplyError."""
         servers, backends, *stores = answers
         findings = list(self._stores.compare(stores))
+        config = self._generation.config
         # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
-        if self._generation.config.conditional:
+        if config.branched:
             return Differences(tuple(findings))
         present = {line for line in backends.splitlines() if line and line[0] not in "#<"}
         states: dict[str, dict[str, ServerState]] = {}
@@ -73,10 +75,15 @@ class ReadBack:
             states.setdefault(state.backend, {})[state.server] = state
         left_over: list[Removal] = []
         findings += self._compare_backends(present, states, left_over)
-        for section in expected_servers(self._generation.config):
-            if section.section.name in present:
+        for section in expected_servers(config):
+            if section.section.name in present and self._is_certain(section.section):
                 findings += self._compare_section(section, states.get(section.section.name, {}), left_over)
         return Differences(tuple(findings), tuple(left_over))
+
+    def _is_certain(self, section: Section) -> bool:
+        if section.conditional or not self._is_doubtful:
+            return not section.conditional
+        return ServerSettings(self._defaults, section).is_certain
 
     def _compare_backends(
         self, present: set[str], states: dict[str, dict[str, ServerState]], left_over: list[Removal]

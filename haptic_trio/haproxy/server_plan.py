@@ -56,14 +56,14 @@ class Spelled(msgspec.Struct, frozen=True):
 def plan_servers(defaults: Bases, before: Section, after: Section, capabilities: Capabilities) -> list[Step] | None:
     """Return the steps from *before*, a backend of a configuration with *defaults*, to *after*; None to reload.
 
-    None as well if anything but servers differs. What both inherit must be
-    the same.
+    None as well if anything but servers differs, or if `.if` decides what is
+    read. What both inherit must be the same.
     """
     if not _same_frame(before, after):
         return None
     settings = ServerSettings(defaults, before)
     running, desired = settings.members(before), settings.members(after)
-    if settings.disabled or not (names_are_unique(running) and names_are_unique(desired)):
+    if settings.disabled or not (settings.is_certain and names_are_unique(running) and names_are_unique(desired)):
         return None
     change = _Change(before.name, settings, running, desired)
     if change.alters_only and change.keeps_order:

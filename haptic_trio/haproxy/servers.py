@@ -114,6 +114,11 @@ class ServerSettings:
         self.mentioned = {word for one in self._sections for line in one.all("default-server") for word in line.words}
 
     @property
+    def is_certain(self) -> bool:
+        """Whether HAProxy reads every line of these sections: none depends on `.if`."""
+        return not any(section.conditional for section in self._sections)
+
+    @property
     def bases(self) -> Sequence[Section]:
         """The sections that the section takes its settings from, the nearest first."""
         return self._sections[1:]

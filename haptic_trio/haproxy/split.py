@@ -87,8 +87,8 @@ def is_near(running: Generation, desired: Generation) -> bool:
 
 
 def _make_effective(running: Generation, desired: Generation, capabilities: Capabilities) -> Generation | None:
-    # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
-    if running.config.conditional or desired.config.conditional:
+    # Where `.if` decides which sections HAProxy reads, a line in the text says little about the process.
+    if running.config.branched or desired.config.branched:
         return None
     chooser = _SectionChooser(running, desired, capabilities)
     diff = diff_configs(running.config, desired.config)
@@ -181,6 +181,8 @@ class _Parts(NamedTuple):
 
 
 def _take_apart(section: Section) -> _Parts | None:
+    if section.conditional:
+        return None
     order = [line.keyword for line in section.directives if line.keyword in {"server", "default-server"}]
     lines = tuple(section.all("server"))
     found = [server for line in lines if (server := read_server(line)) is not None]

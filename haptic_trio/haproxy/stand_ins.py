@@ -45,7 +45,7 @@ def with_stand_ins(accepted: Generation, wanted: Generation) -> Generation | Non
     differs and of the sections other than backends.
     """
     before, after = accepted.config, wanted.config
-    if before.conditional or after.conditional or before.preamble != after.preamble or not len(after.sections):
+    if before.branched or after.branched or before.preamble != after.preamble or not len(after.sections):
         return None
     for kind in _SHARED_KINDS:
         # Other sections mean something else with these changed.

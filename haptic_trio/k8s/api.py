@@ -16,6 +16,7 @@ from haptic_trio.k8s.api_errors import AbsentKindError, MissingError, ServerFail
 from haptic_trio.k8s.client import NotFoundError, Report, Selection, WatchEvent
 from haptic_trio.k8s.discovery import Discovery, ServedKind
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.watch_counts import WatchCounts
 from haptic_trio.k8s.watch_feed import Feed, NamespaceMerge
 from haptic_trio.k8s.watching import KindWatch, Pace, Streaming
 
@@ -39,6 +40,7 @@ class ApiCluster:
         make_client: MakeClient = make_client,
     ) -> None:
         """*load* is called at the start and whenever the credentials have changed or were refused."""
+        self.counts = WatchCounts()
         self._connection = Connection(load, make_client=make_client)
         self._discovery = Discovery(self._connection)
         self._streaming = Streaming(is_possible=stream_lists)
@@ -99,6 +101,7 @@ class ApiCluster:
                 publish=partial(publish, namespace),
                 tell=partial(tell, namespace),
                 pace=self._pace,
+                counts=self.counts,
             )
             for namespace in namespaces
         ]

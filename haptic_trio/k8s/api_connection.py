@@ -50,7 +50,8 @@ def make_client(credentials: Credentials) -> httpx.AsyncClient:
         verify=credentials.context,
         trust_env=False,
         http2=False,
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=10, keepalive_expiry=60.0),
+        # No limit to idle connections: for httpcore those of the watches count as well, and then it keeps none.
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
         proxy=credentials.proxy,
         socket_options=_SOCKET_OPTIONS,
     )

@@ -44,6 +44,18 @@ class Overlay:
         """See `ReadableStore.version`; that of the base."""
         return self._base.version
 
+    @property
+    def differences(self) -> Mapping[ResourceRef, Resource | None]:
+        """The replacements that change what is read: each object as it reads here, None if it is left out."""
+        self._catch_up()
+        return self._effective
+
+    @property
+    def touched(self) -> frozenset[Keys]:
+        """The look-ups that the base may answer otherwise; none where there are no differences."""
+        self._catch_up()
+        return self._touched
+
     def __len__(self) -> int:
         self._catch_up()
         hidden = sum(self._base.by_ref(ref) is not None for ref in self._effective)
@@ -99,7 +111,7 @@ class Overlay:
             current = self._base.by_ref(ref)
             if current is None and replacement is None:
                 continue
-            if current is not None and replacement is not None and same_content(current, replacement):
+            if replacement is not None and _is_same(current, replacement):
                 continue
             effective[ref] = replacement
             touched.add(())
@@ -111,3 +123,8 @@ class Overlay:
         self._effective, self._table, self._touched = effective, table, frozenset(touched)
         self._merged = {}
         self._seen = version
+
+
+def _is_same(current: Resource | None, replacement: Resource) -> bool:
+    # Of what stands for an object in a store on demand nothing can be compared.
+    return type(current) is dict and same_content(current, replacement)

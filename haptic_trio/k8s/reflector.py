@@ -16,6 +16,7 @@ class StoreChange(msgspec.Struct, frozen=True):
     """What changed; the stores have it already."""
 
     stores: tuple[str, ...]
+    """Those in which something did: an object may be the same for a store that ignores some of its fields."""
     refs: tuple[ResourceRef, ...]
     initial: bool = False
     """The first list: everything that was there; may be nothing."""
@@ -45,6 +46,7 @@ async def run_reflector(
         initial = True
         async for event in events:
             refs = reflection.take([event])
+            changed = reflection.take_changed()
             if initial:
                 initial = False
                 task_status.started()
@@ -52,8 +54,9 @@ async def run_reflector(
                 continue
             if isinstance(events, Drainable):
                 refs = _together(refs, reflection.take(events.drain()))
+                changed |= reflection.take_changed()
             if refs:
-                await emit(StoreChange(names, refs))
+                await emit(StoreChange(tuple(name for name in names if name in changed), refs))
 
 
 class _Reflection:
@@ -64,6 +67,12 @@ class _Reflection:
         self._stores = stores
         self._report = report
         self._has_nameless = False
+        self._changed: set[str] = set()
+
+    def take_changed(self) -> set[str]:
+        """Return the names of the stores that have changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def take(self, events: Iterable[WatchEvent]) -> tuple[ResourceRef, ...]:
         """Bring the stores up to date; return what has changed in them."""
@@ -77,10 +86,12 @@ class _Reflection:
                     self._report(self._source, (_nameless(self._source, 1),))
                 case Upserted(resource):
                     kept = self._stores[0].without_ignored(resource)
-                    if any([store.upsert(kept) for store in self._stores]):  # noqa: C419  each, not until one has changed
+                    if changed := {store.name for store in self._stores if store.upsert(kept)}:
+                        self._changed |= changed
                         refs[ref_of(resource)] = None
                 case Deleted(resource):
-                    if any([store.delete(ref_of(resource)) for store in self._stores]):  # noqa: C419
+                    if changed := {store.name for store in self._stores if store.delete(ref_of(resource))}:
+                        self._changed |= changed
                         refs[ref_of(resource)] = None
         return tuple(refs)
 
@@ -90,8 +101,9 @@ class _Reflection:
             self._has_nameless = not self._has_nameless
             problem = _nameless(self._source, len(objects) - len(named))
             self._report(self._source, (problem,) if self._has_nameless else ())
-        changes = [store.replace(named) for store in self._stores]
-        return changes[0].refs
+        changes = {store.name: store.replace(named) for store in self._stores}
+        self._changed |= {name for name, change in changes.items() if change}
+        return tuple(dict.fromkeys(ref for change in changes.values() for ref in change.refs))
 
 
 def _together(first: tuple[ResourceRef, ...], second: tuple[ResourceRef, ...]) -> tuple[ResourceRef, ...]:

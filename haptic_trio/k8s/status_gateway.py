@@ -1,11 +1,12 @@
 """The status of Gateway API objects: sources for GatewayClasses, Gateways and routes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from haptic_trio.gateway.addresses import Placement, place_gateways
-from haptic_trio.gateway.kinds import ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.features import FEATURES
+from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.listeners import is_ours, our_gateways, parent_of, unavailable_ports
 from haptic_trio.gateway.objects import dig, found_in, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.policies import policy_ancestors
@@ -75,15 +76,23 @@ class GatewayClassStatus:
     is_shared = False
     is_ready = True
 
-    def __init__(self, stores: Mapping[str, ReadableStore], controller: str, *, clock: Callable[[], str] = now) -> None:
+    def __init__(
+        self,
+        stores: Mapping[str, ReadableStore],
+        controller: str,
+        *,
+        features: Collection[str] = FEATURES,
+        clock: Callable[[], str] = now,
+    ) -> None:
         self._controller = controller
+        self._features = features
         self._timed = _Timed(self.store, stores, clock)
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
         if text_of(resource, "spec", "controllerName") != self._controller:
             return None
-        status = class_status(resource)
+        status = class_status(resource, self._features)
         present = items_of(resource, "status", "conditions")
         return self._timed.status(
             resource,
@@ -125,6 +134,8 @@ class GatewayStatus:
         self._reserved = reserved
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
+        # By Gateway, its uid and addresses: what was written is not in the store at once, and must not become another.
+        self._given: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
     @property
     def is_ready(self) -> bool:
@@ -154,11 +165,22 @@ class GatewayStatus:
             if items_of(gateway, "spec", "addresses"):
                 return place_gateways([gateway], self._addresses() or (), {})[namespace_of(gateway), name_of(gateway)]
             return Placement(addresses=tuple(self._addresses() or ()))
+        ours = our_gateways(self._stores, self._controller)
         states = {
             (namespace_of(state), name_of(state)): dig(state, "status")
             for state in found_in(self._stores, "gatewayStates")
         }
-        placed = place_gateways(our_gateways(self._stores, self._controller), self._pool, states)
+        for one in ours:
+            key = namespace_of(one), name_of(one)
+            uid, given = self._given.get(key, ("", ()))
+            if given and uid == text_of(one, "metadata", "uid") and not items_of(states.get(key), "addresses"):
+                states[key] = {"addresses": [{"value": address} for address in given]}
+        placed = place_gateways(ours, self._pool, states)
+        self._given = {
+            key: (text_of(one, "metadata", "uid"), placed[key].addresses)
+            for one in ours
+            if (key := (namespace_of(one), name_of(one))) in placed
+        }
         return placed.get((namespace_of(gateway), name_of(gateway)), Placement())
 
 
@@ -171,9 +193,20 @@ class ListenerSetStatus:
     is_shared = False
     is_ready = True
 
-    def __init__(self, stores: Mapping[str, ReadableStore], controller: str, *, clock: Callable[[], str] = now) -> None:
+    def __init__(
+        self,
+        stores: Mapping[str, ReadableStore],
+        controller: str,
+        pool: Sequence[str] = (),
+        *,
+        reserved: Sequence[int] = (),
+        clock: Callable[[], str] = now,
+    ) -> None:
+        """*pool* and *reserved* are those of `GatewayStatus`."""
         self._stores = stores
         self._controller = controller
+        self._pool = pool
+        self._reserved = reserved
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
 
@@ -183,7 +216,9 @@ class ListenerSetStatus:
         if gateway is None or not is_ours(gateway, self._stores, self._controller):
             return None
         counts = self._routes.counts(resource)
-        status = set_status(resource, gateway, self._stores, counts)
+        # At an address of its own a Gateway has all ports.
+        taken = () if self._pool else unavailable_ports(gateway, self._stores, self._controller, self._reserved)
+        status = set_status(resource, gateway, self._stores, counts, frozenset(taken))
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
 
     def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  another controller writes the same fields
@@ -207,7 +242,6 @@ def _timed_listeners(resource: Resource, status: Mapping[str, Any], time: str) -
 class RouteStatus:
     """A `StatusSource` for routes of one kind."""
 
-    inputs: Sequence[str] = _ROUTE_INPUTS
     is_shared = True
     is_ready = True
 
@@ -221,6 +255,8 @@ class RouteStatus:
     ) -> None:
         self.name = kind.name
         self.store = f"{kind.store}States"
+        rivals = RIVALS.get(kind.name)
+        self.inputs: Sequence[str] = (*_ROUTE_INPUTS, *((rivals.store,) if rivals is not None else ()))
         self._kind = kind
         self._stores = stores
         self._controller = controller
@@ -234,7 +270,7 @@ class RouteStatus:
         return _shared_status(self._timed, resource, self._controller, "parents", "parentRef", ours)
 
     def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
-        versions = tuple(self._stores[store].version for store in _ROUTE_INPUTS)
+        versions = tuple(self._stores[store].version for store in self.inputs)
         if versions != self._versions or len(self._known) > 2 * len(self._stores[self.store]) + 100:
             self._known.clear()
             self._versions = versions

@@ -34,6 +34,7 @@ from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEv
 from haptic_trio.k8s.discovery import Discovery, ServedKind
 from haptic_trio.k8s.listing import Query, list_objects
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, version_of
+from haptic_trio.k8s.watch_counts import WatchCounts
 from haptic_trio.k8s.watch_stream import open_watch
 
 Publish: TypeAlias = Callable[[Sequence[WatchEvent]], Awaitable[None]]
@@ -86,6 +87,7 @@ class KindWatch:
         publish: Publish,
         tell: Tell,
         pace: Pace,
+        counts: WatchCounts,
     ) -> None:
         """Raises `SelectorError`. *tell* gets what is wrong at the moment, each time that it changes."""
         self._connection = connection
@@ -97,6 +99,7 @@ class KindWatch:
         self._publish = publish
         self._tell = tell
         self._pace = pace
+        self._counts = counts
         self._backoff = Backoff(base=pace.retry, limit=pace.retry_limit)
         self._rechecks = Backoff(base=pace.recheck, limit=pace.recheck_limit)
         self._version: str | None = None
@@ -158,6 +161,7 @@ class KindWatch:
             silence=self._pace.silence,
             accept=self._query.accepted(in_lists=False),
         ) as batches:
+            self._counts.connections[str(self._type)] += 1
             if gathered is None:
                 self._note_success()
             while (batch := await self._next_batch(batches, is_listing=gathered is not None)) is not None:
@@ -212,6 +216,7 @@ class KindWatch:
         return gathered
 
     async def _note_list(self, objects: tuple[Resource, ...], version: str) -> None:
+        self._counts.lists[str(self._type)] += 1
         self._version = version
         self._synced = True
         self._absent_since = None
@@ -224,6 +229,7 @@ class KindWatch:
 
     def _note_failure(self, error: ApiError) -> float:
         """Return how long to wait before the next attempt."""
+        self._counts.failures[str(self._type), type(error).__name__.removesuffix("Error")] += 1
         if isinstance(error, ExpiredError):
             self._version = None
             return self._backoff.next()

@@ -1,6 +1,6 @@
 """One render-validate cycle: what one object breaks, the others do not pay for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, 
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.pipeline.trial import Trial
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.templating.provenance import Provenance
 
@@ -52,21 +53,29 @@ class Pipeline:
         self._validator = validator
         self._quarantine = quarantine
         self._facts = facts
+        self._contents = renderer.contents
+        self._trial = Trial(renderer.contents)
+        self.turn = trio.Lock()
+        """Held while something is rendered and parsed; for others who do so with the same parts."""
 
     async def run(self, correlation: str) -> Valid:
         """Return a valid configuration of what the stores hold, or raise `RefusedError`.
 
         Fragments that fail, or that HAProxy refuses, are replaced by their
-        last good output or left out, and the cycle goes round again.
+        last good output or left out, and the cycle goes round again. So does
+        it without fetched contents that are refused.
         """
         times = _no_times()
         for number in range(1, MAX_ROUNDS + 1):
             prepared = await self._prepare(correlation, times)
             try:
-                return await self._check(prepared, times, idle=False)
+                valid = await self._check(prepared, times, idle=False)
             except RefusedError as exc:
                 if not exc.blocked or number == MAX_ROUNDS:
                     raise
+            else:
+                if number == MAX_ROUNDS or not self._trial.passed("check", prepared.rendered.contents):
+                    return valid
         raise AssertionError
 
     async def prepare(self, correlation: str) -> Prepared:
@@ -79,7 +88,14 @@ class Pipeline:
         Where `blocked` is set in the error, another `prepare` leaves out what
         was refused. *idle*: use only the CPU that nobody else wants.
         """
-        return await self._check(prepared, msgspec.structs.asdict(prepared.phases), idle=idle)
+        valid = await self._check(prepared, msgspec.structs.asdict(prepared.phases), idle=idle)
+        if self._trial.passed("check", prepared.rendered.contents):
+            self._contents.announce()
+        return valid
+
+    async def reads(self, stores: Iterable[str]) -> bool:
+        """Whether what is rendered may depend on *stores*; see `Renderer.reads`."""
+        return await self._renderer.reads(stores)
 
     async def consult(self, ask: Callable[[Rendered, Provenance], T]) -> T | None:
         """Return what *ask* makes of the newest render; see `Renderer.consult`."""
@@ -89,18 +105,23 @@ class Pipeline:
     async def _prepare(self, correlation: str, times: dict[str, float]) -> Prepared:
         for number in range(1, MAX_ROUNDS + 1):
             try:
-                return await self._render_and_parse(correlation, times)
+                async with self.turn:
+                    prepared = await self._render_and_parse(correlation, times)
             except RefusedError as exc:
                 exc.phases = Phases(**times)
-                if not exc.blocked or number == MAX_ROUNDS:
+                if number == MAX_ROUNDS:
                     raise
+                if not exc.blocked:
+                    self._trial.failed(exc)
+            else:
+                if number == MAX_ROUNDS or not self._trial.passed("parse", prepared.rendered.contents):
+                    return prepared
         raise AssertionError
 
     async def _render_and_parse(self, correlation: str, times: dict[str, float]) -> Prepared:
         # Writes wait while the worker thread reads: one render sees one state.
         with self._stores.frozen(), _timed(times, "render"):
-            rendered = await self._renderer.render(self._stores, self._quarantine.recall())
-        self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
+            rendered = await self.render_newest()
         if faults := self._quarantine.find_template_faults(rendered.produced, rendered.refusals):
             raise RefusedError("render", faults)
         self._facts.tell(
@@ -120,10 +141,23 @@ class Pipeline:
                 generation = await self._validator.parse(rendered)
         except RefusedError as exc:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
+            exc.contents = rendered.contents
             raise
         finally:
             self._tell_held(correlation, rendered)
         return Prepared(correlation=correlation, generation=generation, rendered=rendered, phases=Phases(**times))
+
+    async def render_newest(self) -> Rendered:
+        """Render what the stores hold, for whoever has the `turn` and keeps them frozen; raises `RefusedError`."""
+        rendered = await self._render()
+        while self._trial.rendered(rendered):
+            rendered = await self._render()
+        return rendered
+
+    async def _render(self) -> Rendered:
+        rendered = await self._renderer.render(self._stores, self._quarantine.recall())
+        self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
+        return rendered
 
     async def _check(self, prepared: Prepared, times: dict[str, float], *, idle: bool) -> Valid:
         rendered = prepared.rendered
@@ -132,12 +166,17 @@ class Pipeline:
                 warnings = await self._validator.check(prepared.generation, rendered, idle=idle)
         except RefusedError as exc:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
-            exc.phases = Phases(**times)
+            exc.phases, exc.contents = Phases(**times), rendered.contents
+            if not exc.blocked:
+                self._trial.failed(exc)
+                exc.blocked = True
             raise
         self._quarantine.accept(rendered.serial, rendered.refusals)
+        self._contents.accept(rendered.contents)
         return Valid(generation=prepared.generation, phases=Phases(**times), warnings=warnings)
 
     def _tell_held(self, correlation: str, rendered: Rendered) -> None:
+        self._quarantine.remarks = rendered.remarks
         fresh, released = self._quarantine.update_held(rendered.refusals)
         count = len(self._quarantine.held)
         for held in released:

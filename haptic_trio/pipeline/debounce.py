@@ -12,7 +12,14 @@ from math import inf
 import trio
 
 from haptic_trio.channels import Change, Facts
-from haptic_trio.messages import DriftSuspected, IndexSynchronized, Reason, ReconcileTriggered, ResourceChanged
+from haptic_trio.messages import (
+    DriftSuspected,
+    HttpContentChanged,
+    IndexSynchronized,
+    Reason,
+    ReconcileTriggered,
+    ResourceChanged,
+)
 from haptic_trio.pulse import Pulse
 
 
@@ -103,6 +110,8 @@ async def run_debouncer(
                     case IndexSynchronized():
                         debounce.drop_pending()
                         await trigger(Reason.SYNCHRONIZED)
+                    case HttpContentChanged():
+                        debounce.add_change(trio.current_time())
                     case DriftSuspected():
                         await trigger(Reason.DRIFT)
         if debounce.pending:

@@ -1,4 +1,5 @@
-"""What cannot be rendered, or is refused by HAProxy: which object, why, and what stands in for it.
+"""What cannot be rendered, or is refused by HAProxy: which object, why, and what stands in for it; and what else the
+owners of objects should know.
 
 The unit is a *fragment* of an object. Its newest output that was part of a
 valid configuration stands in for it; without one it is left out. A fragment
@@ -19,7 +20,7 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.templating.outputs import FragmentOutput, Recall
-from haptic_trio.templating.subjects import FragmentKey, Refusal
+from haptic_trio.templating.subjects import FragmentKey, Refusal, Remark
 
 _MOST_PENDING: Final = 100
 
@@ -43,6 +44,8 @@ class Quarantine:
         self._blocked: dict[FragmentKey, dict[str, Problem]] = {}
         self._held: dict[ResourceRef, Held] = {}
         self._held_for: tuple[Refusal, ...] = ()
+        self.remarks: tuple[Remark, ...] = ()
+        """What owners of objects should know, each thing once; the same tuple until it changes."""
         # What each render changed that is not part of a valid configuration yet, by its serial number.
         self._pending: list[tuple[int, bool, dict[FragmentKey, FragmentOutput | None]]] = []
         # What the former configuration rendered afresh, until this one has made something valid.
@@ -60,6 +63,7 @@ class Quarantine:
         self._blocked.clear()
         self._held.clear()
         self._held_for = ()
+        self.remarks = ()
         self._pending.clear()
 
     def recall(self) -> Recall:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from haptic_trio.errors import HapticError, Problem
+from haptic_trio.httpstore.content import Content
 from haptic_trio.messages import Phases
 from haptic_trio.templating.subjects import FragmentKey
 
@@ -20,5 +21,7 @@ class RefusedError(HapticError):
         """The fragments that are known to have caused it, with the problem of each."""
         self.blocked = False
         """What the suspects gave is in quarantine now: another cycle leaves it out."""
+        self.contents: Mapping[str, Content] | None = None
+        """What had been fetched for it, by key; None where that is not known."""
         self.phases = Phases()
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))

@@ -1,8 +1,8 @@
 """Templates and objects to a configuration with its files, in a worker thread; what is unchanged is not done again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -10,22 +10,25 @@ import trio
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
-from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE, OnDemandStore
-from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.k8s.store import ReadableStore, Tracker
+from haptic_trio.haproxy.model import FileKind, Files
+from haptic_trio.httpstore.content import Content, Offers
+from haptic_trio.httpstore.contents import Contents, no_contents
+from haptic_trio.httpstore.fetches import Fetches
+from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.pipeline.fetch_policy import fetch_policy
 from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.session import Leave, Session
+from haptic_trio.pipeline.wanting import Wanting, fetch_all
 from haptic_trio.templating.emit import trust
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.limits import RenderLimits
 from haptic_trio.templating.outputs import FragmentOutput, Recall
 from haptic_trio.templating.paths import Paths
 from haptic_trio.templating.provenance import Provenance
-from haptic_trio.templating.refresh import Touched, take_changes
 from haptic_trio.templating.run import RenderRun
-from haptic_trio.templating.subjects import FragmentKey, Refusal, RenderedText
-from haptic_trio.templating.versions import Versioned
-from haptic_trio.templating.views import ResourcesView
+from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, RenderedText
+from haptic_trio.templating.views import used_kinds
 
 CANCELLED = float("-inf")
 
@@ -48,6 +51,10 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """What of `produced` is not as it was in the one before: what it is now, None if it is gone."""
     is_new: bool = True
     """Nothing of the one before was reused: `changed` says nothing of what is gone."""
+    remarks: tuple[Remark, ...] = ()
+    """What owners of objects should know, each thing once, in order; the same tuple until it changes."""
+    contents: Mapping[str, Content] = {}
+    """What was fetched for it, by key."""
     fragments_rendered: int = 0
     fragments_reused: int = 0
     differing: tuple[str, ...] = ()
@@ -68,86 +75,14 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
         return f"Rendered({self.serial}, {self.fragments_rendered} fragments rendered, {self.fragments_reused} reused)"
 
 
-class _Session:
-    """What is known of the renders before, of one set of stores."""
-
-    def __init__(self, stores: Mapping[str, ReadableStore], variables: Mapping[str, object], run: RenderRun) -> None:
-        self.stores = stores
-        self.run = run
-        self.context = {**variables, "resources": ResourcesView(stores)}
-        self.trackers: dict[str, Tracker] = {name: store.track() for name, store in stores.items()}
-        self.files: Files | None = None
-        self.texts: Versioned[str, RenderedText] = Versioned()
-        self.changed_files: dict[str, AuxFile | None] = {}
-        """What `files` does not have yet, by path; None is to be removed."""
-        self.count = 0
-        self.rendered_before = 0
-        self.is_delivered = False
-        """Whether any render has reached its caller."""
-
-    def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
-        """Have *text* at *path*."""
-        if self.texts.get(path) is not text:
-            self.texts.put(path, text)
-            self.changed_files[path] = make_file(kind, path, text.pieces, secret=secret)
-
-    def remove(self, path: str) -> None:
-        """Have nothing at *path*."""
-        self.texts.remove(path)
-        self.changed_files[path] = None
-
-    def take_files(self) -> Files:
-        """Return all files as they are now."""
-        put = [file for file in self.changed_files.values() if file is not None]
-        if self.files is None:
-            self.files = Files.of(put)
-        elif self.changed_files:
-            self.files = self.files.changed(put, [path for path, file in self.changed_files.items() if file is None])
-        self.changed_files = {}
-        return self.files
-
-    def take_changes(self) -> None:
-        """Have what has changed in the stores rendered again."""
-        changes: dict[str, Touched] = {}
-        for name, tracker in self.trackers.items():
-            touched = tracker.take()
-            if touched:
-                store = self.stores[name]
-                objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in touched}
-                changes[name] = Touched(set().union(*touched.values()), objects)
-        if changes:
-            take_changes(self.run, changes)
-
-    def take_fetched(self) -> None:
-        """Have what has failed for want of objects rendered again, but where these are still not to be had."""
-        for question, is_failing in tuple(self.run.unanswered.items()):
-            _, name, namespace, object_name, kind = question
-            store = self.stores[name]
-            assert isinstance(store, OnDemandStore)
-            if not is_failing or not store.is_failing(ResourceRef(kind, namespace, object_name)):
-                del self.run.unanswered[question]
-                self.run.touch(question)
-
-    def wanting(self) -> tuple[OnDemandStore, ...]:
-        """Return the stores whose objects have to be fetched before anything is complete."""
-        return tuple(store for store in self.stores.values() if isinstance(store, OnDemandStore) and store.is_wanting)
-
-
-_Wanting: TypeAlias = tuple[OnDemandStore, ...]
-
-
-class _Leave:
-    """Whether a render may go on, for its thread to ask."""
-
-    def __init__(self) -> None:
-        self.is_given = True
-
-
 class Renderer:
     """The compiled templates of one configuration, and what they made last. Renders one at a time."""
 
-    def __init__(self, config: Config) -> None:
-        """Compile the templates of *config*; raises a `ProblemsError` with all that is wrong with them."""
+    def __init__(self, config: Config, contents: Contents | None = None) -> None:
+        """Compile the templates of *config*; raises a `ProblemsError` with all that is wrong with them.
+
+        *contents* is what they can fetch; by default, nothing.
+        """
         templates = template_set(config)
         self._engine = Engine(templates.texts, snippets=templates.priorities)
         self._outputs = templates.outputs
@@ -159,10 +94,14 @@ class Renderer:
             general_dir=config.dataplane.general_storage_dir,
         )
         self._paranoia_every = config.validation.paranoia_every
+        self._secrets = {name for name, watched in config.watched_resources.items() if watched.resources == "secrets"}
+        self.contents = contents if contents is not None else no_contents()
+        self._fetch_policy = fetch_policy(config.http)
         self._limiter = trio.CapacityLimiter(1)
-        self._session: _Session | None = None
+        self._session: Session | None = None
         self._newest: tuple[Rendered, dict[str, int]] | None = None
         self._serial = 0
+        self._rendering: trio.Event | None = None
 
     async def render(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
         """Render *stores*; raises `RefusedError` when a template fails outside any object.
@@ -174,16 +113,24 @@ class Renderer:
         not change meanwhile. Given the same stores as before, only what
         depends on what has changed in them is rendered.
         """
-        leave = _Leave()
-        outcome: Rendered | _Wanting | None = None
+        leave = Leave()
+        outcome: Rendered | Wanting | None = None
         self._newest = None
+        done = self._rendering = trio.Event()
         fetch_until = trio.current_time() + FETCH_ALLOWANCE
         try:
             while not isinstance(outcome, Rendered):
                 if outcome is not None:
-                    await _fetch(outcome, fetch_until)
+                    await fetch_all(outcome, fetch_until)
                 outcome = await trio.to_thread.run_sync(
-                    partial(self._render, stores, recall or Recall(), leave, again=outcome is not None),
+                    partial(
+                        self._render,
+                        stores,
+                        recall or Recall(),
+                        leave,
+                        self.contents.offers(),
+                        again=outcome is not None,
+                    ),
                     limiter=self._limiter,
                     abandon_on_cancel=True,
                 )
@@ -193,12 +140,15 @@ class Renderer:
         finally:
             # A thread that was abandoned meets its deadline at the next loop or call, and ends.
             leave.is_given = False
+            self._rendering = None
+            done.set()
             if self._session is not None:
                 self._session.run.deadline = CANCELLED
+                self._session.fetches.stop()
 
     def render_here(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
         """Do what `render` does in this thread, blocking it; nothing can be fetched."""
-        rendered = self._render(stores, recall or Recall(), _Leave())
+        rendered = self._render(stores, recall or Recall(), Leave(), self.contents.offers())
         if not isinstance(rendered, Rendered):
             names = ", ".join(store.name for store in rendered)
             raise RefusedError("render", (Problem(message=f"objects have to be fetched: {names}"),))
@@ -210,6 +160,25 @@ class Renderer:
         assert self._session is not None
         self._session.is_delivered = True
         self._session.run.changed.clear()
+        self.contents.release(self._session.fetches.used(self._session.run))
+
+    async def reads(self, stores: Iterable[str]) -> bool:
+        """Whether anything of the newest render may depend on *stores*; where only the render in hand can tell, wait.
+
+        Before the first, and after one that failed, everything may.
+        """
+        await trio.lowlevel.checkpoint()
+        while not (is_read := self._may_read(stores)) and self._rendering is not None:
+            await self._rendering.wait()
+        return is_read or self._newest is None
+
+    def _may_read(self, stores: Iterable[str]) -> bool:
+        return self._session is not None and not used_kinds(self._session.views).isdisjoint(stores)
+
+    @property
+    def has_rendered(self) -> bool:
+        """Whether any render has reached its caller."""
+        return self._session is not None and self._session.is_delivered
 
     def provenance(self) -> Provenance | None:
         """Return who has made what in the newest render; ask while none runs. None before the first."""
@@ -235,8 +204,14 @@ class Renderer:
         return {output.name: output.path for output in self._outputs} | {MAIN_TEMPLATE: MAIN_TEMPLATE}
 
     def _render(
-        self, stores: Mapping[str, ReadableStore], recall: Recall, leave: _Leave, *, again: bool = False
-    ) -> Rendered | _Wanting:
+        self,
+        stores: Mapping[str, ReadableStore],
+        recall: Recall,
+        leave: Leave,
+        offers: Offers,
+        *,
+        again: bool = False,
+    ) -> Rendered | Wanting:
         """Return what is rendered, or where objects have to be fetched before this is done *again*."""
         session = self._session
         if session is None or session.stores is not stores:
@@ -244,20 +219,37 @@ class Renderer:
         session.count += not again
         session.take_changes()
         session.take_fetched()
+        session.fetches.take(session.run, offers)
         if wanting := self._bring_up_to_date(session, recall, leave):
             return wanting
         if not self._paranoia_every or session.count % self._paranoia_every:
             return self._take(session)
         return self._compare(session, recall, leave)
 
-    def _begin(self, stores: Mapping[str, ReadableStore]) -> _Session:
-        return _Session(stores, self._variables, RenderRun(self._limits, paths=self._paths))
+    def _begin(self, stores: Mapping[str, ReadableStore]) -> Session:
+        return Session(
+            stores,
+            self._variables,
+            RenderRun(self._limits, paths=self._paths),
+            self._reads_secrets,
+            partial(Fetches, self.contents, self._fetch_policy),
+        )
 
-    def _bring_up_to_date(self, session: _Session, recall: Recall, leave: _Leave) -> _Wanting:
+    def _reads_secrets(self, run: RenderRun, path: str, origin: Origin | None) -> bool:
+        """Whether what *origin* has put into the file at *path* may derive from a Secret; see `Site.is_secret`."""
+        provenance = Provenance(run, self._output_paths())
+        asked = provenance.asked_in(provenance.output_of(path) or path)
+        if origin is not None:
+            asked += provenance.asked_by(origin.key)
+        is_one = origin is not None and origin.subject.kind == "Secret"
+        return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
+
+    def _bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
         """Render what is not as it should be; nothing counts as long as objects have to be fetched."""
         run = session.run
         run.restart(recall)
         run.start()
+        run.deadline = min(run.deadline, leave.until)
         if not leave.is_given:
             run.deadline = CANCELLED
         problems: list[Problem] = []
@@ -280,7 +272,7 @@ class Renderer:
         self._take_registered(session)
         return ()
 
-    def _take_registered(self, session: _Session) -> None:
+    def _take_registered(self, session: Session) -> None:
         run = session.run
         outputs = {output.path: output for output in self._outputs} if run.changed_files else {}
         for path in run.changed_files:
@@ -294,28 +286,32 @@ class Renderer:
                 session.remove(path)
         run.changed_files.clear()
 
-    def _take(self, session: _Session, differing: tuple[str, ...] = ()) -> Rendered:
+    def _take(self, session: Session, differing: tuple[str, ...] = ()) -> Rendered:
         run = session.run
         self._serial += 1
         rendered, session.rendered_before = run.rendered - session.rendered_before, run.rendered
         left_out = sum(not refusal.has_stand_in for refusal in run.refusals)
+        files, texts = session.take_files(), session.texts.snapshot()
         return Rendered(
-            files=session.take_files(),
-            texts=session.texts.snapshot(),
+            files=files,
+            texts=texts,
+            remarks=session.take_remarks(files, texts),
             produced=run.produced.snapshot(),
             refusals=run.refusals,
             serial=self._serial,
             changed={key: run.produced.get(key) for key in run.changed},
+            contents=session.fetches.given(run),
             is_new=not session.is_delivered,
             fragments_rendered=rendered,
             fragments_reused=max(0, len(run.produced) + left_out - rendered),
             differing=differing,
         )
 
-    def _compare(self, session: _Session, recall: Recall, leave: _Leave) -> Rendered | _Wanting:
+    def _compare(self, session: Session, recall: Recall, leave: Leave) -> Rendered | Wanting:
         """Render everything anew and return that, if it differs from what *session* has; else the latter."""
         fresh = self._begin(session.stores)
         fresh.count = session.count
+        fresh.fetches.take_over(session.fetches)
         # The deadline of an abandoned render is looked for in the session in hand.
         self._session = fresh
         try:
@@ -337,25 +333,13 @@ def _versions_of(stores: Mapping[str, ReadableStore]) -> dict[str, int]:
     return {name: store.version for name, store in stores.items()}
 
 
-async def _fetch(stores: _Wanting, until: float) -> None:
-    if trio.current_time() > until:
-        names = ", ".join(store.name for store in stores)
-        problem = Problem(
-            message=f"objects have been fetched for {FETCH_ALLOWANCE:g} s, and more are needed: {names}",
-            hint="look them up within fragments, or keep them in a store that is `full`",
-        )
-        raise RefusedError("render", (problem,))
-    async with trio.open_nursery() as nursery:
-        for store in stores:
-            nursery.start_soon(store.fetch_wanted)
-
-
-def _differences(session: _Session, fresh: _Session) -> tuple[str, ...]:
-    """Return which outputs and files of the two are not the same; `refusals`, if it is these."""
+def _differences(session: Session, fresh: Session) -> tuple[str, ...]:
+    """Return which outputs and files of the two are not the same; also `refusals` and `remarks`, if it is these."""
     before, after = session.texts.snapshot(), fresh.texts.snapshot()
     different = [
         path
         for path in sorted(before.keys() | after.keys())
         if path not in before or path not in after or before[path].text != after[path].text
     ]
-    return tuple(different) + (() if session.run.refusals == fresh.run.refusals else ("refusals",))
+    told = {"refusals": session.run.refusals == fresh.run.refusals, "remarks": session.run.remarks == fresh.run.remarks}
+    return tuple(different) + tuple(name for name, is_same in told.items() if not is_same)

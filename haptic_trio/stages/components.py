@@ -1,4 +1,4 @@
-"""Stage 2: build what renders and validates, and start the ledger of reconciliations."""
+"""Stage 2: build what renders and validates, and start the ledger of reconciliations and the HTTP store."""
 
 from functools import partial
 
@@ -13,7 +13,9 @@ from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.logs import set_level
+from haptic_trio.pipeline.contents import open_contents, report_to, run_contents
 from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.dry_run import DryRuns
 from haptic_trio.pipeline.ledger import run_ledger
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
@@ -30,13 +32,14 @@ async def run_components(
     *,
     task_status: trio.TaskStatus[Parts] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Build the parts of the iteration; started() gives them. Runs the ledger until cancelled."""
+    """Build the parts of the iteration; started() gives them. Runs the ledger and the HTTP store until cancelled."""
     config = loaded.config
     if process.follow_log_level:
         set_level(config.logging.level)
     stores = make_stores(config, process.client)
     # Compiling the templates takes CPU for as long as a few renders.
-    renderer = await trio.to_thread.run_sync(Renderer, config)
+    contents = open_contents(config, report_to(process.facts), process.contents)
+    renderer = await trio.to_thread.run_sync(Renderer, config, contents)
     directory = CheckDirectory(process.scratch)
     validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, directory=directory)
     process.quarantine.begin_iteration()
@@ -51,11 +54,24 @@ async def run_components(
                     facts=process.facts,
                 )
             )
+            nursery.start_soon(partial(run_contents, contents, channels.changes_in.clone(), facts=process.facts))
+            pipeline = Pipeline(stores, renderer, validator, process.quarantine, process.facts)
+            dry_runs = DryRuns(
+                stores,
+                renderer,
+                validator,
+                process.quarantine,
+                pipeline=pipeline,
+                binary=process.haproxy,
+                scratch=process.scratch,
+            )
             task_status.started(
                 Parts(
                     config=config,
                     stores=stores,
-                    pipeline=Pipeline(stores, renderer, validator, process.quarantine, process.facts),
+                    contents=contents,
+                    pipeline=pipeline,
+                    dry_runs=dry_runs,
                     pulses=pulses,
                 )
             )

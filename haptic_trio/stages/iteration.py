@@ -123,6 +123,9 @@ async def _start_stages(
                 parts.stores,
                 channels.changes_in.clone(),
                 facts=process.facts,
+                unlisted=state.unlisted,
+                is_read=parts.pipeline.reads,
+                unread=channels.unread,
             )
         )
         reached(3, "watch_resources")

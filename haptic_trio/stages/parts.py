@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from haptic_trio.config.model import Config
+from haptic_trio.httpstore.store import HttpStore
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.dry_run import DryRuns
 from haptic_trio.pulse import Pulses
 
 
@@ -14,5 +16,7 @@ class Parts:
 
     config: Config
     stores: Stores
+    contents: HttpStore
     pipeline: Pipeline
+    dry_runs: DryRuns
     pulses: Pulses

@@ -14,6 +14,7 @@ from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.fleet.observed import ObservedPods
 from haptic_trio.fleet.owner import FleetOwner
+from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.api import ApiCluster
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
@@ -35,6 +36,16 @@ class ConfigSource(msgspec.Struct, frozen=True):
     secret: str
 
 
+STAGES = (
+    ("load_config", "waits for a valid ConfigMap"),
+    ("components", "compiles the templates"),
+    ("watch_resources", "waits for the first lists"),
+    ("watch_config", "waits for the watch of the ConfigMap"),
+    ("reconcile", "starts"),
+)
+"""The startup stages, and what each does until it is ready."""
+
+
 @dataclass(kw_only=True)
 class IterationState:
     """One iteration as it is now: what health and console show of it."""
@@ -53,15 +64,32 @@ class IterationState:
     completed: Latest[DeploymentCompleted] | None = None
     leadership: Latest[LeadershipChanged] | None = None
 
+    unlisted: set[str] = field(default_factory=set)
+    """Stores whose first list stage 3 waits for."""
+
     @property
     def is_ready(self) -> bool:
         """Whether all stages are up and a valid configuration was made, and, by the leader, deployed somewhere."""
-        if self.stage < 5 or self.validated is None or self.validated.value is None:
-            return False
+        return not self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is not there yet, in words for people; the first of it is what the rest waits for."""
+        if self.stage < len(STAGES):
+            name, waits = STAGES[self.stage]
+            awaited = f": {', '.join(sorted(self.unlisted))}" if self.stage == 2 and self.unlisted else ""
+            return (f"stage {self.stage + 1} ({name}) {waits}{awaited}",)
+        if self.validated is None or self.validated.value is None:
+            refused = self.channels.refused.value if self.channels is not None else None
+            why = f"; the newest was refused in phase {refused.phase}" if refused is not None else ""
+            return (f"no valid configuration was made yet{why}",)
         leadership = self.leadership.value if self.leadership is not None else None
         completed = self.completed.value if self.completed is not None else None
-        is_leader = leadership is not None and leadership.is_leader
-        return not is_leader or (completed is not None and bool(completed.results))
+        if leadership is None or not leadership.is_leader or (completed is not None and completed.results):
+            return ()
+        if completed is not None and completed.failed:
+            return (f"no HAProxy instance has taken the configuration; failed: {', '.join(completed.failed[:5])}",)
+        return ("no HAProxy instance has the configuration yet",)
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,11 +120,15 @@ class Process:
     facts: Facts
     quarantine: Quarantine = field(default_factory=Quarantine)
     """What stands in for broken objects: the last good outputs outlive an iteration."""
+    contents: ContentMemory = field(default_factory=ContentMemory)
+    """What templates fetch, as it was last accepted, outlives an iteration, too."""
     queue_metrics: WorkQueueMetrics | None = None
     election: Latest[LeaderElection] = field(default_factory=Latest)
     """What the newest iteration that has come up says of the lease."""
     wished: Latest[InstancesConfig] = field(default_factory=Latest)
     """What the newest iteration that has come up says of the controller's own instances."""
+    reviewing: Latest[bool] = field(default_factory=Latest)
+    """Whether the newest iteration that has come up wants the API server to ask before it accepts objects."""
     newest: Latest[ConfigValidated] = field(default_factory=Latest)
     """The newest valid configuration, of whatever iteration: what a new instance starts with."""
     fleet: FleetOwner | None = None

@@ -1,15 +1,21 @@
 """What the leader writes to the cluster beside deploying: the status of objects, and Events about them."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NoReturn
 
 import trio
 
 from haptic_trio.channels import Channels, Latest
 from haptic_trio.config.model import Config
+from haptic_trio.deployment.gateway_services import INPUTS as GATEWAY_SERVICE_INPUTS
+from haptic_trio.deployment.gateway_services import GatewayServices
 from haptic_trio.deployment.object_events import EventWriter
 from haptic_trio.deployment.status import StatusWriter, follow_service
+from haptic_trio.errors import Problem
+from haptic_trio.gateway.features import FEATURES, WITH_SERVICES
 from haptic_trio.gateway.kinds import ROUTE_KINDS
+from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.status import StatusSource
 from haptic_trio.k8s.status_gateway import (
     STORES as GATEWAY_STORES,
@@ -23,6 +29,7 @@ from haptic_trio.k8s.status_gateway import (
 )
 from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.k8s.store import Stores
+from haptic_trio.messages import ProblemsReported
 from haptic_trio.stages.parts import Parts
 from haptic_trio.stages.process import Process, Telling
 
@@ -44,6 +51,7 @@ async def _tell(telling: Telling, process: Process, parts: Parts, channels: Chan
         telling.server,
         parts.stores,
         held=lambda: process.quarantine.held,
+        remarks=lambda: process.quarantine.remarks,
         configuration=channels.candidates,
         instance=telling.instance,
         metrics=process.queue_metrics,
@@ -52,7 +60,17 @@ async def _tell(telling: Telling, process: Process, parts: Parts, channels: Chan
     writer = StatusWriter(telling.server, parts.stores, sources, metrics=process.queue_metrics)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(events.run, channels.validated, channels.refused)
-        nursery.start_soon(writer.run, (channels.prepared, channels.validated, channels.refused))
+        news = channels.prepared, channels.validated, channels.refused
+        nursery.start_soon(writer.run, news, channels.unread)
+        if _has_gateway_services(parts.config, parts.stores):
+            services = GatewayServices(
+                telling.server,
+                parts.stores,
+                str(parts.config.templating.extra_context.get("gatewayController", "")),
+                report=partial(_report_service, process),
+                metrics=process.queue_metrics,
+            )
+            nursery.start_soon(services.run, news)
         if telling.addresses:
             addresses.put(Addresses(telling.addresses))
         elif telling.service is not None:
@@ -62,6 +80,17 @@ async def _tell(telling: Telling, process: Process, parts: Parts, channels: Chan
             seen, _ = await addresses.wait_newer(seen)
             writer.look_again(*(source.name for source in sources))
     raise AssertionError("its tasks end by cancellation alone")
+
+
+def _has_gateway_services(config: Config, stores: Stores) -> bool:
+    """Whether each Gateway gets a Service."""
+    templating = config.templating
+    is_asked_for = "gateway" in templating.libraries and templating.extra_context.get("gatewayServices") is True
+    return is_asked_for and stores.keys() >= set(GATEWAY_SERVICE_INPUTS)
+
+
+def _report_service(process: Process, ref: ResourceRef, problem: str) -> None:
+    process.facts.tell(ProblemsReported(source=f"Service of {ref}", problems=(Problem(message=problem),)))
 
 
 def has_addresses(telling: Telling) -> bool:
@@ -99,6 +128,8 @@ def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses
     context = config.templating.extra_context
     controller, pool = str(context.get("gatewayController", "")), context.get("gatewayAddresses") or ()
 
+    addresses_of_all = [str(address) for address in pool]
+    extra = WITH_SERVICES if _has_gateway_services(config, stores) else frozenset[str]()
     reserved = [port for port in (context.get("httpPort"), context.get("httpsPort")) if isinstance(port, int)]
 
     def known() -> tuple[str, ...] | None:
@@ -107,9 +138,9 @@ def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses
         return addresses.value.entries if addresses.value is not None else None
 
     return [
-        GatewayClassStatus(stores, controller),
-        GatewayStatus(stores, controller, [str(address) for address in pool], known, reserved=reserved),
-        ListenerSetStatus(stores, controller),
+        GatewayClassStatus(stores, controller, features=FEATURES | extra),
+        GatewayStatus(stores, controller, addresses_of_all, known, reserved=reserved),
+        ListenerSetStatus(stores, controller, addresses_of_all, reserved=reserved),
         PolicyStatus(stores, controller),
         *(RouteStatus(stores, controller, kind=kind) for kind in ROUTE_KINDS.values()),
     ]

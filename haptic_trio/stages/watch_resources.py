@@ -1,12 +1,13 @@
 """Stage 3: a reflector for each watched kind; ready when every first list is in its store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 import trio
 
-from haptic_trio.channels import Change, Facts
+from haptic_trio.channels import Change, Facts, Latest
 from haptic_trio.config.model import WatchedResource
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Selection
@@ -15,6 +16,9 @@ from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import ResourceRef, ResourceType
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import IndexSynchronized, ProblemsReported, ResourceChanged
+
+IsRead: TypeAlias = Callable[[Iterable[str]], Awaitable[bool]]
+"""Whether anything that is rendered depends on any of the stores of these names."""
 
 
 def selection_of(watched: WatchedResource) -> Selection:
@@ -34,6 +38,9 @@ async def run_watch_resources(
     changes: trio.MemorySendChannel[Change],
     *,
     facts: Facts,
+    unlisted: set[str] | None = None,
+    is_read: IsRead | None = None,
+    unread: Latest[ResourceChanged] | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Keep *stores* in step with the cluster, and send every change.
@@ -41,16 +48,22 @@ async def run_watch_resources(
     started() means that every required kind has its first list; the index
     synchronisation is sent right after. A kind that is not required may
     come later: its list is then a change like any other. An object that could
-    not be fetched is a change when that may be tried again. Takes ownership
+    not be fetched is a change when that may be tried again. *unlisted* holds
+    the stores whose list the start waits for.
+
+    What has changed in stores alone for which *is_read* says no is put into
+    *unread* instead: nothing that is rendered depends on it. Takes ownership
     of *changes*.
     """
     synchronized = False
+    unlisted = unlisted if unlisted is not None else set()
 
     async def emit(sender: trio.MemorySendChannel[Change], change: StoreChange) -> None:
         # The index synchronisation covers the first lists that are before it, and no others.
         initial = change.initial and not synchronized
         if initial or change.refs:
-            await sender.send(ResourceChanged(stores=change.stores, refs=change.refs, initial=initial))
+            message = ResourceChanged(stores=change.stores, refs=change.refs, initial=initial)
+            await _tell(message, sender, is_read, unread)
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
         facts.tell(ProblemsReported(source=source, problems=problems))
@@ -81,13 +94,19 @@ async def run_watch_resources(
 
     with changes:
         async with trio.open_nursery() as nursery:
+
+            async def wait_listed(selection: Selection, names: Sequence[str]) -> None:
+                unlisted.update(names)
+                await nursery.start(reflect, selection, names)
+                unlisted.difference_update(names)
+
             for store in stores.values():
                 if isinstance(store, OnDemandStore):
                     nursery.start_soon(keep_up, store)
             async with trio.open_nursery() as starting:
                 for selection, names in _by_selection(watched_resources, stores):
                     if any(watched_resources[name].required for name in names):
-                        starting.start_soon(nursery.start, reflect, selection, names)
+                        starting.start_soon(wait_listed, selection, names)
                     else:
                         nursery.start_soon(reflect, selection, names)
             task_status.started()
@@ -95,6 +114,18 @@ async def run_watch_resources(
             message = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
             facts.tell(message)
             await changes.send(message)
+
+
+async def _tell(
+    change: ResourceChanged,
+    sender: trio.MemorySendChannel[Change],
+    is_read: IsRead | None,
+    unread: Latest[ResourceChanged] | None,
+) -> None:
+    if change.initial or is_read is None or unread is None or await is_read(change.stores):
+        await sender.send(change)
+    else:
+        unread.put(change)
 
 
 def _by_selection(

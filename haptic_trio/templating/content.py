@@ -26,7 +26,9 @@ def pem(value: Any, *more: Any) -> Emitted:
     """A bundle of PEM blocks, those of *value* and then of *more*, in their order.
 
     Text between blocks is left out, and line ends become LF. A key that needs
-    a passphrase is refused, since HAProxy has nobody to ask.
+    a passphrase is refused, since HAProxy has nobody to ask; and so is what
+    cannot be read, or does not belong together, for which it would refuse the
+    whole configuration, one certificate at a time.
     """
     blocks: list[str] = []
     for part in (value, *more):
@@ -38,26 +40,37 @@ def pem(value: Any, *more: Any) -> Emitted:
         if not found or len(found) != text.count("-----BEGIN "):
             raise EmitError("pem: the value is not a sequence of well-formed PEM blocks")
         blocks += found
-    if not _keys_match(tuple(blocks)):
-        raise EmitError("pem: the private key is not that of the first certificate")
+    if fault := _find_fault(tuple(blocks)):
+        raise EmitError(f"pem: {fault}")
     return Emitted("".join(blocks))
 
 
 @lru_cache(maxsize=4_096)
-def _keys_match(blocks: tuple[str, ...]) -> bool:
-    """Whether the first certificate and the private key belong together; what cannot be read is left to HAProxy."""
-    # HAProxy would refuse the whole configuration for it, one certificate at a time.
-    certificate = next((block for block in blocks if block.startswith("-----BEGIN CERTIFICATE-----")), None)
-    key = next((block for block in blocks if "PRIVATE KEY-----" in block[:40]), None)
-    if certificate is None or key is None:
-        return True
+def _find_fault(blocks: tuple[str, ...]) -> str:
+    """Return what is wrong with certificates and key; of kinds of keys that are not known here, HAProxy may say it."""
+    certificates = [block for block in blocks if block.startswith("-----BEGIN CERTIFICATE-----")]
+    keys = [block for block in blocks if "PRIVATE KEY-----" in block[:40]]
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    try:
-        certified = x509.load_pem_x509_certificate(certificate.encode()).public_key().public_bytes(*form)
-        own = load_pem_private_key(key.encode(), None).public_key().public_bytes(*form)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return True
-    return certified == own
+    certified: bytes | None = None
+    for number, block in enumerate(certificates):
+        try:
+            certificate = x509.load_pem_x509_certificate(block.encode())
+            if number == 0 and keys:
+                certified = certificate.public_key().public_bytes(*form)
+        except UnsupportedAlgorithm:
+            continue
+        except ValueError:
+            return f"certificate {number + 1} cannot be read"
+    for number, block in enumerate(keys):
+        try:
+            own = load_pem_private_key(block.encode(), None).public_key().public_bytes(*form)
+        except UnsupportedAlgorithm:
+            continue
+        except (ValueError, TypeError):
+            return "the private key cannot be read"
+        if number == 0 and certified is not None and certified != own:
+            return "the private key is not that of the first certificate"
+    return ""
 
 
 def _pem_block(match: re.Match[str]) -> str:

@@ -16,8 +16,10 @@ from jinja2.environment import Environment
 from jinja2.runtime import Context
 
 from haptic_trio.templating import content, limits, selection
+from haptic_trio.templating.authorities import AUTHORITIES
 from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError, emit, number_text
 from haptic_trio.templating.emitters import EMITTERS
+from haptic_trio.templating.external import EXTERNAL
 from haptic_trio.templating.marks import is_blank, trim
 from haptic_trio.templating.run import current_run
 from haptic_trio.templating.values import VALUES
@@ -218,6 +220,8 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _bounded(name) for name in ("batch", "slice")},
     **EMITTERS,
     **VALUES,
+    **EXTERNAL,
+    **AUTHORITIES,
     "attr": attr,
     "b64decode": content.b64decode,
     "b64encode": content.b64encode,

@@ -202,6 +202,7 @@ def _replay(run: RenderRun, trace: Trace, *, again: bool = True) -> None:
     """Take what *trace* has given as part of the root in hand."""
     root_trace = run.trace
     root_trace.outputs.update(trace.outputs)
+    root_trace.remarks.update(trace.remarks)
     root_trace.origins += trace.origins
     if again:
         for counted, ordinal in trace.ordinals:
@@ -217,7 +218,7 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
     """Return the output of *caller* marked with *origin*, or what stands in for it."""
     trace, subjects = run.trace, run.subjects
     registered, depth = len(run.unit_files), len(subjects)
-    outputs, refusals = len(trace.outputs), len(trace.refusals)
+    outputs, refusals, remarks = len(trace.outputs), len(trace.refusals), len(trace.remarks)
     subjects.append(origin.subject)
     run.rendered += 1
     try:
@@ -243,6 +244,8 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
     while len(trace.outputs) > outputs:
         trace.outputs.popitem()
     del trace.refusals[refusals:]
+    while len(trace.remarks) > remarks:
+        trace.remarks.popitem()
     while len(run.unit_files) > registered:
         run.forget_file(next(reversed(run.unit_files)))
     return _stand_in(run, origin, problem)

@@ -1,4 +1,4 @@
-"""The functions of templates: `fail`, `snippets`, `ident`, `paths`, `files`, `gateway_api`."""
+"""The functions of templates: `fail`, `remark`, `snippets`, `ident`, `paths`, `files`, `gateway_api`."""
 
 import fnmatch
 from collections.abc import Callable, Mapping
@@ -11,6 +11,7 @@ from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError
 from haptic_trio.templating.limits import limited_range
 from haptic_trio.templating.marks import read_marks
 from haptic_trio.templating.paths import FileKind, RenderedFile, is_safe_name
+from haptic_trio.templating.remarks import remark
 from haptic_trio.templating.run import current_run
 from haptic_trio.templating.state import TemplateCycler, TemplateJoiner, TemplateNamespace
 from haptic_trio.templating.subjects import RenderedText, size_of
@@ -155,4 +156,5 @@ GLOBALS: Mapping[str, Any] = {
     "namespace": TemplateNamespace,
     "paths": PathFunctions(),
     "range": limited_range,
+    "remark": remark,
 }

@@ -205,10 +205,12 @@ def readable_question(question: Dependency) -> str:
     match question:
         case ("get", store):
             return f"resources.{store}.list()"
-        case ("get", store, *keys):
-            return f"resources.{store}.get({', '.join(map(repr, keys))})"
+        case ("get" | "has" as verb, store, *keys):
+            return f"resources.{store}.{verb}({', '.join(map(repr, keys))})"
         case ("file", path):
             return f"file {path}"
+        case ("http", url, _):
+            return f"http.fetch({url!r})"
         case ("lines", output):
             return f"whether {output} has entries"
     return " ".join(question)

@@ -13,14 +13,14 @@ from jinja2.runtime import Context
 from haptic_trio.pages import Paged, Piece, Shelf
 from haptic_trio.templating.outputs import FragmentOutput
 from haptic_trio.templating.paths import RenderedFile
-from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, RenderedText, subject_of
+from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, RenderedText, subject_of
 
 Dependency: TypeAlias = tuple[str, ...]
 """Something that a rendering asked for: what kind of question it was, and the question.
 
-`("get", store, *keys)`, without keys for lists; `("object", store, namespace, name, kind)`, asked only while that is
-not to be had; `("file", path)`; `("lines", output)`; `("template", name)`. Whoever answers other questions may use a
-kind of his own.
+`("get", store, *keys)`, without keys for lists; `("has", store, *keys)`, whether there is one; `("object", store,
+namespace, name, kind)`, asked only while that is not to be had; `("file", path)`; `("lines", output)`; `("template",
+name)`. Whoever answers other questions may use a kind of his own.
 """
 
 ObjectId: TypeAlias = tuple[str, str, str]
@@ -40,12 +40,15 @@ PlacedRefusal: TypeAlias = tuple[Position, Refusal]
 class Trace:
     """What one rendering has asked for and given so far."""
 
-    __slots__ = ("asked", "attempts", "files", "is_each", "is_volatile", "ordinals", "origins", "outputs", "refusals")
+    __slots__ = (
+        "asked", "attempts", "files", "is_each", "is_volatile", "ordinals", "origins", "outputs", "refusals", "remarks",
+    )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
         self.asked: set[Dependency] = set()
         self.outputs: dict[FragmentKey, FragmentOutput] = {}
         self.refusals: list[PlacedRefusal] = []
+        self.remarks: dict[Remark, None] = {}
         self.files: dict[str, RenderedFile] = {}
         """Those that it has registered and nobody before it."""
         self.attempts = 0
@@ -62,12 +65,13 @@ class Trace:
 class Unit:
     """What is rendered as a whole, and what that gave."""
 
-    __slots__ = ("asked", "files", "outputs", "refusals", "size")
+    __slots__ = ("asked", "files", "outputs", "refusals", "remarks", "size")
 
     def __init__(self) -> None:
         self.asked: tuple[Dependency, ...] = ()
         self.outputs: Mapping[FragmentKey, FragmentOutput] = _NOTHING
         self.refusals: tuple[PlacedRefusal, ...] = ()
+        self.remarks: tuple[Remark, ...] = ()
         self.files: tuple[RenderedFile, ...] = ()
         self.size = 0
         """UTF-8 bytes of text and files."""

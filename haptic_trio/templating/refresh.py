@@ -33,8 +33,10 @@ def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
             regions.setdefault(region.store, []).append(region)
     for store, touched in changes.items():
         run.touch(("get", store))
+        run.touch(("has", store))
         for keys in touched.keys:
             run.touch(("get", store, *keys))
+            run.touch(("has", store, *keys))
         for object_id, resource in touched.objects.items():
             for region in regions.get(store, ()):
                 take_change(run, region, object_id, resource)

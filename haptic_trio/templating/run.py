@@ -34,7 +34,7 @@ from haptic_trio.templating.records import (
     Unit,
 )
 from haptic_trio.templating.scope import Memo
-from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Subject, size_of
+from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, Subject, size_of
 from haptic_trio.templating.versions import Versioned
 
 
@@ -68,6 +68,8 @@ class RenderRun(Meter):
         """Children that have become pending through a file."""
         self._refusing: dict[Unit, None] = {}
         self._refusals: tuple[Refusal, ...] | None = ()
+        self._remarking: dict[Unit, None] = {}
+        self._remarks: tuple[Remark, ...] | None = ()
         self._next_origin = 0
         self._blocked_before: dict[FragmentKey, tuple[str, ...]] = {}
         self.stand_ins: dict[FragmentKey, FragmentOutput | None] = {}
@@ -111,6 +113,13 @@ class RenderRun(Meter):
             placed = [placed for unit in self._refusing for placed in unit.refusals]
             self._refusals = tuple(refusal for _, refusal in sorted(placed, key=lambda item: item[0]))
         return self._refusals
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What owners of objects should know, each thing once, in order; the same tuple until it changes."""
+        if self._remarks is None:
+            self._remarks = tuple(sorted({remark for unit in self._remarking for remark in unit.remarks}))
+        return self._remarks
 
     def restart(self, recall: Recall) -> None:
         """Begin another round, with a new deadline and budget, and what *recall* has come to know since."""
@@ -269,6 +278,8 @@ class RenderRun(Meter):
                 self._refusing[unit] = None
             else:
                 self._refusing.pop(unit, None)
+        if unit.remarks or trace.remarks:
+            self._commit_remarks(unit, tuple(trace.remarks))
         if unit.files or self.unit_files:
             self._commit_files(unit, tuple(self.unit_files.values()))
         size += sum(size_of(file.text) for file in unit.files)
@@ -285,6 +296,16 @@ class RenderRun(Meter):
                 self.produced.put(key, output)
                 self.changed.add(key)
         unit.outputs = outputs
+
+    def _commit_remarks(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
+        if unit.remarks == remarks:
+            return
+        self._remarks = None
+        unit.remarks = remarks
+        if remarks:
+            self._remarking[unit] = None
+        else:
+            self._remarking.pop(unit, None)
 
     def _commit_files(self, unit: Unit, files: tuple[RenderedFile, ...]) -> None:
         before = {file.path: file for file in unit.files}
@@ -329,6 +350,8 @@ class RenderRun(Meter):
             self._refusals = None
             self._forget_stand_ins(unit, Trace())
             self._refusing.pop(unit, None)
+        if unit.remarks:
+            self._commit_remarks(unit, ())
         if unit.files:
             self._commit_files(unit, ())
         self.produce(-unit.size)

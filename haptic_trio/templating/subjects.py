@@ -94,6 +94,19 @@ class Refusal(msgspec.Struct, frozen=True):
         return FragmentKey(self.fragment, subject.kind, subject.namespace, subject.name, self.ordinal, self.within)
 
 
+class Remark(msgspec.Struct, frozen=True, order=True):
+    """What the owner of an object should know."""
+
+    subject: Subject
+    """The object, whatever its version."""
+    reason: str
+    """One word in upper camel case."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.reason}: {self.message}"
+
+
 class RenderedText:
     """A text in pieces, which know the fragment that made them. Joined, and asked for lines, only on demand."""
 

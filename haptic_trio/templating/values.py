@@ -6,9 +6,10 @@ returns as `Emitted` is one word of haproxy.cfg or of a map.
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from haptic_trio.templating.content import b64decode
 from haptic_trio.templating.emit import EmitError, Emitted, number_text
 from haptic_trio.templating.emitters import duration, hostname, integer, port, regex_escape, size, url_path, word
 
@@ -24,10 +25,13 @@ _VARIABLE: Final = re.compile(r"\$(\w*)")
 _VARIABLES: Final = {"request_uri": "%[pathq]", "host": "%[var(txn.host)]", "scheme": "%[var(txn.scheme)]"}
 # A hash that costs seconds to check would stop everybody who asks for a password, and `haproxy -c` as well.
 _CRYPT: Final = re.compile(
-    r"\$(?:1|[56](?:\$rounds=[0-9]{4,5})?)\$[./A-Za-z0-9]{1,16}\$(?:[./A-Za-z0-9]{22}|[./A-Za-z0-9]{43}|[./A-Za-z0-9]{86})"
+    r"\$(?:1|[56](?:\$rounds=([0-9]{4,5}))?)\$[./A-Za-z0-9]{1,16}\$(?:[./A-Za-z0-9]{22}|[./A-Za-z0-9]{43}|[./A-Za-z0-9]{86})"
 ).fullmatch
 _USER: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}").fullmatch
 _MOST_USERS: Final = 1_000
+# HAProxy hashes once for each user whenever it reads a configuration; a million rounds take it two thirds of a second.
+_MOST_ROUNDS: Final = 1_000_000
+_ROUNDS: Final = {"$1": 1_000, "$5": 5_000, "$6": 5_000}
 # What paths that are regular expressions end in, all over the field, and how that is written here.
 _TAILS: Final = {
     "(/|$)(.*)": "(/|$)(.*)$",
@@ -217,12 +221,17 @@ def host_and_port(value: Any) -> Emitted:
 def htpasswd(value: Any) -> list[tuple[Emitted, Emitted]]:
     """The users and password hashes of a password file, `user:hash` a line; hashes that HAProxy can check cheaply."""
     lines = [line.strip() for line in _text(value, "htpasswd").split("\n")]
-    users = [_user(*line.partition(":")[::2]) for line in lines if line and not line.startswith("#")]
-    if not users or len(users) > _MOST_USERS:
-        raise EmitError(f"htpasswd: there are {len(users)} users; it takes 1 to {_MOST_USERS}")
+    users = [line.partition(":")[::2] for line in lines if line and not line.startswith("#")]
     if len({name for name, _ in users}) < len(users):
         raise EmitError("htpasswd: a user is there twice")
-    return users
+    return _users(users, "htpasswd")
+
+
+def passwords(value: Any) -> list[tuple[Emitted, Emitted]]:
+    """The users and password hashes of a mapping, as `htpasswd` gives them; its values are Base64, as in a Secret."""
+    if not isinstance(value, Mapping):
+        raise EmitError("passwords: the value is not a mapping of users")
+    return _users([(name, b64decode(hashed).strip()) for name, hashed in value.items()], "passwords")
 
 
 def password(value: Any, user: Any) -> tuple[Emitted, Emitted]:
@@ -235,6 +244,23 @@ def under(value: Any, prefix: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {}
     return {key.removeprefix(prefix): item for key, item in value.items() if key.startswith(prefix)}
+
+
+def _users(users: Sequence[tuple[str, str]], filter_name: str) -> list[tuple[Emitted, Emitted]]:
+    if not users or len(users) > _MOST_USERS:
+        raise EmitError(f"{filter_name}: there are {len(users)} users; it takes 1 to {_MOST_USERS}")
+    found = [_user(*user) for user in users]
+    if sum(_rounds(hashed) for _, hashed in users) > _MOST_ROUNDS:
+        raise EmitError(
+            f"{filter_name}: all hashes together have more than {_MOST_ROUNDS:,} rounds",
+            "fewer users (200 with the usual 5,000 rounds), or fewer rounds",
+        )
+    return found
+
+
+def _rounds(hashed: str) -> int:
+    match = _CRYPT(hashed)
+    return int(match[1]) if match is not None and match[1] else _ROUNDS[hashed[:2]]
 
 
 def _user(name: str, hashed: str) -> tuple[Emitted, Emitted]:
@@ -269,6 +295,6 @@ VALUES: Final[dict[str, Callable[..., Any]]] = {
     for function in (
         switch, choice, words, network, seconds, milliseconds, whole_seconds, table_size, byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
-        origin_pattern, realm, cookie_path, host_and_port, htpasswd, password, under,
+        origin_pattern, realm, cookie_path, host_and_port, htpasswd, password, passwords, under,
     )
 }  # fmt: skip

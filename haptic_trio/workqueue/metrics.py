@@ -10,11 +10,21 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from haptic_trio.metrics import Families, Family
+
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+_LEVELS = (
+    Family("workqueue_depth", "gauge", "Keys ready to be taken.", ("name", "priority")),
+    Family("workqueue_deferred", "gauge", "Keys that are due later.", ("name",)),
+    Family("workqueue_unfinished_work_seconds", "gauge", "Sum of the ages of keys in hand.", ("name",)),
+    Family("workqueue_longest_running_processor_seconds", "gauge", "Age of the oldest key in hand.", ("name",)),
+)
 
 
 class QueueLevels(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,30 +62,26 @@ class WorkQueueMetrics(Collector):
     """All families, in one registry; give one object to every queue and controller that reports there."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        name = ["name"]
-        self.adds = Counter("workqueue_adds", "Keys accepted, repeats left out.", name, registry=registry)
-        self.retries = Counter("workqueue_retries", "Keys added with backoff.", name, registry=registry)
-        self.rejected = Counter("workqueue_rejected", "Keys refused after shutdown.", name, registry=registry)
-        self.queue_duration = Histogram(
-            "workqueue_queue_duration_seconds",
-            "Time from ready to taken.",
-            name,
-            registry=registry,
-            buckets=_BUCKETS,
+        self.families = Families(registry)
+        counter, histogram = self.families.counter, self.families.histogram
+        self.adds = counter("workqueue_adds", "Keys accepted, repeats left out.", "name")
+        self.retries = counter("workqueue_retries", "Keys added with backoff.", "name")
+        self.rejected = counter("workqueue_rejected", "Keys refused after shutdown.", "name")
+        self.queue_duration = histogram(
+            "workqueue_queue_duration_seconds", "Time from ready to taken.", "name", buckets=_BUCKETS
         )
-        self.work_duration = Histogram(
-            "workqueue_work_duration_seconds", "Time from taken to done.", name, registry=registry, buckets=_BUCKETS
+        self.work_duration = histogram(
+            "workqueue_work_duration_seconds", "Time from taken to done.", "name", buckets=_BUCKETS
         )
-        self.reconciles = Counter(
-            "controller_reconcile", "Reconciliations by their result.", [*name, "result"], registry=registry
-        )
-        self.active_workers = Gauge("controller_active_workers", "Workers with a key in hand.", name, registry=registry)
-        self.feed_errors = Counter(
+        self.reconciles = counter("controller_reconcile", "Reconciliations by their result.", "name", "result")
+        self.active_workers = self.families.gauge("controller_active_workers", "Workers with a key in hand.", "name")
+        self.feed_errors = counter(
             "controller_feed_errors",
             "Errors of sources, of events that could not be mapped to keys, and of triggers.",
-            [*name, "origin"],
-            registry=registry,
+            "name",
+            "origin",
         )
+        self.families.known += _LEVELS
         # Weak, so that the levels of a queue nobody uses any more vanish.
         self._queues: WeakValueDictionary[str, MeasuredQueue] = WeakValueDictionary()
         registry.register(self)
@@ -103,13 +109,5 @@ class WorkQueueMetrics(Collector):
         return families
 
     @staticmethod
-    def _level_families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
-        name = ["name"]
-        return (
-            GaugeMetricFamily("workqueue_depth", "Keys ready to be taken.", labels=[*name, "priority"]),
-            GaugeMetricFamily("workqueue_deferred", "Keys that are due later.", labels=name),
-            GaugeMetricFamily("workqueue_unfinished_work_seconds", "Sum of the ages of keys in hand.", labels=name),
-            GaugeMetricFamily(
-                "workqueue_longest_running_processor_seconds", "Age of the oldest key in hand.", labels=name
-            ),
-        )
+    def _level_families() -> tuple[GaugeMetricFamily, ...]:
+        return tuple(GaugeMetricFamily(one.name, one.text, labels=one.labels) for one in _LEVELS)

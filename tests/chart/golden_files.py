@@ -68,7 +68,14 @@ def _shortened(resource: Resource) -> Resource:
     if labels.items() >= usual.items():
         labels = {"usual": component, **others}
     found = {**resource, "metadata": {**resource["metadata"], "labels": labels}}
+    if resource["kind"] == "ValidatingWebhookConfiguration":
+        return {**found, "webhooks": [_without_bundle(each) for each in resource["webhooks"]]}
     return {**found, "data": sorted(resource["data"])} if resource["kind"] == "Secret" else found
+
+
+def _without_bundle(webhook: Resource) -> Resource:
+    client = webhook["clientConfig"]
+    return {**webhook, "clientConfig": {**client, "caBundle": "…"} if "caBundle" in client else client}
 
 
 def main() -> int:

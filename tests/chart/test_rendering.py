@@ -13,6 +13,7 @@ from haptic_trio.cli.serve import serve
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config, DataplaneKind
 from haptic_trio.fleet.pods import METRICS_PORT, SERVING, labels_of
+from haptic_trio.webhook.app import PATH
 from tests.chart.golden_files import make_text, path_of
 from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, pod_of, workloads_of
 from tests.chart.watched import WATCHED_FILE, watched_text
@@ -63,6 +64,17 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
         ("config__controller__leaderElection__enabled", False, "controller.replicas must be 1"),
         ("agentTls__mode", "existing", "agentTls.existing.agentSecret is needed with agentTls.mode existing"),
         ("agentTls__mode", "none", "'/agentTls/mode': value must be one of 'generate', 'cert-manager', 'existing'"),
+        ("webhook__enabled", True, "say who may ask, by webhook.clients.caSecret, or by networkPolicy.webhookFrom"),
+        (
+            "webhook",
+            {
+                "enabled": True,
+                "clients": {"caSecret": "clients"},
+                "tls": {"mode": "existing", "existing": {"secret": "x"}},
+            },
+            "webhook.tls.existing.caBundle is needed with webhook.tls.mode existing",
+        ),
+        ("webhook__timeoutSeconds", 60, "'/webhook/timeoutSeconds': maximum: got 60, want 30"),
         ("serviceMonitor__interval", 30, "'/serviceMonitor/interval': got number, want string"),
     ],
 )
@@ -183,3 +195,74 @@ def test_controller_and_agents_get_certificates_of_one_authority_by_the_names_th
     assert certificates["controller"] == [asked["--allow-client"]]
     private = [b64decode(value) for one in objects if one["kind"] == "Secret" for value in one["data"].values()]
     assert sum(b"PRIVATE KEY" in value.splitlines()[0] for value in private) == 2, "the authority's key is not kept"
+
+
+def test_what_is_reviewed_follows_from_what_is_watched_and_nothing_waits_for_it(helm: Helm) -> None:
+    objects = helm.render("webhook")
+    webhooks = find(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    service = find(objects, "Service", "-webhook")
+    pod = pod_of(find(objects, "Deployment", "-controller"))
+    ports = {one["name"]: one["containerPort"] for one in pod["spec"]["containers"][0]["ports"]}
+    by_name = {one["name"]: one for one in webhooks}
+
+    assert set(by_name) == {"ingresses.networking.k8s.io", "secrets.core.haptic-trio"}
+    assert {one["failurePolicy"] for one in webhooks} == {"Ignore"}
+    assert {one["sideEffects"] for one in webhooks} == {"None"}
+    (expression,) = by_name["secrets.core.haptic-trio"]["namespaceSelector"]["matchExpressions"]
+    assert expression["values"] == ["team-a"]
+    assert "matchExpressions" not in by_name["ingresses.networking.k8s.io"]["namespaceSelector"]
+    for one in webhooks:
+        place = one["clientConfig"]["service"]
+        assert (place["name"], place["namespace"]) == (service["metadata"]["name"], "demo")
+        assert place["port"] == service["spec"]["ports"][0]["port"]
+        assert place["path"] == PATH
+    assert service["spec"]["ports"][0]["targetPort"] in ports
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_certificate_of_the_webhook_is_for_the_name_that_the_api_server_asks_and_known_to_it(helm: Helm) -> None:
+    objects = helm.render("webhook")
+    data = {key: b64decode(value) for key, value in find(objects, "Secret", "-webhook-tls")["data"].items()}
+    certificate = x509.load_pem_x509_certificate(data["tls.crt"])
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    service = find(objects, "Service", "-webhook")["metadata"]["name"]
+    webhooks = find(objects, "ValidatingWebhookConfiguration")["webhooks"]
+
+    assert f"{service}.demo.svc" in names.get_values_for_type(x509.DNSName)
+    for one in webhooks:
+        authority = x509.load_pem_x509_certificate(b64decode(one["clientConfig"]["caBundle"]))
+        certificate.verify_directly_issued_by(authority)
+
+
+def test_certificate_of_the_webhook_may_come_from_cert_manager_or_from_elsewhere(helm: Helm) -> None:
+    guard: dict[str, Any] = {"webhook__enabled": True, "webhook__clients__caSecret": "clients"}
+    managed = helm.render(**guard, webhook__tls__mode="cert-manager")
+    given = helm.render(
+        **guard, webhook__tls={"mode": "existing", "existing": {"secret": "mine", "caBundle": "-----BEGIN…"}}
+    )
+    certificate = find(managed, "Certificate", "-webhook")
+    made_by_manager = find(managed, "ValidatingWebhookConfiguration")
+    volumes = {one["name"]: one for one in pod_of(find(given, "Deployment", "-controller"))["spec"]["volumes"]}
+
+    place = made_by_manager["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert place == f"demo/{certificate['metadata']['name']}"
+    assert certificate["spec"]["secretName"].endswith("-webhook-tls")
+    assert not [one for one in managed + given if one["kind"] == "Secret" and "webhook" in one["metadata"]["name"]]
+    assert volumes["webhook"]["secret"]["secretName"] == "mine"
+    (webhook,) = find(given, "ValidatingWebhookConfiguration")["webhooks"]
+    assert b64decode(webhook["clientConfig"]["caBundle"]).decode() == "-----BEGIN…"
+
+
+def test_without_the_webhook_nothing_of_it_is_there(helm: Helm) -> None:
+    objects = helm.render()
+
+    assert not [one for one in objects if one["kind"] == "ValidatingWebhookConfiguration"]
+    assert "webhook" not in str([one for one in objects if one["kind"] != "ConfigMap"])
+
+
+def test_with_nothing_to_review_nobody_is_told_to_ask(helm: Helm) -> None:
+    objects = helm.render(
+        webhook__enabled=True, webhook__clients__caSecret="clients", config__templating__libraries=["base"]
+    )
+
+    assert not [one for one in objects if one["kind"] == "ValidatingWebhookConfiguration"]

@@ -15,7 +15,7 @@ from tests.chart.rendering import CHART
 
 WATCHED_FILE: Final = CHART / "files/watched-resources.yaml"
 LIBRARIES: Final = CHART.parent / "haptic_trio/libraries"
-_FIELDS: Final = ("apiVersion", "resources", "namespaces", "store")
+_FIELDS: Final = ("apiVersion", "resources", "namespaces", "store", "enableValidationWebhook")
 _TITLE: Final = (
     "# What each shipped library watches, and whose status is written: the role is derived from it.\n"
     "# `make chart-golden` writes this.\n"

@@ -25,6 +25,7 @@ def test_without_certificates_it_says_which_are_missing() -> None:
 @pytest.mark.parametrize("value", ["nowhere", "127.0.0.1:99999", "127.0.0.1"])
 def test_an_address_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
     files = Authority(tmp_path).issue("127.0.0.1")
+    assert files.authorities is not None
     arguments = ("--tls-cert", files.certificate, "--tls-key", files.key, "--client-ca", files.authorities)
     for option in ("--listen", "--health-listen"):
         result = invoke_cli("agent", *arguments, option, value)

@@ -1,8 +1,8 @@
 """`explain` as a person and as a machine use it."""
 
-import base64
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +143,13 @@ def test_an_invalid_configuration_explains_nothing(manifests: Path) -> None:
 def test_the_line_that_our_parser_refuses_can_be_explained(manifests: Path) -> None:
     replace_in(manifests / "config.yaml", "http-response set-header", "http-response sett-header")
 
-    result = invoke_cli("explain", "--manifests", manifests, "haproxy.cfg:38")
+    place = re.search(r"haproxy\.cfg:\d+", invoke_cli("explain", "--manifests", manifests, "global").stderr)
+    assert place is not None
+    result = invoke_cli("explain", "--manifests", manifests, place[0])
     of_section = invoke_cli("explain", "--manifests", manifests, "frontend http")
 
     assert result.exit_code == 0
-    assert "haproxy.cfg:38:" in result.stderr
+    assert f"{place[0]}:" in result.stderr
     assert "sett-header" in result.stdout
     assert "reads like    frontend-rules-greeting:1\n" in result.stdout
     assert of_section.exit_code == 1
@@ -234,22 +236,27 @@ def test_any_text_becomes_one_line(text: str) -> None:
     assert not any(ord(char) < 32 and char != "\t" for char in shown)
 
 
+WEIGHTED = """\
+      backends-weighted:
+        template: |
+          {% each service in resources.services as "weighted" if service.metadata.labels %}
+          backend weighted from profile-http
+              server s 127.0.0.1:1 weight {{ service.metadata.labels.weight | integer }}
+          {% endeach %}
+"""
+HEAVY = '  name: api\n  namespace: default\n  labels: {weight: "300"}\nspec:'
+
+
 @pytest.mark.haproxy
 def test_an_object_that_haproxy_refuses_is_explained_with_check(manifests: Path, haproxy_binary: Path) -> None:
-    block = "-----BEGIN {0}-----\nMIIBAAAA\n-----END {0}-----\n"
-    data = {
-        "tls.crt": base64.b64encode(block.format("CERTIFICATE").encode()).decode(),
-        "tls.key": base64.b64encode(block.format("PRIVATE KEY").encode()).decode(),
-    }
-    bad = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data}
-    (manifests / "bad.yaml").write_text(yaml.safe_dump({**bad, "metadata": {"name": "bad", "namespace": "default"}}))
-    replace_in(
-        manifests / "ingress.yaml", "      secretName: demo-tls", "      secretName: demo-tls\n    - secretName: bad"
-    )
+    replace_in(manifests / "config.yaml", "    templateSnippets:\n", f"    templateSnippets:\n{WEIGHTED}")
+    # A server may have a weight of 256 at most.
+    replace_in(manifests / "api.yaml", "  name: api\n  namespace: default\nspec:", HEAVY)
 
-    unchecked = ask_json(manifests, "Secret default/bad")
-    checked = ask_json(manifests, "Secret default/bad", "--check", "--haproxy", str(haproxy_binary))
+    unchecked = ask_json(manifests, "Service default/api")
+    checked = ask_json(manifests, "Service default/api", "--check", "--haproxy", str(haproxy_binary))
 
-    assert (len(unchecked["products"]), unchecked["troubles"]) == (1, [])
-    assert checked["products"] == []
-    assert [trouble["fragment"] for trouble in checked["troubles"]] == ["ingress-certificates"]
+    made = [product["made_by"]["fragment"] for product in unchecked["products"]]
+    assert ("weighted" in made, unchecked["troubles"]) == (True, [])
+    assert "weighted" not in [product["made_by"]["fragment"] for product in checked["products"]]
+    assert [trouble["fragment"] for trouble in checked["troubles"]] == ["weighted"]

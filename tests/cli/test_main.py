@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from haptic_trio import __version__
-from haptic_trio.cli.main import main
+from haptic_trio.cli.main import cli, main
 from tests.cli.commands import invoke_cli
 
 
@@ -67,3 +68,27 @@ def test_the_package_can_be_run_as_a_module() -> None:
     run = subprocess.run([sys.executable, "-m", "haptic_trio", "--version"], capture_output=True, text=True, check=True)
 
     assert __version__ in run.stdout
+
+
+def test_every_verb_has_its_module_and_its_line() -> None:
+    context = click.Context(cli)
+    verbs = [cli.get_command(context, name) for name in cli.list_commands(context)]
+
+    assert [verb.name for verb in verbs if verb is not None] == cli.list_commands(context)
+
+
+def test_a_word_that_is_nearly_a_verb_is_told_which() -> None:
+    result = invoke_cli("rendr")
+
+    assert (result.exit_code, "Did you mean 'render'?" in result.stderr) == (2, True)
+
+
+def test_light_verbs_start_without_the_controller() -> None:
+    script = (
+        "import sys; from haptic_trio.cli.main import main; sys.argv = ['haptic-trio', 'new', '--help']\n"
+        "try: main()\n"
+        "finally: print(sorted({name for name in sys.modules if name.startswith(('trio.', 'httpx.', 'jinja2.'))}))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert run.stdout.endswith("[]\n")

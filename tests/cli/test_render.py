@@ -50,7 +50,7 @@ def test_private_keys_are_shown_only_when_asked_for(manifests: Path) -> None:
 def test_files_are_written_below_the_output_directory(manifests: Path, tmp_path: Path) -> None:
     output = tmp_path / "new" / "output"
 
-    result = invoke_cli("render", "--manifests", manifests, "--output", output)
+    result = invoke_cli("render", "--manifests", manifests, "--output-dir", output)
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert "frontend http" in (output / "haproxy.cfg").read_text()
@@ -62,10 +62,10 @@ def test_files_are_written_below_the_output_directory(manifests: Path, tmp_path:
 
 
 def test_what_is_rendered_again_replaces_what_is_there(manifests: Path, tmp_path: Path) -> None:
-    invoke_cli("render", "--manifests", manifests, "--output", tmp_path / "out")
+    invoke_cli("render", "--manifests", manifests, "--output-dir", tmp_path / "out")
     replace_in(manifests / "web.yaml", "port: 18881", "port: 18999")
 
-    invoke_cli("render", "--manifests", manifests, "--output", tmp_path / "out")
+    invoke_cli("render", "--manifests", manifests, "--output-dir", tmp_path / "out")
 
     assert "127.0.0.1:18999" in (tmp_path / "out" / "haproxy.cfg").read_text()
 
@@ -86,7 +86,7 @@ def test_an_object_that_cannot_be_served_is_reported_and_left_out(manifests: Pat
 def test_strict_writes_nothing_when_anything_is_wrong(manifests: Path, tmp_path: Path) -> None:
     (manifests / "broken.yaml").write_text(BROKEN_INGRESS)
 
-    result = invoke_cli("render", "--manifests", manifests, "--strict", "--output", tmp_path / "out")
+    result = invoke_cli("render", "--manifests", manifests, "--strict", "--output-dir", tmp_path / "out")
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert not (tmp_path / "out").exists()

@@ -46,7 +46,7 @@ def test_a_test_that_fails_is_shown_with_its_place_and_a_diff(site: Path) -> Non
     assert "host.map is something else" in result.stdout
     assert "-old.example.com old" in result.stdout
     assert "+web.example.com web" in result.stdout
-    assert "ConfigMap default/haptic-trio:" in result.stdout
+    assert f"{site / 'config.yaml'}:" in result.stdout
     assert "✓ plain" in result.stdout
     assert "1 of 2 tests passed, 3 assertions" in result.stdout
     assert result.stderr == ""
@@ -156,7 +156,7 @@ def test_a_test_that_cannot_be_used_is_explained_and_is_no_failed_test(
 
     assert result.exit_code == 2
     assert message in result.stderr
-    assert "ConfigMap default/haptic-trio:" in result.stderr
+    assert f"{site / 'config.yaml'}:" in result.stderr
     assert result.stdout == ""
 
 

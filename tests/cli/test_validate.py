@@ -44,14 +44,25 @@ def test_machines_get_the_generation_and_the_counts(manifests: Path, haproxy_bin
     assert document["objects"]["services"] == 2
 
 
+def test_what_owners_should_know_is_a_warning_and_no_fault(manifests: Path, haproxy_binary: Path) -> None:
+    web = manifests / "web.yaml"
+    web.write_text(web.read_text().replace("ready: true", "ready: false"))
+
+    result = validate(manifests, haproxy_binary)
+
+    assert result.exit_code == 0, result.output
+    assert "warning: NoEndpoints: the Service default/web has no endpoint that is ready" in result.stdout
+    assert "object: Ingress default/demo" in result.stdout
+
+
 def test_an_unknown_field_is_reported_with_line_and_nearest_name(manifests: Path, haproxy_binary: Path) -> None:
     replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
 
     (problem,) = problems_of(manifests, haproxy_binary)
 
     assert problem["area"] == "configuration"
-    assert problem["source"] == "ConfigMap default/haptic-trio"
-    assert problem["line"] == 2
+    assert problem["source"] == str(manifests / "config.yaml")
+    assert "debounceIntervall" in (manifests / "config.yaml").read_text().splitlines()[problem["line"] - 1]
     assert problem["path"] == "reconciler.debounceIntervall"
     assert "debounceInterval" in problem["hint"]
     assert "debounceIntervall: 100ms" in problem["excerpt"]

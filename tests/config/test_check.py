@@ -30,6 +30,7 @@ def watched(**fields: str) -> str:
         watched(apiVersion="networking.k8s.io/v1beta1", indexBy="[\"{.metadata.labels['a/b']}\"]"),
         watched(labelSelector='"app=web,tier in (a, b)"', fieldSelector="metadata.name=x", namespaces="[a, b-c]"),
         "maps: {a.map: {template: x}}\nfiles: {a.map: {template: x}}",
+        "http: {allowedNetworks: [127.0.0.1, '::1/128'], allowedHosts: ['*.example.com', 10.0.0.1, '::1']}",
     ],
 )
 def test_sensible_configuration_has_no_problem(text: str) -> None:
@@ -39,6 +40,10 @@ def test_sensible_configuration_has_no_problem(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
+        ("http: {allowedNetworks: [127.0.0.0/8, 127.0.0.1/8]}", "http.allowedNetworks[1]"),
+        ("http: {allowedNetworks: [localhost]}", "http.allowedNetworks[0]"),
+        ("http: {allowedHosts: ['*.example.com', 'https://example.com/']}", "http.allowedHosts[1]"),
+        ("templating: {extraContext: {http: 1}}", "templating.extraContext.http"),
         ("controller: {leaderElection: {leaseDuration: 10s}}", "controller.leaderElection.leaseDuration"),
         ("controller: {leaderElection: {retryPeriod: 10s}}", "controller.leaderElection.renewDeadline"),
         ("controller: {leaderElection: {leaseName: Upper_case}}", "controller.leaderElection.leaseName"),

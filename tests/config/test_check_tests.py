@@ -112,7 +112,23 @@ def test_two_states_before_are_one_too_many() -> None:
     assert "exclude each other" in problem.message
 
 
-def test_what_nobody_fetches_is_not_given() -> None:
-    (problem,) = problems_of("one: {httpResources: [{url: x}], assertions: [{type: haproxy_valid}]}")
+def test_fetched_contents_have_a_url_and_a_content_or_an_error() -> None:
+    found = problems_of(
+        """
+        one:
+          httpResources:
+            - {url: "https://a.example.com/", content: ""}
+            - {url: "https://a.example.com/", error: gone}
+            - {url: "ftp://b.example.com/", content: x}
+            - {url: "https://c.example.com/"}
+          previousHttpResources: [{url: "https://c.example.com/", content: x, error: gone}]
+          assertions: [{type: haproxy_valid}]
+        """
+    )
 
-    assert problem.path == "validationTests.one.httpResources"
+    assert [(problem.path.removeprefix("validationTests.one."), problem.message) for problem in found] == [
+        ("httpResources[1].url", "the URL is given twice"),
+        ("httpResources[2].url", "the URL is neither `http://…` nor `https://…`"),
+        ("httpResources[3]", "expected either `content` or `error`"),
+        ("previousHttpResources[0]", "expected either `content` or `error`"),
+    ]

@@ -134,6 +134,17 @@ async def until_served(cluster: Cluster, site: IngressSite, host: str, path: str
     assert not scope.cancelled_caught, f"{host}{path} is not served by {backend}: {came!r}"
 
 
+async def events_about(cluster: Cluster, namespace: str, kind: str, name: str) -> list[Resource]:
+    """Return the Events about an object that a controller of ours has written."""
+    found, _ = await cluster.api.list(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+    return [
+        one
+        for one in found
+        if (one["regarding"]["kind"], one["regarding"]["name"]) == (kind, name)
+        and one.get("reportingController") == "haptic-trio/controller"
+    ]
+
+
 def ingress(ingress_class: str, name: str, rules: Rules, **spec: Any) -> Resource:
     """Return an Ingress; *spec* has more fields of its specification."""
     written = [

@@ -76,6 +76,7 @@ class GatewaySite(Site):
             "ingressClass": self.namespace,
             "gatewayController": CONTROLLER_NAME,
             "gatewayAddresses": [*POOL, STATIC],
+            "gatewayServices": True,
         }
         return self.config_map(templating={"libraries": list(LIBRARIES), "extraContext": context})
 

@@ -17,6 +17,12 @@ CORE: Final = {
 """The features that each profile has at its core; that for UDP is left out, since HAProxy forwards none."""
 _KINDS: Final = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"})
 _MESH: Final = "Mesh"
+_REASONS: Final = {
+    "UDPRoute": "HAProxy's community edition forwards no UDP. Its two ways to receive any lead nowhere: `log-forward`"
+    " takes syslog messages alone, and a `quic4@` listener ends HTTP/3.",
+    _MESH: "A profile of its own, for what stands beside each Pod. haptic-trio is a gateway.",
+}
+"""Why tests are skipped that need a feature, or one whose name begins so."""
 _MARKS: Final = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
 
 
@@ -83,6 +89,12 @@ def markdown_summary(outcomes: Sequence[Outcome], log: Log, heading: Mapping[str
         seconds = f"{log.seconds[one.test]:.1f}" if one.test in log.seconds else ""
         name = f"{one.test} (provisional)" if one.provisional else one.test
         lines.append(f"| {name} | {', '.join(one.features)} | {one.outcome} | {seconds} |")
+    if skipped := [one for one in outcomes if one.outcome == "skipped"]:
+        lines += ["", "## What is skipped", ""]
+        told = {one.test: _reason_for(one) for one in skipped}
+        for reason in dict.fromkeys(told.values()):
+            names = [test for test, known in told.items() if known == reason]
+            lines += [f"- {reason} {', '.join(names)}"]
     failed = [one for one in outcomes if one.outcome == "failed"]
     if failed:
         lines += ["", "## What failed", ""]
@@ -90,6 +102,14 @@ def markdown_summary(outcomes: Sequence[Outcome], log: Log, heading: Mapping[str
             reasons = find_reasons(log.lines.get(one.test, [])) or ["no reason was given"]
             lines += [f"- {one.test}", *(f"  - {_quoted(reason)}" for reason in reasons)]
     return "\n".join(lines) + "\n"
+
+
+def _reason_for(skipped: Outcome) -> str:
+    for feature in skipped.features:
+        for beginning, reason in _REASONS.items():
+            if feature.startswith(beginning):
+                return reason
+    return "A feature was not declared."
 
 
 def profile_lines(report: str) -> list[str]:

@@ -20,8 +20,10 @@ from tests.conformance.ingress_site import (
     TLS_HOST,
     Answer,
     IngressSite,
+    Rules,
     ask,
     backend,
+    events_about,
     ingress,
     install,
     uninstall,
@@ -110,6 +112,66 @@ async def test_ingress_of_an_unknown_class_is_neither_served_nor_given_an_addres
     assert not found.get("status", {}).get("loadBalancer")
 
 
+# What is not served as it says
+
+
+async def test_of_two_for_one_host_and_path_the_oldest_wins_and_the_other_is_told(
+    cluster: Cluster, site: IngressSite
+) -> None:
+    rules = {"twice.test": {("Prefix", "/"): "root"}}
+    old, young = ingress(site.namespace, "old", rules), ingress(site.namespace, "young", _led_to(rules, "exact-foo"))
+    await cluster.apply([old], site.namespace)
+    await until_served(cluster, site, "twice.test", "/", "root")
+    # Should both be of the same second, the first by name is the older one.
+    await cluster.apply([young], site.namespace)
+
+    note = await _wait_note(cluster, site, "young", "Eclipsed")
+    assert "twice.test|/ of maps/path-prefix.map" in note
+    assert note.endswith(f"Ingress {site.namespace}/old goes first")
+    await _assert_served(cluster, site, "twice.test", "/", "root")
+
+    await cluster.delete(old, site.namespace)
+    await until_served(cluster, site, "twice.test", "/", "exact-foo")
+    assert "Eclipsed" in await _wait_note(cluster, site, "young", "Resolved")
+
+
+async def test_resource_backends_are_refused_and_their_owner_is_told(cluster: Cluster, site: IngressSite) -> None:
+    bucket = {"resource": {"apiGroup": "example.com", "kind": "Bucket", "name": "files"}}
+    refused = ingress(site.namespace, "bucket", {"fine.test": {("Prefix", "/"): "root"}}, defaultBackend=bucket)
+    await cluster.apply([refused], site.namespace)
+
+    assert "resource backends are not supported" in await _wait_note(cluster, site, "bucket", "Quarantined")
+    await _assert_served(cluster, site, "fine.test", "/", NOBODY)
+    await _assert_served(cluster, site, "root.test", "/", "root")
+
+
+async def test_services_of_type_external_name_are_refused_and_who_names_one_is_told(
+    cluster: Cluster, site: IngressSite
+) -> None:
+    outside = service("outside")
+    outside["spec"] = {"type": "ExternalName", "externalName": "outside.example.com"}
+    naming = ingress(site.namespace, "naming", {"outside.test": {("Prefix", "/"): "outside"}})
+    await cluster.apply([outside, naming], site.namespace)
+
+    assert "of type ExternalName" in await _wait_note(cluster, site, "naming", "ServiceNotSupported")
+    assert "ExternalName" in await _wait_note(cluster, site, "outside", "Quarantined", kind="Service")
+    assert (await ask(cluster, site, "outside.test", "/")).status == 503
+
+
+async def test_what_an_ingress_names_and_is_not_there_is_told_until_it_is(cluster: Cluster, site: IngressSite) -> None:
+    rules = {"late.test": {("Prefix", "/"): "late"}}
+    late = ingress(site.namespace, "late", rules, tls=[{"hosts": ["late.test"], "secretName": "late-tls"}])
+    await cluster.apply([late], site.namespace)
+
+    assert f"{site.namespace}/late does not exist" in await _wait_note(cluster, site, "late", "ServiceNotFound")
+    assert f"{site.namespace}/late-tls" in await _wait_note(cluster, site, "late", "CertificateNotFound")
+    await cluster.apply([service("late")], site.namespace)
+    assert "no endpoint" in await _wait_note(cluster, site, "late", "NoEndpoints")
+    assert "ServiceNotFound" in await _wait_note(cluster, site, "late", "Resolved")
+    told = [one["reason"] for one in await events_about(cluster, site.namespace, "Ingress", "late")]
+    assert sorted(told) == ["CertificateNotFound", "NoEndpoints", "Resolved", "ServiceNotFound"]
+
+
 # Load balancing
 
 
@@ -155,6 +217,21 @@ PATHS = {
 @pytest.mark.parametrize(("host", "path", "expected"), PATHS.values(), ids=PATHS)
 async def test_path_rules(cluster: Cluster, site: IngressSite, host: str, path: str, expected: str) -> None:
     await _assert_served(cluster, site, host, path, expected)
+
+
+def _led_to(rules: Rules, name: str) -> Rules:
+    return {host: dict.fromkeys(paths, name) for host, paths in rules.items()}
+
+
+async def _wait_note(cluster: Cluster, site: IngressSite, name: str, reason: str, kind: str = "Ingress") -> str:
+    """Return what the owner of an object is told for *reason*, once it is."""
+
+    async def look() -> str:
+        told = await events_about(cluster, site.namespace, kind, name)
+        return next((str(one["note"]) for one in told if one["reason"] == reason), "")
+
+    with trio.fail_after(SETTLE_LIMIT):
+        return await until(look)
 
 
 async def _ask_over_tls(cluster: Cluster, site: IngressSite) -> Answer | None:

@@ -77,6 +77,23 @@ def test_page_has_a_row_for_each_test_and_the_reasons() -> None:
     assert "- Mirror\n  - `http.go:1: no 'mirror' came`" in page
 
 
+def test_page_says_why_a_test_was_skipped() -> None:
+    skipped = [
+        outcome("MeshBasic", "MeshClusterIPMatching", verdict="skipped"),
+        outcome("UDP", "UDPRoute", verdict="skipped"),
+        outcome("MeshPorts", "HTTPRoute", "Mesh", verdict="skipped"),
+        outcome("Isolation", "GatewayHTTPListenerIsolation", verdict="skipped"),
+    ]
+
+    [title, blank, *lines] = markdown_summary(skipped, Log({}, {}), {}).split("\n")[-6:-1]
+
+    assert (title, blank) == ("## What is skipped", "")
+    assert lines[0].endswith("haptic-trio is a gateway. MeshBasic, MeshPorts")
+    assert "forwards no UDP" in lines[1]
+    assert lines[1].endswith(" UDP")
+    assert lines[2] == "- A feature was not declared. Isolation"
+
+
 def test_official_report_is_told_in_a_line_per_profile() -> None:
     core = {"result": "success", "statistics": {"Passed": 3}}
     extended = {"result": "partial", "supportedFeatures": ["A", "B"]}

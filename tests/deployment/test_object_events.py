@@ -10,10 +10,11 @@ import trio
 from haptic_trio.channels import ConfigSeen, Latest
 from haptic_trio.deployment.object_events import EventWriter
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.events import EVENTS, Allowance
+from haptic_trio.k8s.events import EVENTS
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.messages import ConfigValidated, Phases, Reason, ValidationFailed
+from haptic_trio.templating.subjects import Remark, Subject
 from tests.k8s.api_cluster import connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.endpoints import generation
@@ -28,6 +29,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 WEB = Held(ResourceRef("Ingress", "default", "web"))
+NO_ENDPOINTS = Remark(Subject("Ingress", "default", "web"), "NoEndpoints", "nobody is there")
 CONFIG_MAP: Resource = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": "default"}}
 
 
@@ -37,6 +39,7 @@ class Board:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
         self.held: list[Held] = []
+        self.remarks: tuple[Remark, ...] = ()
         self.validated: Latest[ConfigValidated] = Latest()
         self.refused: Latest[ValidationFailed] = Latest()
         self.configuration: Latest[ConfigSeen] = Latest()
@@ -72,9 +75,11 @@ async def board(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Board]:
             cluster,
             board.stores,
             held=lambda: board.held,
+            remarks=lambda: board.remarks,
             configuration=board.configuration,
             instance="me",
-            allowance=Allowance(5, 0.2),
+            burst=5,
+            interval=0.2,
         )
         nursery.start_soon(writer.run, board.validated, board.refused)
         await trio.testing.wait_all_tasks_blocked()
@@ -95,6 +100,39 @@ async def test_owner_is_told_of_quarantine_and_release_once_each(board: Board) -
     assert quarantined["note"] == "a quote in a path; nothing of it is served"
     assert quarantined["reportingInstance"] == "me"
     assert "series" not in quarantined
+
+
+async def test_owner_is_told_of_each_remark_once_and_when_it_does_not_hold_any_more(board: Board) -> None:
+    board.remarks = (NO_ENDPOINTS,)
+    board.end_cycle()
+    await board.server.until(lambda: board.reasons() == ["NoEndpoints"])
+    # Another cycle that says the same, in the same words but not in the same tuple.
+    board.remarks = (Remark(NO_ENDPOINTS.subject, "Eclipsed", "an older one goes first"), NO_ENDPOINTS)
+    board.end_cycle()
+    await board.server.until(lambda: board.reasons() == ["Eclipsed", "NoEndpoints"])
+    board.remarks = ()
+    board.end_cycle()
+    await board.server.until(lambda: board.reasons() == ["Eclipsed", "NoEndpoints", "Resolved", "Resolved"])
+
+    said = next(event for event in board.events if event["reason"] == "NoEndpoints")
+    assert (said["type"], said["note"], said["regarding"]["name"]) == ("Warning", "nobody is there", "web")
+    assert not any("series" in event for event in board.events)
+    assert {event["note"] for event in board.events if event["type"] == "Normal"} == {
+        "no longer so: NoEndpoints: nobody is there",
+        "no longer so: Eclipsed: an older one goes first",
+    }
+
+
+async def test_of_an_object_that_is_held_nothing_is_said_to_be_resolved(board: Board) -> None:
+    board.remarks = (NO_ENDPOINTS,)
+    board.end_cycle()
+    await board.server.until(lambda: board.reasons() == ["NoEndpoints"])
+    board.remarks = ()
+    board.end_cycle(WEB)
+    await board.server.until(lambda: board.reasons() == ["NoEndpoints", "Quarantined"])
+    board.end_cycle()
+
+    await board.server.until(lambda: board.reasons() == ["NoEndpoints", "Quarantined", "Released"])
 
 
 async def test_same_thing_again_is_counted_in_one_event(board: Board) -> None:
@@ -124,6 +162,21 @@ async def test_many_events_are_written_at_a_limited_rate_and_none_is_lost(board:
     await board.server.until(lambda: len(board.events) == 8)
 
     assert trio.current_time() - began >= 0.5
+
+
+async def test_what_is_refused_does_not_wait_behind_many_remarks(board: Board) -> None:
+    names = [f"web-{number}" for number in range(40)]
+    board.stores["ingresses"].replace([ingress(name) for name in (*names, "web")])
+    board.remarks = tuple(
+        Remark(Subject("Ingress", "default", name), "NoEndpoints", "nobody is there") for name in names
+    )
+    board.end_cycle()
+    await board.server.until(lambda: "NoEndpoints" in board.reasons())
+
+    board.end_cycle(WEB)
+    await board.server.until(lambda: "Quarantined" in board.reasons())
+
+    assert board.reasons().count("NoEndpoints") < 20
 
 
 async def test_object_that_is_gone_gets_no_event(board: Board) -> None:

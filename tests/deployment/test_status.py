@@ -9,13 +9,16 @@ import trio
 
 from haptic_trio.channels import Latest
 from haptic_trio.deployment.status import StatusLedger, StatusWriter, find_object, follow_service
+from haptic_trio.gateway.kinds import HTTP_ROUTE
 from haptic_trio.k8s.api import ApiCluster
 from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
-from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
-from haptic_trio.k8s.status import StatusKey
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
+from haptic_trio.k8s.status import StatusKey, StatusSource
+from haptic_trio.k8s.status_gateway import GatewayStatus, RouteStatus
 from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.k8s.store import Store, Stores
+from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, stores_of
 from tests.k8s.api_cluster import Reports, connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.kubernetes import ingress, ingress_class, service
@@ -113,6 +116,23 @@ def test_change_of_a_class_is_a_look_at_everything_and_of_an_ingress_at_that(des
 
     assert len(ledger.take_changes()) == 2
     assert ledger.take_changes() == []
+
+
+def test_what_comes_back_of_what_was_written_is_looked_at_alone() -> None:
+    one = route("web", rule())
+    stores = stores_of(gateway_class(), gateway(), one)
+    sources: list[StatusSource] = [
+        GatewayStatus(stores, CONTROLLER, ["192.0.2.7"], lambda: ()),
+        RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE),
+    ]
+    ledger = StatusLedger(stores, sources)
+    for name in ("httpRoutes", "httpRoutesStates"):
+        stores[name].upsert({**one, "spec": {}})
+
+    # The Gateway is another matter: it depends on the other store.
+    assert ledger.take_echoes() == [StatusKey("HTTPRoute", ref_of(one))]
+    assert [key.source for key in ledger.take_changes()] == ["gateway"]
+    assert ledger.take_echoes() == []
 
 
 def test_source_without_its_store_is_left_out(desk: Desk) -> None:

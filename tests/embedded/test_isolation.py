@@ -67,8 +67,8 @@ def test_nothing_reaches_out_or_touches_the_process() -> None:
     assert "10.0.0." not in text
     assert "/run" not in text
     assert [line.strip() for line in text.splitlines()] == [
-        "global", "tune.bufsize 32768", "defaults", "log global", "peers p", "table t type ip size 1k", "resolvers dns",
-        "hold valid 10s", "mailers m",
+        "global", "tune.bufsize 32768", "defaults", "log global", "peers p", "table t type ip size 1k",
+        "peer isolated 127.0.0.1:1", "resolvers dns", "hold valid 10s", "mailers m",
     ]  # fmt: skip
 
 

@@ -73,6 +73,7 @@ class Workshop:
             texts=rendered.texts,
             files=rendered.files,
             refusals=rendered.refusals,
+            remarks=rendered.remarks,
             stores=self.stores,
             plurals={name: watched.resources for name, watched in self.config.watched_resources.items()},
             templates=template_set(self.config).texts,

@@ -27,7 +27,7 @@ FIELDS = {
     "CertificateAnswer": "name certificates depends_on notes troubles",
     "Product": "made_by lines lines_count sections files depends_on",
     "Use": "output fragment template line questions objects count",
-    "ObjectAnswer": "object exists watched_as products idle used_by troubles",
+    "ObjectAnswer": "object exists watched_as products idle used_by troubles remarks",
 }
 
 

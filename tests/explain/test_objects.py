@@ -56,6 +56,24 @@ def test_an_object_that_makes_nothing_names_those_who_look_it_up() -> None:
     assert {one.fragment for one in of_class.used_by} >= {"ingress-backends", "ingress-prefix-paths"}
 
 
+def test_what_its_owner_should_know_is_told_of_an_object() -> None:
+    site = site_of(
+        ingress("old", rule("a.example.com", path("/", "web"))),
+        ingress("young", rule("a.example.com", path("/", "gone")), age=2),
+        service("web"),
+        endpoint_slice("web", endpoint("10.0.0.1"), ports=80),
+    )
+
+    assert about(site, "Ingress old").remarks == ()
+    assert about(site, "Ingress young").remarks == (
+        (
+            "Eclipsed: the entry a.example.com|/ of maps/path-prefix.map has no effect, "
+            "since that of Ingress default/old goes first"
+        ),
+        "ServiceNotFound: the Service default/gone does not exist",
+    )
+
+
 def test_an_ingress_of_another_class_has_made_nothing_and_says_which_fragments_saw_it() -> None:
     site = site_of(ingress("i", rule("a.example.com", path("/", "web")), ingress_class="foreign"))
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from haptic_trio.cli.demo_facts import FactLog
 from haptic_trio.cli.options import InputOptions
 from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
 from haptic_trio.dataplane.endpoint import EndpointInfo
-from haptic_trio.messages import ReconcileCompleted, ReconcileFailed, ReconcileTriggered
+from haptic_trio.messages import InstanceDeployed, ReconcileCompleted, ReconcileFailed, ReconcileTriggered
 from haptic_trio.stages.process import ConfigSource, IterationState
 from tests.support.haproxy import backend
 
@@ -211,6 +211,12 @@ class Running:
                     return infos
                 await trio.sleep(0.01)
 
+    async def all_deployed(self, names: Collection[str]) -> None:
+        """Return once each of these instances has had a configuration, and no reconciliation is open."""
+        for name in names:
+            await self.wait(InstanceDeployed, partial(_is_of, name))
+        await self.quiet()
+
     async def describe(self) -> tuple[EndpointInfo, ...]:
         """Ask every instance what it is."""
         return tuple([await endpoint.describe() for endpoint in self.serving.process.instances.value or ()])
@@ -218,6 +224,10 @@ class Running:
     async def reloads(self) -> int:
         """Return how often the HAProxy processes were reloaded, as they count it themselves."""
         return sum(info.reloads for info in await self.describe())
+
+
+def _is_of(name: str, fact: InstanceDeployed) -> bool:
+    return fact.result.endpoint == name
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from haptic_trio.messages import IterationEnded, ProblemsReported, StageReached
 from tests.features.harness import Running, Site, Traffic
 from tests.support.api_server import ApiServer, serving
 from tests.support.haproxy import backend, free_port
+from tests.support.scrape import ask, scrape
 
 pytestmark = pytest.mark.haproxy
 
@@ -200,9 +201,18 @@ async def test_nothing_is_deployed_before_every_kind_could_be_listed(site: Serve
             assert running.iteration is not None
             assert running.iteration.stage == 2
             assert all(info.generation == "" for info in await running.describe())
+            readiness = await ask(running.serving.addresses[0], "/readyz")
+            assert readiness.status_code == 503
+            assert "(watch_resources) waits for the first lists: ingresses" in readiness.json()["reasons"][0]
 
             site.server.faults.forbidden.clear()
             await running.serves(site, "web.localhost", "one")
+            counted = await scrape(running.serving.addresses[0])
+            kind = "ingresses.networking.k8s.io/v1"
+            assert (counted("haptic_watch_failures_total", type=kind, error="Forbidden") or 0) >= 1
+            assert (counted("haptic_watch_lists_total", type=kind) or 0) >= 1
+            assert (counted("haptic_watch_connections_total", type="services.v1") or 0) >= 1
+            assert (counted("haptic_api_requests_total") or 0) > 5
 
 
 async def test_controller_that_starts_before_the_api_server_waits_for_it(

@@ -1,8 +1,14 @@
 """Which listeners a route is attached to, and why it is not."""
 
-import pytest
+import itertools
+from typing import Any
 
-from haptic_trio.gateway.attachment import attach
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.gateway.attachment import attach, listeners_for
+from haptic_trio.gateway.hostnames import intersection
 from haptic_trio.gateway.listeners import all_listeners, listeners_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
@@ -128,3 +134,86 @@ def test_a_gateway_allows_sets_only_when_it_says_so() -> None:
     listener_set = made("ListenerSet", "s", spec={"parentRef": {"name": "gw"}, "listeners": [{**HTTP, "name": "s1"}]})
 
     assert set(conflicts(stores_of(gateway_class(), gateway("gw"), listener_set))) == {"http"}
+
+
+def grpc(name: str, created: str, *hostnames: str, **fields: Any) -> Resource:
+    return route(name, rule(), kind="GRPCRoute", created=created, hostnames=hostnames, **fields)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "meet"),
+    [
+        (["a.test"], ["a.test"], True),
+        (["a.test"], ["b.test"], False),
+        (["a.test", "c.test"], ["b.test", "c.test"], True),
+        (["a.test"], [], True),
+        ([], ["a.test"], True),
+        ([], [], True),
+        (["a.b.test"], ["*.test"], True),
+        (["*.test"], ["a.b.test"], True),
+        (["*.a.test"], ["*.b.test"], False),
+    ],
+)
+def test_of_two_kinds_for_one_host_the_older_route_is_attached(own: list[str], other: list[str], meet: bool) -> None:
+    http, older, newer = route("r", rule(), hostnames=own, created="2"), grpc("g", "1", *other), grpc("g", "3", *other)
+
+    assert reasons(http, gateway(), older) == ["HostnameConflict" if meet else "http"]
+    assert reasons(older, gateway(), http) == ["http"]
+    assert reasons(http, gateway(), newer) == ["http"]
+    assert reasons(newer, gateway(), http) == ["HostnameConflict" if meet else "http"]
+
+
+def test_routes_of_two_kinds_meet_on_a_listener_only() -> None:
+    listeners = {**HTTP, "name": "a"}, {**HTTP, "name": "b", "port": 81}
+    one = route("r", rule(), created="2")
+
+    assert reasons(one, gateway("gw", *listeners), grpc("g", "1", parents=[{"name": "gw", "sectionName": "a"}])) == [
+        "b"
+    ]
+    assert reasons(one, gateway(), grpc("g", "1", parents=[{"name": "other"}])) == ["http"]
+    assert reasons(one, gateway(), grpc("g", "1", namespace="elsewhere")) == ["http"]
+
+
+def test_a_route_that_is_displaced_displaces_none() -> None:
+    oldest = route("oldest", rule(), hostnames=["*.test"], created="1")
+    displaced = grpc("displaced", "2", "a.test", "a.example")
+    newest = route("newest", rule(), hostnames=["a.example"], created="3")
+
+    assert reasons(displaced, gateway(), oldest, newest) == ["HostnameConflict"]
+    assert reasons(newest, gateway(), oldest, displaced) == ["http"]
+
+
+def test_of_routes_of_one_age_and_name_one_is_attached() -> None:
+    one, other = route("same", rule(), created="1"), grpc("same", "1")
+
+    assert [reasons(one, gateway(), other), reasons(other, gateway(), one)] == [["http"], ["HostnameConflict"]]
+
+
+HOSTS = st.lists(st.sampled_from(["a.test", "b.test", "*.test", "*.a.test", "x.a.test"]), max_size=2, unique=True)
+
+
+@given(st.lists(st.tuples(st.booleans(), HOSTS), min_size=2, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_no_two_kinds_share_a_host_and_the_oldest_is_never_displaced(found: list[tuple[bool, list[str]]]) -> None:
+    routes = [
+        route(f"r{age}", rule(), kind="GRPCRoute" if is_grpc else "HTTPRoute", hostnames=hosts, created=str(age))
+        for age, (is_grpc, hosts) in enumerate(found)
+    ]
+    stores = stores_of(gateway_class(), gateway(), *routes)
+    attached = {
+        one["metadata"]["name"]: listeners_for(one, one["kind"], stores, CONTROLLER).get("web/gw/http")
+        for one in routes
+    }
+
+    assert attached["r0"] is not None
+    for one, other in itertools.combinations(routes, 2):
+        first, second = attached[one["metadata"]["name"]], attached[other["metadata"]["name"]]
+        if one["kind"] != other["kind"] and first is not None and second is not None:
+            pairs = itertools.product(first.hostnames, second.hostnames)
+            assert all(intersection(here, there) is None for (here, _), (there, _) in pairs)
+    # What is left out is left out for somebody who is there.
+    for one in routes:
+        if attached[one["metadata"]["name"]] is None:
+            assert any(
+                other["kind"] != one["kind"] and attached[other["metadata"]["name"]] is not None for other in routes
+            )

@@ -143,6 +143,21 @@ def test_where_conditions_decide_what_is_read_server_lines_reload() -> None:
     assert _plan(text.format(1), text.format(2)).reasons == ("backend b: server 's' changed",)
 
 
+def test_where_conditions_decide_what_servers_inherit_server_lines_reload() -> None:
+    text = "defaults d\n.if 1\n  default-server ssl\n.endif\nbackend b from d\n  server s 10.0.0.{}:80\n"
+    assert _plan(text.format(1), text.format(2)).reasons == ("backend b: server 's' changed",)
+
+
+def test_where_conditions_decide_which_sections_there_are_server_lines_reload() -> None:
+    text = "global\n.if 1\nbackend b\n.endif\n  server s 10.0.0.{}:80\n"
+    assert _plan(text.format(1), text.format(2)).reasons == ("backend b: server 's' changed",)
+
+
+def test_conditions_in_other_sections_are_no_reason_to_reload() -> None:
+    text = "global\n.if version_atleast(3.0)\n  maxconn 1\n.endif\nbackend b\n  server s 10.0.0.{}:80\n"
+    assert _plan(text.format(1), text.format(2)).operations == (SetServerAddress("b", "s", "10.0.0.2", 80),)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [

@@ -235,8 +235,18 @@ def test_a_list_waits_for_the_certificate_that_waits() -> None:
     assert found.effective.files[LIST].content == b"ssl/a.pem\n"
 
 
-def test_where_conditions_decide_what_is_read_nothing_goes_ahead() -> None:
-    desired = build(RELOADS, {"more": ".if 1\n.endif\n", MAP: "/a app\n"})
+def test_where_conditions_decide_which_sections_there_are_nothing_goes_ahead() -> None:
+    desired = build(RELOADS, {"more": ".if 1\nbackend other\n.endif\n", MAP: "/a app\n"})
+    assert split_plan(build(), desired).operations == ()
+
+
+def test_conditions_within_another_section_hold_nothing_back() -> None:
+    desired = build(RELOADS, {"frontend": ".if version_atleast(3.0)\n.endif\n", MAP: "/a app\n"})
+    assert split_plan(build(), desired).operations == (DeleteMapEntry(MAP, "/b"),)
+
+
+def test_servers_among_conditions_do_not_go_ahead() -> None:
+    desired = build(RELOADS, {"app": ".if 1\n.endif\n  server s1 10.0.0.9:80\n  server s2 10.0.0.2:80\n"})
     assert split_plan(build(), desired).operations == ()
 
 

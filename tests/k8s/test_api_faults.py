@@ -63,6 +63,8 @@ async def test_cut_watches_go_on_where_they_were(kubeconfig: Path, stream_lists:
 
         assert view.lists == 1
         assert reports.messages == ""
+        assert cluster.counts.lists == {"services.v1": 1}
+        assert cluster.counts.connections["services.v1"] > 1
 
 
 @pytest.mark.parametrize("expired_status", [True, False])
@@ -100,6 +102,8 @@ async def test_expiry_of_an_open_watch_leads_to_a_new_list(kubeconfig: Path) -> 
         server.expire_watches()
         assert isinstance(await view.step(), Listed)
         assert set(view.objects) == {"a"}
+        assert cluster.counts.lists == {"services.v1": 2}
+        assert cluster.counts.failures == {("services.v1", "Expired"): 1}
 
 
 async def test_restarted_server_is_found_again_and_the_outage_is_reported_meanwhile(kubeconfig: Path) -> None:

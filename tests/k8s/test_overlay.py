@@ -93,6 +93,10 @@ def test_an_overlay_reads_as_a_store_to_which_the_replacements_were_written(
             assert overlay.get(*keys) == expected.get(*keys)
         for name in "pqrs":
             assert overlay.by_ref(service_ref(name, "x")) == expected.by_ref(service_ref(name, "x"))
+        assert {ref: overlay.by_ref(ref) for ref in overlay.differences} == overlay.differences
+        assert bool(overlay.differences) == bool(overlay.touched)
+        for keys in LOOKUPS:
+            assert keys in overlay.touched or overlay.get(*keys) is base.get(*keys)
 
     check()
     # The base may go on.

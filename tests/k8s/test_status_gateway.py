@@ -9,7 +9,8 @@ import pytest
 from haptic_trio.embedded.certificates import issue
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.kinds import HTTP_ROUTE
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.gateway.status import AttachedRoutes
+from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.status import is_fulfilled
 from haptic_trio.k8s.status_gateway import (
     GatewayClassStatus,
@@ -214,6 +215,31 @@ def test_what_is_written_is_wanted_no_more_and_keeps_its_times() -> None:
     assert is_fulfilled(written, later.wanted({**one, "status": written}))
 
 
+def test_an_address_stays_although_the_status_that_has_it_has_not_come_back() -> None:
+    old, young = gateway("old"), gateway("young")
+    for number, one in enumerate((old, young)):
+        one["metadata"] |= {"creationTimestamp": f"2026-01-0{number + 1}T00:00:00Z", "uid": f"uid-{number}"}
+    stores = stores_of(gateway_class(), old, young)
+    source = gateway_source(stores)
+
+    def address(one: Resource) -> str:
+        wanted = source.wanted(one)
+        assert wanted is not None
+        return str(wanted["addresses"][0]["value"])
+
+    assert (address(old), address(young)) == ("10.0.0.1", "10.0.0.2")
+    for name in ("gateways", "gatewayStates"):
+        stores[name].delete(ref_of(old))
+
+    assert address(young) == "10.0.0.2"
+
+    # Another Gateway of that name is another matter.
+    again = {**young, "metadata": {**young["metadata"], "uid": "uid-2"}}
+    for name in ("gateways", "gatewayStates"):
+        stores[name].replace([again])
+    assert address(again) == "10.0.0.1"
+
+
 def test_a_set_that_is_not_allowed_says_so() -> None:
     listeners = [{"name": "s", "port": 80, "protocol": "HTTP", "hostname": "s.test"}]
     one = made("ListenerSet", "s", spec={"parentRef": {"name": "gw"}, "listeners": listeners})
@@ -229,6 +255,50 @@ def test_a_set_that_is_not_allowed_says_so() -> None:
         "Accepted": ("True", "Accepted"),
         "Programmed": ("True", "Programmed"),
     }
+
+
+def test_a_set_cannot_have_a_port_that_others_have_at_the_same_address() -> None:
+    listeners = [{"name": name, "port": port, "protocol": "HTTP"} for name, port in (("taken", 8080), ("own", 81))]
+    one = made("ListenerSet", "s", spec={"parentRef": {"name": "gw"}, "listeners": listeners})
+    stores = stores_of(gateway_class(), gateway("gw", allowedListeners={"namespaces": {"from": "All"}}), one)
+
+    def accepted(*pool: str) -> dict[str, tuple[str, str]]:
+        wanted = ListenerSetStatus(stores, CONTROLLER, pool, reserved=[8080], clock=lambda: NOW).wanted(one)
+        assert wanted is not None
+        return {entry["name"]: verdicts(entry["conditions"])["Accepted"] for entry in wanted["listeners"]}
+
+    assert accepted() == {"taken": ("False", "PortUnavailable"), "own": ("True", "Accepted")}
+    assert accepted("192.0.2.1") == {"taken": ("True", "Accepted"), "own": ("True", "Accepted")}
+
+
+def test_a_class_has_the_features_that_the_configuration_gives_it() -> None:
+    source = GatewayClassStatus(stores_of(gateway_class()), CONTROLLER, features=["A", "B"], clock=lambda: NOW)
+
+    wanted = source.wanted(gateway_class())
+
+    assert wanted is not None
+    assert wanted["supportedFeatures"] == [{"name": "A"}, {"name": "B"}]
+
+
+def test_a_route_says_when_one_of_another_kind_has_its_host_and_no_longer_after_that() -> None:
+    one = route("r", rule(), hostnames=["a.test"], created="2")
+    older = route("g", rule(), kind="GRPCRoute", hostnames=["*.test"], created="1")
+    stores = stores_of(gateway_class(), gateway(), service(), one, older)
+    source = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: NOW)
+    attached = AttachedRoutes(stores, CONTROLLER)
+
+    def accepted() -> tuple[str, str]:
+        wanted = source.wanted(one)
+        assert wanted is not None
+        return verdicts(wanted["parents"][0]["conditions"])["Accepted"]
+
+    assert "grpcRoutes" in source.inputs
+    assert accepted() == ("False", "HostnameConflict")
+    assert attached.counts(gateway()) == {"web/gw/http": 1}
+    for name in ("grpcRoutes", "grpcRoutesStates", "grpcRoutesByGateway", "grpcRoutesByHost", "grpcRoutesWithoutHost"):
+        stores[name].upsert(route("g", rule(), kind="GRPCRoute", hostnames=["other.example"], created="1"))
+    assert accepted() == ("True", "Accepted")
+    assert attached.counts(gateway()) == {"web/gw/http": 2}
 
 
 def test_a_policy_tells_the_gateways_before_its_service() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.k8s.resource import ResourceRef
@@ -294,3 +295,48 @@ async def test_provenance_leads_from_a_line_to_its_object_and_back() -> None:
     assert [(item.first, item.last) for item in of_config.lines["haproxy.cfg"]] == [(4, 5)]
     assert (of_map.files, of_config.files) == ((), ("general/b",))
     assert provenance.made_by("Service", "default", "nobody") == []
+
+
+READING = "global\n{% if resources.services.list() | length > 1 %}# {{ resources.pods.list() | length }}{% endif %}\n"
+WATCHED = {name: {"apiVersion": "v1", "resources": name} for name in ("services", "pods")}
+
+
+async def test_what_is_rendered_depends_on_the_stores_that_were_asked() -> None:
+    config = config_of(READING, watchedResources=WATCHED)
+    stores = stores_of(config)
+    renderer = Renderer(config)
+    assert await renderer.reads(["services"])
+    assert await renderer.reads(["pods"])
+
+    await renderer.render(stores)
+    assert await renderer.reads(["pods", "services"])
+    assert not await renderer.reads(["pods"])
+
+    stores["services"].upsert(service("a"))
+    stores["services"].upsert(service("b"))
+    await renderer.render(stores)
+    assert await renderer.reads(["pods"])
+
+
+async def test_while_something_is_rendered_it_may_come_to_depend_on_anything() -> None:
+    config = config_of(READING, watchedResources=WATCHED)
+    stores = stores_of(config)
+    renderer = Renderer(config)
+    await renderer.render(stores)
+    stores["services"].upsert(service("a"))
+    stores["services"].upsert(service("b"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(renderer.render, stores)
+        await trio.testing.wait_all_tasks_blocked()
+        # The answer waits for the end.
+        assert await renderer.reads(["pods"])
+
+
+async def test_after_a_failed_render_everything_may_matter() -> None:
+    config = config_of("{{ resources.services.list()[0].x.y }}\n")
+    renderer = Renderer(config)
+    with pytest.raises(RefusedError):
+        await renderer.render(stores_of(config))
+
+    assert await renderer.reads(["pods"])

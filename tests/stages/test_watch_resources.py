@@ -1,6 +1,6 @@
 """Stage 3 fills stores of every kind, each by a watch that gives it what it needs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from haptic_trio.channels import Change, Facts
+from haptic_trio.channels import Change, Facts, Latest
 from haptic_trio.k8s.api_errors import ForbiddenError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
@@ -38,9 +38,18 @@ class Cluster(MemoryCluster):
 
 @asynccontextmanager
 async def watching(
-    cluster: MemoryCluster, **watched: dict[str, Any]
+    cluster: MemoryCluster,
+    *,
+    read: Container[str] | None = None,
+    unread: Latest[ResourceChanged] | None = None,
+    **watched: dict[str, Any],
 ) -> AsyncIterator[tuple[Stores, trio.MemoryReceiveChannel[Change]]]:
-    """Run stage 3 over Services, each watched resource with fields of its own."""
+    """Run stage 3 over Services, each watched resource with fields of its own; templates use the stores *read*."""
+
+    async def is_read(names: Iterable[str]) -> bool:
+        await trio.lowlevel.checkpoint()
+        return read is None or any(name in read for name in names)
+
     kinds = {name: {"apiVersion": "v1", "resources": "services", **fields} for name, fields in watched.items()}
     config = config_of("{{ 'x' }}\n", watchedResources=kinds)
     stores = make_stores(config, cluster)
@@ -48,7 +57,16 @@ async def watching(
     with changes_out:
         async with trio.open_nursery() as nursery:
             await nursery.start(
-                partial(run_watch_resources, cluster, config.watched_resources, stores, changes_in, facts=Facts())
+                partial(
+                    run_watch_resources,
+                    cluster,
+                    config.watched_resources,
+                    stores,
+                    changes_in,
+                    facts=Facts(),
+                    is_read=is_read,
+                    unread=unread,
+                )
             )
             yield stores, changes_out
             nursery.cancel_scope.cancel()
@@ -124,3 +142,28 @@ async def test_an_object_that_could_not_be_fetched_is_a_change_when_it_may_be_tr
         assert change == ResourceChanged(stores=("services",), refs=(REF,))
         assert not store.is_failing(REF)
         assert 0.5 <= trio.current_time() <= 1
+
+
+async def test_what_only_stores_see_that_no_template_reads_is_no_change_to_render() -> None:
+    cluster = MemoryCluster(service("web"))
+    unread: Latest[ResourceChanged] = Latest()
+    async with watching(cluster, read={"bare"}, unread=unread, bare={"ignoreFields": ["status"]}, whole={}) as (
+        stores,
+        changes,
+    ):
+        while not isinstance(await changes.receive(), IndexSynchronized):
+            pass
+
+        cluster.put({**service("web"), "status": {"loadBalancer": {"ingress": []}}})
+        with trio.fail_after(5):
+            _, told = await unread.wait_newer(0)
+        assert set(told.stores) == {"services", "whole"}
+        assert "status" in (stores["whole"].by_ref(REF) or {})
+
+        cluster.put({**service("web", port=81), "status": {"loadBalancer": {}}})
+        with trio.fail_after(5):
+            change = await changes.receive()
+        assert isinstance(change, ResourceChanged)
+        assert set(change.stores) == {"services", "bare", "whole"}
+        assert unread.version == 1
+        assert changes.statistics().current_buffer_used == 0

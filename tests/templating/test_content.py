@@ -60,9 +60,21 @@ def test_an_identifier_of_nothing_is_refused(given_parts: tuple[object, ...]) ->
 
 
 def test_pem_blocks_are_bundled_in_their_order() -> None:
-    text = pem("subject=CN = x\n" + block(end="\r\n"), block("EC PRIVATE KEY").rstrip())
-    assert text == block() + block("EC PRIVATE KEY")
+    text = pem("subject=CN = x\n" + block("DH PARAMETERS", end="\r\n"), block("EC PARAMETERS").rstrip())
+    assert text == block("DH PARAMETERS") + block("EC PARAMETERS")
     assert type(text) is Emitted
+
+
+def test_pem_that_haproxy_could_not_read_is_refused_for_what_is_wrong_with_it() -> None:
+    certificate, key = _pair()
+    for blocks, message in (
+        ((block(), key), "certificate 1 cannot be read"),
+        ((certificate, block(), key), "certificate 2 cannot be read"),
+        ((certificate, block("PRIVATE KEY")), "the private key cannot be read"),
+        ((block("EC PRIVATE KEY"),), "the private key cannot be read"),
+    ):
+        with pytest.raises(EmitError, match=message):
+            pem(*blocks)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+{{/* The Secret with the certificate of the webhook. */}}
+{{- define "haptic-trio.webhookSecret" -}}
+{{- if eq .Values.webhook.tls.mode "existing" }}
+{{- required "webhook.tls.existing.secret is needed with webhook.tls.mode existing" .Values.webhook.tls.existing.secret }}
+{{- else }}
+{{- include "haptic-trio.fullname" . }}-webhook-tls
+{{- end }}
+{{- end }}
+
+{{/* Fails unless it is said who may ask: a webhook renders what it is sent. */}}
+{{- define "haptic-trio.webhookIsGuarded" -}}
+{{- if not (or .Values.webhook.clients.caSecret (and .Values.networkPolicy.enabled .Values.networkPolicy.webhookFrom)) }}
+{{- fail "webhook.enabled: say who may ask, by webhook.clients.caSecret, or by networkPolicy.webhookFrom with networkPolicy.enabled" }}
+{{- end }}
+{{- if and .Values.webhook.clients.names (not .Values.webhook.clients.caSecret) }}
+{{- fail "webhook.clients.names is of use only with webhook.clients.caSecret" }}
+{{- end }}
+{{- end }}
+
+{{/* What is reviewed, by GROUP/VERSION/RESOURCE, as JSON: the namespaces that it is watched in, none for all. */}}
+{{- define "haptic-trio.reviewed" -}}
+{{- $reviewed := dict }}
+{{- range include "haptic-trio.watched" . | fromJson }}
+{{- if .enableValidationWebhook }}
+{{- $key := printf "%s/%s" (ternary .apiVersion (printf "/%s" .apiVersion) (contains "/" .apiVersion)) .resources }}
+{{- $everywhere := or (not .namespaces) (and (hasKey $reviewed $key) (not (get $reviewed $key))) }}
+{{- $_ := set $reviewed $key (ternary list (concat (get $reviewed $key | default list) (.namespaces | default list) | uniq | sortAlpha) $everywhere) }}
+{{- end }}
+{{- end }}
+{{- toJson $reviewed }}
+{{- end }}

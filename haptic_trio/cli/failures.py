@@ -1,0 +1,36 @@
+"""What is said on standard error when a command gives no document: a text for people, or JSON for machines."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import click
+import msgspec
+
+from haptic_trio.errors import ProblemsError, leaves_of
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON; it is looked at as it stands: what is wrong may be the line itself."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=False)
+    return any(one == "--output=json" or (one == "--output" and value == "json") for one, value in pairs)
+
+
+def failures_of(error: BaseException) -> list[dict[str, object]]:
+    """Return each error in *error* as plain data: `message`, and of a problem all that is known of it."""
+    return [entry for leaf in leaves_of(error) for entry in _entries_of(leaf)]
+
+
+def _entries_of(error: BaseException) -> list[dict[str, object]]:
+    if isinstance(error, ProblemsError):
+        return [
+            {name: value for name, value in msgspec.structs.asdict(problem).items() if value}
+            for problem in error.problems
+        ]
+    if isinstance(error, click.ClickException):
+        return [{"message": error.format_message()}]
+    return [{"message": str(error) or type(error).__name__}]
+
+
+def print_failures(failures: Iterable[Mapping[str, object]]) -> None:
+    """Print *failures* as one JSON document, `{"errors": […]}`, on standard error."""
+    document = {"errors": list(failures)}
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2), err=True)

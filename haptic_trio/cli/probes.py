@@ -1,0 +1,188 @@
+"""What `serve` answers to probes, and what it reads of itself when it is scraped."""
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+import msgspec
+import trio
+
+from haptic_trio.channels import Channels, Facts
+from haptic_trio.cli.fleet_service import count_groups, fleet_of
+from haptic_trio.health import HealthReport
+from haptic_trio.httpstore.store import HttpStore
+from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.client import Client
+from haptic_trio.k8s.watch_counts import WatchCounts
+from haptic_trio.metrics import PREFIX, Families, Family, Reading, Readings
+from haptic_trio.stages.process import Process
+from haptic_trio.telemetry.expiry import Expiries, find_expiries
+
+Observe: TypeAlias = Callable[[msgspec.Struct], None]
+
+WITHIN: Final = {"expired": 0.0, "1d": 86400.0, "7d": 7 * 86400.0, "30d": 30 * 86400.0}
+"""Remaining lives that certificates are counted by, in seconds; each takes in those before it."""
+
+
+def _family(name: str, kind: str, text: str, *labels: str) -> Family:
+    return Family(f"{PREFIX}{name}", kind, text, labels)
+
+
+RESOURCES: Final = _family("resource_count", "gauge", "Objects in a store.", "type")
+CHANNEL_USED: Final = _family("channel_used", "gauge", "Messages that wait in a channel.", "channel")
+CHANNEL_SIZE: Final = _family(
+    "channel_size", "gauge", "Messages that a channel holds before its senders wait.", "channel"
+)
+ITERATION: Final = _family("iteration_number", "gauge", "Number of the iteration that runs; 0 between two.")
+STAGE: Final = _family("iteration_stage", "gauge", "Startup stages of the iteration that are ready, 0 to 5.")
+READY: Final = _family("ready", "gauge", "1 while /readyz says so.")
+STALLED: Final = _family("component_stalled", "gauge", "1 while a component takes longer than it may.", "component")
+OUTDATED: Final = _family(
+    "config_is_outdated", "gauge", "1 while the newest configuration is not the one that runs: it may be invalid."
+)
+CERTIFICATES: Final = _family("certificates", "gauge", "Certificates in the newest valid configuration.")
+EXPIRING: Final = _family(
+    "certificates_expiring",
+    "gauge",
+    "Certificates that are valid no longer than this, those before included.",
+    "within",
+)
+EXPIRY: Final = _family(
+    "certificate_expiry_timestamp_seconds",
+    "gauge",
+    "When the certificates expire that do so first, ten at most.",
+    "file",
+)
+CONTENTS: Final = _family("http_contents", "gauge", "Contents that are kept for templates.")
+CONTENT_AGE: Final = _family(
+    "http_oldest_content_age_seconds",
+    "gauge",
+    "Since when no server has confirmed the content that was confirmed longest ago, of those fetched by an interval.",
+)
+CONNECTIONS: Final = _family("watch_connections_total", "counter", "Watches that were opened, again or first.", "type")
+LISTS: Final = _family("watch_lists_total", "counter", "Complete lists that were taken, first or anew.", "type")
+FAILURES: Final = _family("watch_failures_total", "counter", "Lists and watches that failed, by why.", "type", "error")
+REQUESTS: Final = _family("api_requests_total", "counter", "Requests that were sent to the API server.")
+
+
+def health_of(process: Process) -> HealthReport:
+    """Return the state of *process* now."""
+    state = process.running.value
+    leadership, fleet = process.leadership.value, fleet_of(process)
+    return HealthReport(
+        iteration=state.number if state else 0,
+        stage=state.stage if state else 0,
+        is_ready=state is not None and state.is_ready,
+        is_leader=leadership is not None and leadership.is_leader,
+        missing=state.missing if state is not None else ("no iteration runs: the process starts, or is between two",),
+        components=state.pulses.states() if state else (),
+        fleet=count_groups(fleet.present if fleet is not None else None),
+    )
+
+
+def observing(*observers: Observe | None) -> Observe:
+    """Return what shows each fact to all of *observers*, in their order."""
+    wanted = [observe for observe in observers if observe is not None]
+
+    def observe_all(fact: msgspec.Struct) -> None:
+        for observe in wanted:
+            observe(fact)
+
+    return observe_all
+
+
+class Scrapes:
+    """Adds to the metrics of *families* what is read of *process* when they are scraped."""
+
+    def __init__(self, families: Families, process: Process, cluster: Client) -> None:
+        self._process = process
+        self._expiries = Expiries()
+        self._looked_at = ""
+        self._one_at_a_time = trio.Lock()
+        readings = Readings(families)
+        for family, read in self._levels().items():
+            readings.add(family, read)
+        if isinstance(cluster, ApiCluster):
+            counts = cluster.counts
+            for family, read in watch_readings(counts).items():
+                readings.add(family, read)
+            readings.add(REQUESTS, lambda: [((), float(cluster.requests))])
+
+    async def prepare(self) -> None:
+        """Look at certificates that are new since the last time; to be awaited before each scrape."""
+        newest = self._process.newest.value
+        if newest is None or newest.generation.id == self._looked_at:
+            return
+        async with self._one_at_a_time:
+            # A first look at thousands of certificates takes longer than the event loop may wait.
+            self._expiries = await trio.to_thread.run_sync(find_expiries, newest.generation)
+            self._looked_at = newest.generation.id
+
+    def _levels(self) -> dict[Family, Callable[[], Iterable[Reading]]]:
+        return {
+            RESOURCES: self._resources,
+            CHANNEL_USED: lambda: ((labels, used) for labels, used, _ in self._channels()),
+            CHANNEL_SIZE: lambda: ((labels, size) for labels, _, size in self._channels()),
+            ITERATION: lambda: [((), float(health_of(self._process).iteration))],
+            STAGE: lambda: [((), float(health_of(self._process).stage))],
+            READY: lambda: [((), float(health_of(self._process).is_ready))],
+            STALLED: lambda: [((one.name,), float(one.stalled)) for one in health_of(self._process).components],
+            OUTDATED: lambda: [((), float(self._is_outdated()))],
+            CONTENTS: lambda: [((), float(len(store))) for store in self._contents()],
+            CONTENT_AGE: self._content_age,
+            CERTIFICATES: lambda: [((), float(self._expiries.count))],
+            EXPIRING: self._expiring,
+            EXPIRY: lambda: [((one.file,), one.at) for one in self._expiries.soonest],
+        }
+
+    def _resources(self) -> Iterator[Reading]:
+        state = self._process.running.value
+        if state is not None and state.parts is not None:
+            for name, store in state.parts.stores.items():
+                yield (name,), float(len(store))
+
+    def _contents(self) -> Iterator[HttpStore]:
+        state = self._process.running.value
+        if state is not None and state.parts is not None:
+            yield state.parts.contents
+
+    def _content_age(self) -> Iterator[Reading]:
+        for store in self._contents():
+            age = store.oldest(trio.current_time())
+            if age is not None:
+                yield (), age
+
+    def _channels(self) -> Iterator[tuple[tuple[str], float, float]]:
+        state = self._process.running.value
+        yield from fill_of(state.channels if state is not None else None, self._process.facts)
+
+    def _is_outdated(self) -> bool:
+        state = self._process.running.value
+        if state is None or state.channels is None or state.loaded is None:
+            return False
+        newest = state.channels.candidates.value
+        return newest is not None and newest.version != state.loaded.version
+
+    def _expiring(self) -> Iterator[Reading]:
+        now = time.time()
+        for within, seconds in WITHIN.items():
+            yield (within,), float(bisect_right(self._expiries.times, now + seconds))
+
+
+def fill_of(channels: Channels | None, facts: Facts) -> Iterator[tuple[tuple[str], float, float]]:
+    """Yield the name of each channel with a buffer, what is in it, and its size."""
+    ends = {name.removesuffix("_in"): end for name, end in vars(channels).items()} if channels is not None else {}
+    for name, end in {**ends, "facts": facts.receiver}.items():
+        if isinstance(end, trio.MemorySendChannel) or end is facts.receiver:
+            now = end.statistics()
+            yield (name,), float(now.current_buffer_used), float(now.max_buffer_size)
+
+
+def watch_readings(counts: WatchCounts) -> dict[Family, Callable[[], Iterable[Reading]]]:
+    """Return what is read of *counts*."""
+    return {
+        CONNECTIONS: lambda: [((kind,), float(number)) for kind, number in counts.connections.items()],
+        LISTS: lambda: [((kind,), float(number)) for kind, number in counts.lists.items()],
+        FAILURES: lambda: [(labels, float(number)) for labels, number in counts.failures.items()],
+    }

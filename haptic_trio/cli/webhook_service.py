@@ -1,0 +1,131 @@
+"""The admission webhook of `serve`: its options, and what it may look at."""
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from haptic_trio.channels import Latest
+from haptic_trio.cli.options import check_listen
+from haptic_trio.metrics import Families
+from haptic_trio.stages.process import Process
+from haptic_trio.webhook.admission import Admission, Present
+from haptic_trio.webhook.hidden import hidden_words
+from haptic_trio.webhook.metrics import WebhookMetrics
+from haptic_trio.webhook.server import Report, WebhookOptions, run_webhook
+from haptic_trio.webhook.targets import targets_of
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what the webhook is served with; *command* gets it as `webhook`, None without an address."""
+
+    @wraps(command)
+    def with_webhook(
+        *,
+        webhook_listen: str | None,
+        webhook_cert: Path | None,
+        webhook_key: Path | None,
+        webhook_client_ca: Path | None,
+        webhook_clients: Sequence[str],
+        **others: Any,
+    ) -> None:
+        webhook = make_webhook(webhook_listen, webhook_cert, webhook_key, webhook_client_ca, webhook_clients)
+        command(webhook=webhook, **others)
+
+    decorated = with_webhook
+    for decorate in reversed(
+        (
+            click.option(
+                "--webhook-listen",
+                metavar="ADDRESS:PORT",
+                callback=_check_listen,
+                envvar="HAPTIC_WEBHOOK_LISTEN",
+                help="Where the API server is answered that asks before it accepts an object, over HTTPS; open only"
+                " while something is watched with `enableValidationWebhook`. Without it there is no webhook.",
+            ),
+            click.option(
+                "--webhook-cert", type=_FILE, envvar="HAPTIC_WEBHOOK_CERT", help="Certificate of the webhook."
+            ),
+            click.option("--webhook-key", type=_FILE, envvar="HAPTIC_WEBHOOK_KEY", help="Its private key."),
+            click.option(
+                "--webhook-client-ca",
+                type=_FILE,
+                envvar="HAPTIC_WEBHOOK_CLIENT_CA",
+                help="Authorities that signed the client certificate of the API server; without it everybody may ask"
+                " who reaches the port.",
+            ),
+            click.option(
+                "--webhook-client",
+                "webhook_clients",
+                multiple=True,
+                metavar="NAME",
+                envvar="HAPTIC_WEBHOOK_CLIENTS",
+                help="Name in the API server's client certificate; may be repeated. Without it all that the"
+                " authorities vouch for may ask.",
+            ),
+        )
+    ):
+        decorated = decorate(decorated)
+    return decorated
+
+
+def _check_listen(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    return None if value is None else check_listen(context, parameter, value)
+
+
+def make_webhook(
+    listen: str | None, certificate: Path | None, key: Path | None, authorities: Path | None, clients: Sequence[str]
+) -> WebhookOptions | None:
+    """Return how the webhook is served, None if it is not; raises UsageError where something is missing."""
+    if listen is None:
+        if certificate or key or authorities or clients:
+            raise click.UsageError("--webhook-cert and the like are of use only with --webhook-listen")
+        return None
+    if certificate is None or key is None:
+        raise click.UsageError("--webhook-listen needs --webhook-cert and --webhook-key")
+    if clients and authorities is None:
+        raise click.UsageError("--webhook-client needs --webhook-client-ca")
+    return WebhookOptions(
+        listen=listen, certificate=certificate, key=key, authorities=authorities, allowed=frozenset(clients)
+    )
+
+
+async def serve_reviews(
+    process: Process,
+    options: WebhookOptions | None,
+    families: Families,
+    report: Report,
+    *,
+    addresses: Latest[tuple[str, ...]] | None = None,
+) -> None:
+    """Answer reviews of *process* until cancelled, while its configuration wants them; nothing without *options*.
+
+    Where that is goes to *addresses*.
+    """
+    if options is None:
+        return
+    metrics = WebhookMetrics(families)
+    await run_webhook(
+        options,
+        Admission(partial(look_at, process), metrics),
+        metrics,
+        process.reviewing,
+        report=report,
+        announce=addresses.put if addresses is not None else lambda _addresses: None,
+    )
+
+
+def look_at(process: Process) -> Present | None:
+    """Return what there is to review with; None until the iteration that runs has made a valid configuration.
+
+    Whether that has been deployed says nothing about objects.
+    """
+    state = process.running.value
+    if state is None or state.parts is None or state.validated is None or state.validated.value is None:
+        return None
+    parts = state.parts
+    return Present(targets_of(parts.config), parts.dry_runs, partial(hidden_words, parts.stores))

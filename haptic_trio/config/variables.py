@@ -1,0 +1,29 @@
+"""Whether the variables that a configuration and its tests give to templates fit the settings of its libraries."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from haptic_trio.config.document import key_path
+from haptic_trio.config.model import Config, ValidationTest
+from haptic_trio.config.settings import Setting, check_values
+from haptic_trio.config.templates import template_set
+from haptic_trio.errors import Problem
+
+
+def check_variables(
+    given: Mapping[str, Any],
+    path: str,
+    settings: Mapping[str, Setting],
+    config: Config,
+    tests: Mapping[str, ValidationTest],
+) -> Iterator[Problem]:
+    """Yield what is wrong with the variables *given* at *path*, and with those of *tests*.
+
+    *settings* are those of the libraries of *config*, whose templates tell
+    which other names mean something.
+    """
+    texts = tuple(template_set(config).texts.values())
+    yield from check_values(given, settings, path=path, templates=texts)
+    for name, test in tests.items():
+        place = f"{key_path('validationTests', name)}.extraContext"
+        yield from check_values(test.extra_context, settings, path=place, templates=texts)

@@ -1,0 +1,159 @@
+"""The ports of a Gateway that are served, and which listeners are behind each of them.
+
+Listeners of a port that are served in different ways are told apart by the
+host name that a client's first message asks for. A frontend in front reads
+it; connections that end here go on to an inner frontend, one for each way,
+at an address that only this machine can reach.
+"""
+
+import hashlib
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.addresses import Placement, place_gateways
+from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
+from haptic_trio.gateway.clients import ClientValidation, certificate_suffix, client_certificate, client_validation
+from haptic_trio.gateway.hostnames import ANY
+from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, our_gateways, unavailable_ports
+from haptic_trio.gateway.objects import Lookups, Resource, checked_name, dig, found_in, name_of, namespace_of
+
+MIXED: Final = "mixed"
+_TERMINATED: Final = frozenset({"https", "tls"})
+_INNER: Final = int(ipaddress.IPv4Address("127.128.0.0"))
+_MOST_INNER: Final = 2**23 - 2
+"""How many addresses there are from `_INNER` on that are this machine's own."""
+
+
+class ServedListener(msgspec.Struct, frozen=True):
+    """A listener as a frontend serves it."""
+
+    key: str
+    """What its entries in the maps begin with; `=` and a backend where that leads to the frontend which serves it."""
+    hostname: str
+    """`*` for every host."""
+    secrets: tuple[Resource, ...]
+
+
+class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
+    """One frontend of a Gateway."""
+
+    name: str
+    addresses: tuple[str, ...]
+    port: int
+    kind: str
+    """`http`, `https`, `passthrough`, `tls` (terminated), `tcp`, or `mixed`: several of these, told apart by host."""
+    listeners: tuple[ServedListener, ...]
+    known: tuple[ServedListener, ...]
+    """Those that hosts are looked up among: a client may have come for one and ask for the host of another."""
+    clients: ClientValidation | None = None
+    suffix: str = ""
+    """What the names of its backends end in."""
+    is_inner: bool = False
+    """Whether connections come from the frontend in front, through the backend `entry`, by the PROXY protocol."""
+
+    @property
+    def entry(self) -> str:
+        """The name of the backend that leads to an inner frontend."""
+        return f"{self.name}_entry"
+
+
+def served_ports(
+    gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str], reserved: Sequence[int]
+) -> list[ServedPort]:
+    """Return what is served of *gateway*; nothing if it is not of *controller*.
+
+    Without a *pool* all Gateways share an address, and *reserved* are ports that others use there.
+    """
+    if not is_ours(gateway, resources, controller):
+        return []
+    placement = _placement(gateway, resources, controller, pool)
+    if pool and not placement.addresses:
+        return []
+    taken = frozenset[int]() if pool else unavailable_ports(gateway, resources, controller, reserved)
+    ports: dict[int, dict[str, list[ServedListener]]] = {}
+    for listener in all_listeners(gateway, resources):
+        is_open = listener.is_accepted and listener.kinds and listener.port not in taken
+        found = _served(gateway, listener, resources) if is_open else None
+        if found is not None:
+            ports.setdefault(listener.port, {}).setdefault(listener.family, []).append(found)
+    secret = client_certificate(gateway, resources)
+    has_certificate = secret is not None and not isinstance(secret, CertificateProblem)
+    suffix = certificate_suffix(gateway) if has_certificate else ""
+    stem = f"gateway_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+    return [
+        msgspec.structs.replace(served, clients=client_validation(gateway, port, resources), suffix=suffix)
+        if served.kind in _TERMINATED
+        else msgspec.structs.replace(served, suffix=suffix)
+        for port, families in sorted(ports.items())
+        for served in _frontends(f"{stem}_{port}", placement.addresses, port, families)
+    ]
+
+
+def _frontends(
+    name: str, addresses: tuple[str, ...], port: int, families: Mapping[str, list[ServedListener]]
+) -> Iterator[ServedPort]:
+    if len(families) == 1:
+        ((kind, listeners),) = families.items()
+        found = _in_order(listeners)
+        yield ServedPort(name=name, addresses=addresses, port=port, kind=kind, listeners=found, known=found)
+        return
+    everything = _in_order([listener for _, listeners in sorted(families.items()) for listener in listeners])
+    inner = {
+        kind: ServedPort(
+            name=f"{name}_inner_{kind}",
+            addresses=(inner_address(f"{name}_inner_{kind}"),),
+            port=port,
+            kind=kind,
+            listeners=_in_order(listeners),
+            known=everything,
+            is_inner=True,
+        )
+        for kind, listeners in sorted(families.items())
+        if kind in _TERMINATED
+    }
+    leading = _in_order(
+        [
+            ServedListener(f"={inner[kind].entry}" if kind in inner else listener.key, listener.hostname, ())
+            for kind, listeners in sorted(families.items())
+            for listener in listeners
+        ]
+    )
+    yield ServedPort(name=name, addresses=addresses, port=port, kind=MIXED, listeners=leading, known=leading)
+    yield from inner.values()
+
+
+def inner_address(name: str) -> str:
+    """Return an address of this machine's own for the frontend *name*, always the same."""
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
+    return str(ipaddress.IPv4Address(_INNER + 1 + digest % _MOST_INNER))
+
+
+def _in_order(listeners: Sequence[ServedListener]) -> tuple[ServedListener, ...]:
+    """Return *listeners* with the one for every host first: its certificate is for clients that name no known host."""
+    return tuple(sorted(listeners, key=lambda listener: listener.hostname != "*"))
+
+
+def _served(gateway: Resource, listener: Listener, resources: Lookups) -> ServedListener | None:
+    secrets: tuple[Resource, ...] = ()
+    if listener.is_terminated:
+        clients = client_validation(gateway, listener.port, resources)
+        if clients is not None and not clients.authorities:
+            return None
+        secrets, _ = certificates_of(resources, listener.source, kind=listener.kind, namespace=listener.namespace)
+        if not secrets:
+            return None
+    return ServedListener(listener.key, "*" if listener.hostname == ANY else listener.hostname, secrets)
+
+
+def _placement(gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str]) -> Placement:
+    if not pool:
+        return Placement()
+    # Of the status, this store has the addresses alone: where a Gateway has been, it stays.
+    states: Mapping[tuple[str, str], Any] = {
+        (namespace_of(state), name_of(state)): dig(state, "status") for state in found_in(resources, "gateways")
+    }
+    placed = place_gateways(our_gateways(resources, controller), [str(address) for address in pool], states)
+    return placed.get((namespace_of(gateway), name_of(gateway)), Placement(unusable="not placed"))

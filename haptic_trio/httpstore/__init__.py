@@ -1,0 +1,1 @@
+"""Contents that templates fetch by HTTP: fetched safely, kept, refreshed, tried before they are accepted."""

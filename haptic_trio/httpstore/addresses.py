@@ -1,0 +1,77 @@
+"""Which addresses may be connected to: a decision about numbers, made once a name has been resolved."""
+
+from collections.abc import Collection, Iterator
+from enum import Enum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, TypeAlias
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+
+class Zone(Enum):
+    """Where an address leads."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+    """Networks of one's own, the cluster among them; and whatever the configuration allows."""
+    FORBIDDEN = "forbidden"
+    """This machine, its link, what clouds tell their machines about themselves, and what is no host's address."""
+
+
+_METADATA: Final = frozenset(
+    map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"))
+)
+"""Services of clouds for their machines, where they are not link-local: these answer with credentials."""
+_THIS: Final = ip_network("0.0.0.0/8")
+_NAT64: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+_COMPATIBLE: Final = ip_network("::/96")
+
+
+def zone_of(text: str, allowed: Collection[Network] = ()) -> Zone:
+    """Return where the address *text* leads; *allowed* are networks that would be forbidden otherwise.
+
+    What is no address is forbidden.
+    """
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return Zone.FORBIDDEN
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if any(address in network for network in allowed):
+        return Zone.PRIVATE
+    # Translators bring a packet to the address within.
+    zones = {_zone_of_one(one) for one in (address, *_within(address))}
+    if Zone.FORBIDDEN in zones:
+        return Zone.FORBIDDEN
+    return Zone.PRIVATE if Zone.PRIVATE in zones else Zone.PUBLIC
+
+
+def _zone_of_one(address: Address) -> Zone:
+    if (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address in _METADATA
+        or (isinstance(address, IPv4Address) and (address.is_reserved or address in _THIS))
+        or (isinstance(address, IPv6Address) and (address.is_site_local or address in _COMPATIBLE))
+    ):
+        return Zone.FORBIDDEN
+    return Zone.PUBLIC if address.is_global or _is_translated(address) else Zone.PRIVATE
+
+
+def _within(address: Address) -> Iterator[IPv4Address]:
+    if not isinstance(address, IPv6Address):
+        return
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    if _is_translated(address):
+        yield IPv4Address(int(address) & 0xFFFF_FFFF)
+
+
+def _is_translated(address: Address) -> bool:
+    return any(address in network for network in _NAT64)

@@ -1,0 +1,194 @@
+"""One object seen as it would be, rendered, and everything put back: nobody but the caller learns of it.
+
+The render in hand is used, not another one: the object is shown to the
+templates in place of the one in the store, what looked it up is rendered
+again, the outcome is kept, and then the same is done with the object as it
+is. So a rehearsal costs twice what the change itself would, and no memory
+that grows with the cluster.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import TypeAlias
+
+import msgspec
+import trio
+
+from haptic_trio.errors import HapticError, Problem
+from haptic_trio.k8s.overlay import Overlay
+from haptic_trio.k8s.resource import Resource, ResourceRef
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.render import CANCELLED, Rendered, Renderer, _versions_of
+from haptic_trio.pipeline.session import Leave, Session
+from haptic_trio.pipeline.wanting import Wanting, fetch_all
+from haptic_trio.templating.limits import clock
+from haptic_trio.templating.outputs import Recall
+from haptic_trio.templating.refresh import Touched, take_changes
+from haptic_trio.templating.subjects import FragmentKey
+from haptic_trio.templating.views import ResourcesView, showing
+
+MOST_FETCHES = 3
+"""How often objects on demand are fetched for one rehearsal."""
+
+Replacements: TypeAlias = Mapping[str, Mapping[ResourceRef, Resource | None]]
+"""By name of the store: objects as they would be; None for one that would be gone."""
+
+
+class RehearsalError(HapticError):
+    """A change cannot be rehearsed now, whatever it is; trying again helps later."""
+
+
+class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the templates make of the cluster as it is, and of the cluster with a change."""
+
+    before: Rendered
+    after: Rendered | None
+    """None where nothing can be rendered with the change."""
+    changed: frozenset[FragmentKey] = frozenset()
+    """The fragments that have come, changed or gone with it."""
+    problems: tuple[Problem, ...] = ()
+    """Why nothing can be."""
+
+
+def newest_of(renderer: Renderer, stores: Mapping[str, ReadableStore]) -> Rendered | None:
+    """Return the newest render, if it is one of *stores* as they are."""
+    newest, session = renderer._newest, renderer._session  # noqa: SLF001  the two are one piece, here and below
+    if newest is None or session is None or session.stores is not stores or newest[1] != _versions_of(stores):
+        return None
+    return newest[0]
+
+
+async def rehearse(
+    renderer: Renderer,
+    stores: Mapping[str, ReadableStore],
+    replacements: Replacements,
+    recall: Recall,
+    *,
+    limit: float,
+) -> Rehearsed:
+    """Render *stores* with *replacements*, in a worker thread, for *limit* seconds at most.
+
+    There must be a `newest_of` them, nobody else may use the renderer
+    meanwhile, and the stores must not change. Objects are fetched that are
+    needed for it; what templates would fetch over HTTP is taken for empty.
+    Raises `RehearsalError` when the time is up.
+    """
+    leave = Leave(clock() + limit)
+    try:
+        for _turn in range(MOST_FETCHES):
+            outcome = await trio.to_thread.run_sync(
+                partial(_Stage(renderer, stores, recall, leave).rehearse, replacements),
+                limiter=renderer._limiter,  # noqa: SLF001
+                abandon_on_cancel=True,
+            )
+            if isinstance(outcome, Rehearsed):
+                return outcome
+            await fetch_all(outcome, trio.current_time() + limit)
+        raise RehearsalError("more and more objects have to be fetched for it")
+    finally:
+        # A thread that was abandoned meets its deadline at the next loop or call, and ends.
+        leave.is_given = False
+        if (session := renderer._session) is not None:  # noqa: SLF001
+            session.run.deadline = CANCELLED
+
+
+class _Stage:
+    """One renderer with the cluster as it is, for one rehearsal."""
+
+    def __init__(self, renderer: Renderer, stores: Mapping[str, ReadableStore], recall: Recall, leave: Leave) -> None:
+        self._renderer = renderer
+        self._stores = stores
+        self._recall = recall
+        self._leave = leave
+
+    def rehearse(self, replacements: Replacements) -> Rehearsed | Wanting:
+        """Return the outcome, or where objects have to be fetched first."""
+        renderer = self._renderer
+        newest, session = renderer._newest, renderer._session  # noqa: SLF001
+        if newest is None or session is None:
+            raise RehearsalError("nothing has been rendered yet")
+        # Until everything is back, nobody can tell from the records what they know of the newest render.
+        renderer._newest = None  # noqa: SLF001
+        rendered = session.run.rendered
+        # Nothing is asked of others for an object that may never be.
+        session.fetches.stop()
+        try:
+            outcome = self._rehearse(session, newest[0], replacements)
+        finally:
+            # What was rendered here is no part of any reconciliation.
+            session.rendered_before += session.run.rendered - rendered
+        renderer._newest = newest  # noqa: SLF001
+        return outcome
+
+    def _rehearse(self, session: Session, before: Rendered, replacements: Replacements) -> Rehearsed | Wanting:
+        run = session.run
+        overlays = {name: Overlay(self._stores[name], objects) for name, objects in replacements.items()}
+        after: Rendered | None = None
+        problems: tuple[Problem, ...] = ()
+        try:
+            with _shown(session, overlays):
+                session.take_fetched()
+                if wanting := self._render(session, self._leave):
+                    return wanting
+                after = _look_at(session)
+        except RefusedError as exc:
+            if not self._leave.is_given or clock() > self._leave.until:
+                raise RehearsalError("rendering it takes too long") from exc
+            problems = exc.problems
+        finally:
+            # The next render is to speak of all of these: what is there again is there in another copy.
+            changed = frozenset(run.changed)
+            self._put_back(session)
+        return Rehearsed(before=before, after=after, changed=changed, problems=problems)
+
+    def _render(self, session: Session, leave: Leave) -> Wanting:
+        return self._renderer._bring_up_to_date(session, self._recall, leave)  # noqa: SLF001
+
+    def _put_back(self, session: Session) -> None:
+        """Render what is as it was; what does not come to that now stays to be done by the next render."""
+        leave = Leave()
+        leave.is_given = self._leave.is_given
+        with suppress(RefusedError):
+            self._render(session, leave)
+
+
+@contextmanager
+def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
+    """Have the templates see *overlays*; at the end, note that what they did not is to be rendered again."""
+    views = session.context["resources"]
+    assert isinstance(views, ResourcesView)
+    ahead: dict[str, Touched] = {}
+    back: dict[str, Touched] = {}
+    for name, overlay in overlays.items():
+        refs = overlay.differences
+        if refs:
+            ahead[name] = Touched(overlay.touched, {_id_of(ref): overlay.by_ref(ref) for ref in refs})
+            back[name] = Touched(overlay.touched, {_id_of(ref): session.stores[name].by_ref(ref) for ref in refs})
+    try:
+        with ExitStack() as stack:
+            for name in ahead:
+                stack.enter_context(showing(views[name], overlays[name]))
+            take_changes(session.run, ahead)
+            yield
+    finally:
+        take_changes(session.run, back)
+
+
+def _id_of(ref: ResourceRef) -> tuple[str, str, str]:
+    return ref.namespace, ref.name, ref.kind
+
+
+def _look_at(session: Session) -> Rendered:
+    run = session.run
+    files, texts = session.take_files(), session.texts.snapshot()
+    return Rendered(
+        files=files,
+        texts=texts,
+        remarks=session.take_remarks(files, texts),
+        produced=run.produced.snapshot(),
+        refusals=run.refusals,
+        changed={key: run.produced.get(key) for key in run.changed},
+        is_new=False,
+    )

@@ -1,0 +1,41 @@
+"""What a render lacks, and who can get it."""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import trio
+
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
+from haptic_trio.pipeline.refusal import RefusedError
+
+
+class Supplier(Protocol):
+    """Who can get what templates have asked for and did not get."""
+
+    @property
+    def name(self) -> str:
+        """What templates know it by, such as `secrets`."""
+        ...
+
+    async def fetch_wanted(self) -> None:
+        """Get it, or know why it is not to be had; takes a bounded time."""
+        ...
+
+
+Wanting: TypeAlias = tuple[Supplier, ...]
+"""Whom to ask before anything is complete."""
+
+
+async def fetch_all(wanting: Sequence[Supplier], until: float) -> None:
+    """Have all of them fetch what is wanted; raises `RefusedError` after the clock time *until*."""
+    if trio.current_time() > until:
+        names = ", ".join(supplier.name for supplier in wanting)
+        problem = Problem(
+            message=f"objects have been fetched for {FETCH_ALLOWANCE:g} s, and more are needed: {names}",
+            hint="look them up within fragments, or keep them in a store that is `full`",
+        )
+        raise RefusedError("render", (problem,))
+    async with trio.open_nursery() as nursery:
+        for supplier in wanting:
+            nursery.start_soon(supplier.fetch_wanted)

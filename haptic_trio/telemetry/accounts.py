@@ -1,0 +1,220 @@
+"""Facts become metrics."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import trio
+from prometheus_client import Gauge
+
+from haptic_trio import messages as m
+from haptic_trio.dataplane.endpoint import SyncResult
+from haptic_trio.haproxy.plan import FIRST_GENERATION
+from haptic_trio.metrics import PREFIX, Family, Metrics, Readings
+from haptic_trio.telemetry.propagation import Propagation
+
+MOST_INSTANCES = 500
+"""Instances with series of their own; those beyond are in the sums alone."""
+OLDEST_CHANGE: Final = Family(
+    f"{PREFIX}oldest_unpropagated_change_seconds",
+    "gauge",
+    "How long the oldest change waits that some instance does not run yet; 0 where there is none.",
+)
+KINDS = ("start", "reload", "runtime", "unchanged", "failed")
+"""What a deployment to an instance did."""
+
+_CHANGES = frozenset({"added", "removed", "changed", "moved", "refused", "generation"})
+
+
+class Accounts:
+    """Accounts for each fact in the metrics."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float] = trio.current_time,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*clock* is the one of the facts; *wall_clock* gives seconds since 1970."""
+        self._metrics = metrics
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._propagation = Propagation()
+        self._instances: set[str] = set()
+        # Then each valid configuration was prepared before, and its render and parse are counted.
+        self._prepares = False
+        self._is_leader = False
+        readings = Readings(metrics.families)
+        readings.add(OLDEST_CHANGE, lambda: [((), self._propagation.oldest(self._clock()))])
+
+    def take(self, fact: msgspec.Struct) -> None:
+        """Account for *fact*; never blocks."""
+        self._count(fact)
+        match fact:
+            case m.ReconcileTriggered():
+                # Another replica deploys it: how long that takes is not known here.
+                self._propagation.trigger(fact.correlation, fact.changes if self._is_leader else 0, fact.seen)
+            case m.ReconcileFailed():
+                self._propagation.fail(fact.correlation)
+            case m.ConfigPrepared() | m.ConfigValidated():
+                self._take_phases(fact)
+            case m.InstanceDeployed():
+                self._take_deployed(fact)
+            case m.InstanceFailed():
+                self._count_instance(fact.endpoint, "failed")
+                self._set(self._metrics.instance_failing, fact.endpoint, 1)
+            case m.EndpointsDiscovered():
+                self._take_endpoints({endpoint.name for endpoint in fact.endpoints})
+            case m.LeadershipChanged():
+                self._is_leader = fact.is_leader
+                self._propagation.clear()
+                if not fact.is_leader:
+                    self._forget_standings()
+            case m.IterationEnded():
+                self._propagation.clear()
+                # The next one may be of the other mode.
+                self._prepares = False
+            case _:
+                return
+        self._metrics.unpropagated.set(self._propagation.waiting)
+
+    def _take_phases(self, fact: m.ConfigPrepared | m.ConfigValidated) -> None:
+        observe = self._metrics.phase_seconds
+        self._prepares |= isinstance(fact, m.ConfigPrepared)
+        if isinstance(fact, m.ConfigPrepared) or not self._prepares:
+            observe.labels("render").observe(fact.phases.render)
+            observe.labels("parse").observe(fact.phases.parse)
+        if isinstance(fact, m.ConfigValidated):
+            observe.labels("check").observe(fact.phases.check)
+
+    def _take_deployed(self, fact: m.InstanceDeployed) -> None:
+        result, metrics = fact.result, self._metrics
+        self._count_instance(result.endpoint, kind_of(result))
+        self._set(metrics.instance_failing, result.endpoint, 0)
+        self._set(metrics.instance_holding, result.endpoint, int(bool(result.held)))
+        self._set(metrics.instance_success, result.endpoint, self._wall_clock())
+        if not result.held:
+            self._observe(self._propagation.deploy(result.endpoint, fact.correlation, self._clock()))
+
+    def _take_content(self, fact: m.HttpFetched | m.HttpContentAccepted | m.HttpContentRefused) -> None:
+        metrics = self._metrics
+        if not isinstance(fact, m.HttpFetched):
+            verdict = "accepted" if isinstance(fact, m.HttpContentAccepted) else "refused"
+            metrics.http_verdicts.labels(verdict).inc()
+            return
+        metrics.http_fetches.labels(fact.outcome).inc()
+        metrics.http_fetch_seconds.observe(fact.seconds)
+        metrics.http_bytes.inc(fact.bytes)
+
+    def _take_endpoints(self, names: set[str]) -> None:
+        for name in self._instances - names:
+            for kind in KINDS:
+                self._metrics.instance_deployments.remove(name, kind)
+            for gauge in (*self._flags, self._metrics.instance_success):
+                gauge.labels(name)
+                gauge.remove(name)
+        self._instances &= names
+        for name in sorted(names - self._instances)[: MOST_INSTANCES - len(self._instances)]:
+            self._instances.add(name)
+            for kind in KINDS:
+                self._metrics.instance_deployments.labels(name, kind)
+            for gauge in self._flags:
+                gauge.labels(name)
+        self._observe(self._propagation.keep(names, self._clock()))
+
+    def _forget_standings(self) -> None:
+        """Say nothing more of how the instances stand: another replica deploys to them, and knows."""
+        for name in self._instances:
+            for flag in self._flags:
+                flag.labels(name).set(0)
+            self._metrics.instance_success.labels(name)
+            self._metrics.instance_success.remove(name)
+
+    @property
+    def _flags(self) -> tuple[Gauge, ...]:
+        return self._metrics.instance_failing, self._metrics.instance_holding
+
+    def _count_instance(self, name: str, kind: str) -> None:
+        # One that is gone by now must not come back as a series.
+        if name in self._instances:
+            self._metrics.instance_deployments.labels(name, kind).inc()
+
+    def _set(self, gauge: Gauge, name: str, value: float) -> None:
+        if name in self._instances:
+            gauge.labels(name).set(value)
+
+    def _observe(self, durations: list[float]) -> None:
+        for seconds in durations:
+            self._metrics.propagation_seconds.observe(seconds)
+
+    def _count(self, fact: msgspec.Struct) -> None:  # noqa: C901, PLR0912  one case for each fact, each trivial
+        metrics = self._metrics
+        match fact:
+            case m.ReconcileCompleted():
+                metrics.reconciliations.labels(fact.outcome.value).inc()
+                metrics.reconciliation_seconds.observe(fact.seconds)
+            case m.ReconcileFailed():
+                metrics.reconciliations.labels("failed").inc()
+                metrics.reconciliation_errors.labels(fact.phase).inc()
+            case m.ConfigRendered():
+                metrics.fragments.labels("rendered").inc(fact.fragments_rendered)
+                metrics.fragments.labels("reused").inc(fact.fragments_reused)
+                metrics.config_bytes.set(fact.bytes)
+            case m.RenderDiffered():
+                metrics.render_differences.inc(len(fact.outputs))
+            case m.ConfigValidated():
+                metrics.validations.labels("valid").inc()
+            case m.ValidationFailed():
+                metrics.validations.labels(f"refused by {fact.phase}").inc()
+            case m.InstanceDeployed():
+                metrics.deployments.labels("ok" if fact.result.changed else "unchanged").inc()
+                metrics.deployment_seconds.observe(fact.result.seconds)
+                metrics.runtime_operations.inc(fact.result.operations)
+                if fact.result.reloaded:
+                    metrics.reloads.labels(reload_label(fact.result.reasons)).inc()
+            case m.DriftRepaired():
+                for kind, number in fact.found.items():
+                    metrics.drift.labels(kind).inc(number)
+            case m.InstanceFailed():
+                metrics.deployments.labels("failed").inc()
+            case m.Quarantined() | m.Released():
+                metrics.quarantined.set(fact.held)
+            case m.EndpointsDiscovered():
+                metrics.endpoints.set(len(fact.endpoints))
+            case m.FleetChanged():
+                metrics.fleet_size.labels(fact.group).set(fact.size)
+                for state, number in fact.states.items():
+                    metrics.fleet_instances.labels(fact.group, state).set(number)
+            case m.InstanceDraining():
+                metrics.fleet_drains.labels(fact.reason).inc()
+            case m.InstanceTroubled():
+                metrics.fleet_errors.labels(fact.group).inc()
+            case m.HttpFetched() | m.HttpContentAccepted() | m.HttpContentRefused():
+                self._take_content(fact)
+            case m.IterationEnded():
+                metrics.iterations.labels(fact.reason).inc()
+                metrics.quarantined.set(0)
+            case m.ConfigInvalid():
+                metrics.config_invalid.inc()
+            case m.LeadershipChanged():
+                metrics.is_leader.set(int(fact.is_leader))
+                metrics.transitions.inc()
+
+
+def kind_of(result: SyncResult) -> str:
+    """Return what a deployment that succeeded did: one of `KINDS`."""
+    if not result.changed:
+        return "unchanged"
+    if not result.reloaded:
+        return "runtime"
+    return "start" if result.reasons == (FIRST_GENERATION,) else "reload"
+
+
+def reload_label(reasons: tuple[str, ...]) -> str:
+    """Return what kind of change the first reason is, without names of objects, so that there are few labels."""
+    if not reasons:
+        return "unknown"
+    first, *more = reasons[0].replace(":", " ").split()
+    return " ".join([first, *[word for word in more if word in _CHANGES][:1]])

@@ -1,0 +1,64 @@
+"""When certificates expire that HAProxy is given.
+
+The leaf counts: the first certificate of a file. What comes after it may be
+an old cross-signed root, which no client looks at.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from heapq import nsmallest
+from typing import Final
+
+import msgspec
+from cryptography import x509
+
+from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
+
+SOONEST: Final = 10
+"""Certificates that are named; all others are counted."""
+
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_MEMO: Final = "expires"
+
+
+class Expiry(msgspec.Struct, frozen=True, order=True):
+    """When a certificate expires."""
+
+    at: float
+    """Seconds since 1970."""
+    file: str
+
+
+class Expiries(msgspec.Struct, frozen=True):
+    """The certificates of one generation."""
+
+    count: int = 0
+    times: tuple[float, ...] = ()
+    """When each expires, the soonest first."""
+    soonest: tuple[Expiry, ...] = ()
+
+
+def find_expiries(generation: Generation) -> Expiries:
+    """Return when the certificates of *generation* expire. Takes CPU for each that was not seen before."""
+    found = list(_expiries(generation.files_of(FileKind.CERT)))
+    return Expiries(len(found), tuple(sorted(one.at for one in found)), tuple(nsmallest(SOONEST, found)))
+
+
+def _expiries(files: Iterable[AuxFile]) -> Iterable[Expiry]:
+    for file in files:
+        if _MEMO not in file.memo:
+            match = _PEM.search(file.content)
+            # The certificate alone: what is remembered shall hold no private key.
+            file.memo[_MEMO] = _expiry_of(match[0]) if match is not None else None
+        at = file.memo[_MEMO]
+        if at is not None:
+            yield Expiry(at, file.path)
+
+
+@lru_cache(maxsize=20_000)
+def _expiry_of(pem: bytes) -> float | None:
+    try:
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,170 @@
+"""Sends traces over OTLP/HTTP, with OpenTelemetry's SDK, which the extra `otel` brings: import it where it is wanted.
+
+The SDK's own thread sends them, from a bounded buffer; what does not fit is
+dropped. Whatever the receiver does, nothing here waits for it, but for a
+limited time at the end.
+"""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import msgspec
+import trio
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import Span, Status, StatusCode, Tracer, set_span_in_context
+
+from haptic_trio.logs import get_logger
+from haptic_trio.telemetry.traces import Attributes, Piece, Traces
+
+FLUSH_LIMIT: Final = 3.0
+"""Seconds that the end may take in which what is buffered is sent."""
+END_LIMIT: Final = 1.0
+"""Seconds after that in which the sending thread may end."""
+MOST_KNOWN: Final = 500
+"""Traces, ended ones included, to which parts may still be added."""
+COMPLAINT_INTERVAL: Final = 60.0
+"""Seconds between two log lines about what cannot be sent."""
+
+_TRACES_PATH: Final = "/v1/traces"
+
+
+class _Trace(msgspec.Struct):
+    span: Span
+    context: Context
+    offset: int
+    """What clock times lack to be Unix times, in nanoseconds; of the beginning, so that a trace fits together."""
+
+
+class OtelSink:
+    """A `SpanSink` that hands spans to a tracer of OpenTelemetry."""
+
+    def __init__(self, tracer: Tracer, clock: Callable[[], float] = trio.current_time) -> None:
+        self._tracer = tracer
+        self._clock = clock
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+
+    def begin(self, correlation: str, began: float, attributes: Attributes) -> None:
+        """See `SpanSink.begin`."""
+        offset = time.time_ns() - _nanoseconds(self._clock())
+        # Without a parent, whatever the context of the caller is.
+        span = self._tracer.start_span(
+            "reconciliation", context=Context(), attributes=attributes, start_time=_nanoseconds(began) + offset
+        )
+        self._traces[correlation] = _Trace(span, set_span_in_context(span, Context()), offset)
+        if len(self._traces) > MOST_KNOWN:
+            self._traces.popitem(last=False)
+
+    def add(self, correlation: str, piece: Piece) -> None:
+        """See `SpanSink.add`."""
+        trace = self._traces.get(correlation)
+        if trace is not None:
+            self._add(trace, trace.context, piece, correlation)
+
+    def end(self, correlation: str, ended: float, attributes: Attributes, failure: str = "") -> None:
+        """See `SpanSink.end`."""
+        trace = self._traces.get(correlation)
+        if trace is not None:
+            _finish(trace.span, trace, ended, attributes, failure)
+
+    def _add(self, trace: _Trace, parent: Context, piece: Piece, correlation: str) -> None:
+        span = self._tracer.start_span(piece.name, context=parent, start_time=_nanoseconds(piece.began) + trace.offset)
+        for part in piece.parts:
+            self._add(trace, set_span_in_context(span, parent), part, correlation)
+        _finish(span, trace, piece.ended, {"haptic.correlation": correlation, **piece.attributes}, piece.failure)
+
+
+def _finish(span: Span, trace: _Trace, ended: float, attributes: Attributes, failure: str) -> None:
+    span.set_attributes(attributes)
+    if failure:
+        span.set_status(Status(StatusCode.ERROR, failure))
+    span.end(_nanoseconds(ended) + trace.offset)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+@asynccontextmanager
+async def exporting(
+    endpoint: str, *, version: str, identity: str, flush_limit: float = FLUSH_LIMIT
+) -> AsyncIterator[Callable[[msgspec.Struct], None]]:
+    """Send traces for as long as the block lasts; yields who is to be shown each fact.
+
+    *endpoint* is the base URL of the receiver; empty: as OpenTelemetry's
+    variables say. At the end what is buffered is sent, for *flush_limit*
+    seconds at most.
+    """
+    exporter = _Exporter(endpoint.rstrip("/") + _TRACES_PATH if endpoint else None)
+    provider = TracerProvider(resource=_describe(version, identity), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    traces = Traces(OtelSink(provider.get_tracer("haptic_trio", version)))
+    with _complaining():
+        try:
+            yield lambda fact: traces.take(fact, trio.current_time())
+        finally:
+            traces.close(trio.current_time())
+            with trio.move_on_after(flush_limit + END_LIMIT, shield=True):
+                await _flush(provider, exporter, flush_limit)
+
+
+async def _flush(provider: TracerProvider, exporter: SpanExporter, limit: float) -> None:
+    with trio.move_on_after(limit) as flushing:
+        # The thread is left behind if the receiver hangs; it is no reason for the process to stay.
+        await trio.to_thread.run_sync(provider.force_flush, abandon_on_cancel=True)
+    if flushing.cancelled_caught:
+        get_logger("tracing").warning("traces are lost: the receiver did not take them in time")
+    # Ends what still waits for the receiver.
+    exporter.shutdown()
+    await trio.to_thread.run_sync(provider.shutdown, abandon_on_cancel=True)
+
+
+def _describe(version: str, identity: str) -> Resource:
+    """Return what the traces are of; what OpenTelemetry's variables say of that comes first."""
+    ours = {"service.name": "haptic-trio", "service.version": version, "service.instance.id": identity}
+    return Resource.create(ours).merge(OTELResourceDetector().detect())
+
+
+class _Exporter(OTLPSpanExporter):
+    """One that may be told twice to end, by us and by the SDK."""
+
+    _is_ended = False
+
+    def shutdown(self) -> None:
+        """Give up what still waits for the receiver."""
+        if not self._is_ended:
+            self._is_ended = True
+            super().shutdown()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _complaining() -> Iterator[None]:
+    """Tell what the SDK says in the program's own log for as long as the block lasts."""
+    logger, complaints = logging.getLogger("opentelemetry"), _Complaints(logging.WARNING)
+    propagated, logger.propagate = logger.propagate, False
+    logger.addHandler(complaints)
+    try:
+        yield
+    finally:
+        logger.removeHandler(complaints)
+        logger.propagate = propagated
+
+
+class _Complaints(logging.Handler):
+    """Logs what the SDK says, and not without end."""
+
+    _last = -COMPLAINT_INTERVAL
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log *record*, unless there was one a short while ago."""
+        now = time.monotonic()
+        if now - self._last >= COMPLAINT_INTERVAL:
+            self._last = now
+            get_logger("tracing").warning("traces cannot be sent", reason=record.getMessage())

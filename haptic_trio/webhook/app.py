@@ -1,0 +1,112 @@
+"""The page that the API server asks: `POST /validate`, and nothing else."""
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from http import HTTPStatus
+
+import trio
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from haptic_trio.dataplane.agent_tls import Client, current_client
+from haptic_trio.logs import get_logger
+from haptic_trio.webhook.admission import Admission
+from haptic_trio.webhook.metrics import BAD, WebhookMetrics
+from haptic_trio.webhook.review import ReviewError, decode_review, encode_answer
+
+PATH = "/validate"
+MOST_BYTES = 3 << 20
+"""Of a body: the largest request that the API server itself takes, which makes two objects of it at worst."""
+BODY_LIMIT = 5.0
+"""Seconds until a body must be there."""
+MOST_REQUESTS = 64
+"""At a time: the bodies of so many are held."""
+_JSON = "application/json"
+_TIMEOUT = re.compile(r"(?P<number>\d{1,5}(?:\.\d{1,6})?)(?P<unit>ms|s|m)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+
+class Doorkeeper:
+    """Knows who may ask, where clients have to show certificates."""
+
+    def __init__(
+        self, trust: Callable[[], int], allowed: frozenset[str] = frozenset(), clock: Callable[[], float] = time.time
+    ) -> None:
+        """*trust* is how often the authorities have changed; an empty *allowed* is all whom they vouch for."""
+        self._trust = trust
+        self._allowed = allowed
+        self._clock = clock
+
+    def admits(self, client: Client | None) -> bool:
+        """Whether *client* may ask now: a connection may outlive what it was opened with."""
+        if client is None or client.expires <= self._clock() or client.trust != self._trust():
+            return False
+        return not self._allowed or bool(self._allowed & client.names)
+
+
+def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeeper | None) -> Starlette:
+    """Return the application; without a *doorkeeper* everybody may ask who gets here."""
+    running = 0
+    log = get_logger("webhook")
+
+    async def validate(request: Request) -> Response:
+        nonlocal running
+        if doorkeeper is not None and not doorkeeper.admits(current_client()):
+            log.warning("request of a stranger was refused", client=request.client.host if request.client else "")
+            return _refused(HTTPStatus.FORBIDDEN, "the client certificate is not one that may ask here")
+        if running >= MOST_REQUESTS:
+            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} requests are being served")
+        running += 1
+        try:
+            return await _validate(request, admission)
+        except ReviewError as exc:
+            metrics.note(BAD, 0.0)
+            return _refused(HTTPStatus.BAD_REQUEST, str(exc))
+        finally:
+            running -= 1
+
+    return Starlette(routes=[Route(PATH, validate, methods=["POST"])])
+
+
+async def _validate(request: Request, admission: Admission) -> Response:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {_JSON}")
+    with trio.move_on_after(BODY_LIMIT) as scope:
+        body = await _read(request)
+    if scope.cancelled_caught:
+        return _refused(HTTPStatus.REQUEST_TIMEOUT, f"the body was not there within {BODY_LIMIT:g} s")
+    if body is None:
+        return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MOST_BYTES >> 20} MiB")
+    review = decode_review(body)
+    answer = await admission.review(review, limit=read_timeout(request.query_params.get("timeout", "")))
+    return Response(encode_answer(review.uid, answer), media_type=_JSON)
+
+
+async def _read(request: Request) -> bytearray | None:
+    """Return the body; None if it is too large, and then not all of it is read."""
+    body = bytearray()
+    if int(request.headers.get("content-length", 0)) > MOST_BYTES:
+        return None
+    try:
+        async with aclosing(request.stream()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    return None
+    except ClientDisconnect as exc:
+        raise ReviewError("the client has gone") from exc
+    return body
+
+
+def read_timeout(text: str) -> float | None:
+    """Return the seconds that the API server will wait, as it says in the address; None if it does not."""
+    match = _TIMEOUT.fullmatch(text)
+    return float(match["number"]) * _SECONDS[match["unit"]] if match is not None else None
+
+
+def _refused(status: HTTPStatus, message: str) -> Response:
+    return PlainTextResponse(f"{message}\n", status_code=int(status))

@@ -1,0 +1,25 @@
+"""What the webhook counts."""
+
+from haptic_trio.metrics import Families
+
+ALLOWED, REFUSED, UNCHECKED, FOREIGN, BAD = "allowed", "refused", "unchecked", "foreign", "bad_request"
+OUTCOMES = (ALLOWED, REFUSED, UNCHECKED, FOREIGN, BAD)
+
+
+class WebhookMetrics:
+    """Requests by what was answered, and how long that took."""
+
+    def __init__(self, families: Families) -> None:
+        self._requests = families.counter(
+            "webhook_requests",
+            "Objects that the API server has asked about, by outcome; `unchecked`: allowed because nobody could say.",
+            "outcome",
+        )
+        self._seconds = families.histogram("webhook_duration_seconds", "From an admission request to its answer.")
+        for outcome in OUTCOMES:
+            self._requests.labels(outcome)
+
+    def note(self, outcome: str, seconds: float) -> None:
+        """Count one request that took *seconds*."""
+        self._requests.labels(outcome).inc()
+        self._seconds.observe(seconds)

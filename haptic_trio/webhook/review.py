@@ -1,0 +1,121 @@
+"""AdmissionReview of admission.k8s.io/v1, as the API server sends and expects it."""
+
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.errors import HapticError
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+
+API_VERSION: Final = "admission.k8s.io/v1"
+_KIND: Final = "AdmissionReview"
+_INVALID: Final = 422
+MOST_WARNINGS: Final = 10
+LONGEST_WARNING: Final = 250
+"""Characters; the API server cuts longer ones off, and drops all beyond 4,096."""
+LONGEST_MESSAGE: Final = 4000
+
+
+class ReviewError(HapticError):
+    """What was sent is no request for a review; trying again does not help."""
+
+
+class ResourceId(msgspec.Struct, frozen=True):
+    """Which kind of object, as the rule of the webhook names it."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """Group and version, as objects name them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is about to happen to one object."""
+
+    uid: str
+    resource: ResourceId
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    operation: str
+    """`CREATE`, `UPDATE`, `DELETE` or `CONNECT`."""
+    object: dict[str, Any] | None = None
+    """As it would be; None for one that would be gone."""
+    old_object: dict[str, Any] | None = None
+    dry_run: bool = False
+    """Whatever the answer is, nothing will be stored."""
+
+    @property
+    def subject(self) -> Resource:
+        """The object as it would be, or as it is if it would be gone."""
+        return self.object or self.old_object or {}
+
+    @property
+    def ref(self) -> ResourceRef:
+        """Which object it is."""
+        ref = ref_of(self.subject)
+        # A Namespace is said to be in itself.
+        is_namespace = (self.resource.group, self.resource.resource) == ("", "namespaces")
+        return ResourceRef(ref.kind, "" if is_namespace else ref.namespace or self.namespace, ref.name or self.name)
+
+
+class _Review(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    request: Request
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether it may happen, and what to tell whoever asked for it."""
+
+    allowed: bool = True
+    message: str = ""
+    """Why not; may be several lines."""
+    warnings: tuple[str, ...] = ()
+
+
+_DECODER = msgspec.json.Decoder(_Review)
+
+
+def decode_review(body: bytes | bytearray) -> Request:
+    """Return the request in *body*; raises `ReviewError`."""
+    try:
+        review = _DECODER.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise ReviewError(f"the body is no {_KIND}: {exc}") from exc
+    if (review.api_version, review.kind) != (API_VERSION, _KIND):
+        raise ReviewError(f"{review.kind} of {review.api_version} is not understood, but {_KIND} of {API_VERSION}")
+    for each in (review.request.object, review.request.old_object):
+        if each is not None:
+            _check_identity(each)
+    return review.request
+
+
+def _check_identity(resource: Resource) -> None:
+    metadata = resource.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise ReviewError("the metadata of the object is no mapping")
+    identity = (resource.get("kind", ""), metadata.get("name", ""), metadata.get("namespace", ""))
+    if not all(isinstance(part, str) for part in identity):
+        raise ReviewError("the object's kind, name and namespace must be texts")
+
+
+def encode_answer(uid: str, answer: Answer) -> bytes:
+    """Return *answer* to the request *uid* as the API server expects it."""
+    response: dict[str, Any] = {"uid": uid, "allowed": answer.allowed}
+    if not answer.allowed:
+        message = _shortened(answer.message, LONGEST_MESSAGE)
+        response["status"] = {"status": "Failure", "reason": "Invalid", "code": _INVALID, "message": message}
+    if answer.warnings:
+        # In a header: one line each.
+        lines = (" ".join(warning.split()) for warning in answer.warnings[:MOST_WARNINGS])
+        response["warnings"] = [_shortened(line, LONGEST_WARNING) for line in lines]
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": _KIND, "response": response})
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"

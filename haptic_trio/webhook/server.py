@@ -1,0 +1,170 @@
+"""Serve the webhook: HTTPS on a port of its own, opened only while the configuration wants reviews."""
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from ssl import SSLContext
+from typing import Final, NoReturn, Protocol
+
+import hypercorn.trio
+import msgspec
+import trio
+from hypercorn.config import Config as ServerConfig
+from starlette.types import ASGIApp
+
+from haptic_trio.channels import Latest
+from haptic_trio.dataplane.agent_tls import ALPN, OpenFiles, RenewedContext, TlsFiles, TlsFilesError
+from haptic_trio.errors import Problem, leaves_of
+from haptic_trio.logs import get_logger
+from haptic_trio.webhook.admission import Admission
+from haptic_trio.webhook.app import PATH, Doorkeeper, make_app
+from haptic_trio.webhook.metrics import WebhookMetrics
+
+HANDSHAKE_LIMIT: Final = 5.0
+"""Seconds that a TLS handshake may take."""
+IDLE_LIMIT: Final = 120.0
+"""Seconds that an idle connection is kept; the API server gives its own up after 90."""
+GRACE: Final = 1.0
+"""Seconds that requests in flight are given at the end."""
+UNREAD_LIMIT: Final = 20_000
+"""Milliseconds after which a connection is given up whose client reads nothing."""
+RETRY_INTERVAL: Final = 10.0
+"""Seconds until it is tried again to open what could not be opened."""
+_BACKLOG: Final = 128
+
+
+class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the webhook is served, and to whom."""
+
+    listen: str
+    certificate: Path
+    key: Path
+    authorities: Path | None = None
+    """Who may have signed the API server's certificate; None: it need not have one."""
+    allowed: frozenset[str] = frozenset()
+    """Names in that certificate; empty: all that the authorities vouch for."""
+
+
+class Report(Protocol):
+    """Where problems are told."""
+
+    def __call__(self, source: str, problems: tuple[Problem, ...]) -> None:
+        """Tell *problems* of *source*."""
+        ...
+
+
+async def run_webhook(
+    options: WebhookOptions,
+    admission: Admission,
+    metrics: WebhookMetrics,
+    wanted: Latest[bool],
+    *,
+    report: Report,
+    announce: Callable[[tuple[str, ...]], None] = lambda _addresses: None,
+) -> NoReturn:
+    """Serve while the newest value of *wanted* is true, until cancelled.
+
+    What keeps it from being served (a certificate that is not there yet, a
+    port that is taken) is reported once and tried again: HAProxy is not to
+    pay for it. *announce* gets the addresses each time they are bound.
+    """
+    seen, reported = 0, ""
+    while True:
+        seen, is_wanted = await wanted.wait_newer(seen)
+        while is_wanted:
+            try:
+                async with trio.open_nursery() as nursery:
+                    addresses = await nursery.start(partial(serve_webhook, options, admission, metrics))
+                    reported = ""
+                    get_logger("webhook").info("reviews are answered", addresses=addresses)
+                    announce(tuple(addresses))
+                    while is_wanted:
+                        seen, is_wanted = await wanted.wait_newer(seen)
+                    nursery.cancel_scope.cancel(reason="nothing is to be reviewed any more")
+            except* (OSError, TlsFilesError) as group:
+                message = str(next(leaves_of(group)))
+                if message != reported:
+                    hint = f"objects are accepted unseen until then; tried again every {RETRY_INTERVAL:g} s"
+                    report("webhook", (Problem(message=message, source=options.listen, hint=hint),))
+                reported = message
+            if is_wanted:
+                with trio.move_on_after(RETRY_INTERVAL):
+                    seen, is_wanted = await wanted.wait_newer(seen)
+
+
+async def serve_webhook(
+    options: WebhookOptions,
+    admission: Admission,
+    metrics: WebhookMetrics,
+    *,
+    task_status: trio.TaskStatus[tuple[str, ...]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; started() gives the addresses, such as `https://127.0.0.1:9443/validate`.
+
+    Certificate, key and authorities are read again when they change. Raises
+    TlsFilesError, and OSError when the address is taken.
+    """
+    context = await trio.to_thread.run_sync(partial(RenewedContext, _files_of(options), server=True))
+    doorkeeper = Doorkeeper(partial(_renewed_trust, context), options.allowed) if options.authorities else None
+    config = _TlsConfig()
+    config.context = context
+    config.bind = [options.listen]
+    config.alpn_protocols = list(ALPN)
+    config.accesslog = None
+    config.loglevel = "ERROR"
+    config.include_server_header = False
+    config.backlog = _BACKLOG
+    config.graceful_timeout = GRACE
+    config.keep_alive_timeout = IDLE_LIMIT
+    config.ssl_handshake_timeout = HANDSHAKE_LIMIT
+    app: ASGIApp = make_app(admission, metrics, doorkeeper)
+    async with trio.open_nursery() as nursery:
+        binds = await nursery.start(_serve, app, config)
+        task_status.started(tuple(f"{bind}{PATH}" for bind in binds))
+
+
+def _files_of(options: WebhookOptions) -> TlsFiles | OpenFiles:
+    if options.authorities is None:
+        return OpenFiles(certificate=options.certificate, key=options.key)
+    return TlsFiles(certificate=options.certificate, key=options.key, authorities=options.authorities)
+
+
+async def _serve(app: ASGIApp, config: ServerConfig, *, task_status: trio.TaskStatus[list[str]]) -> None:
+    await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]
+
+
+def _renewed_trust(context: RenewedContext) -> int:
+    # No new connection may have come since the files changed.
+    context.renew()
+    return context.trust
+
+
+class _TlsConfig(ServerConfig):
+    """A server's configuration with a context of ours."""
+
+    context: SSLContext
+
+    @property
+    def ssl_enabled(self) -> bool:
+        """There is nothing without it."""
+        return True
+
+    def create_ssl_context(self) -> SSLContext:
+        """Return ours."""
+        return self.context
+
+    def _create_sockets(self, binds: list[str], type_: int = socket.SOCK_STREAM) -> list[socket.socket]:
+        # Hypercorn leaves one open that cannot be bound, and this is tried again and again.
+        return [_bind(bind) for bind in binds] if type_ == socket.SOCK_STREAM else []
+
+
+def _bind(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
+    bound.setblocking(False)
+    # Inherited by each connection.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_LIMIT)
+    return bound

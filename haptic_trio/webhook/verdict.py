@@ -1,0 +1,82 @@
+"""What is answered: only what the object itself brings about refuses it, in words for whoever wrote it."""
+
+from collections.abc import Callable, Iterable
+
+from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.pipeline.dry_run import DryRun, Fault
+from haptic_trio.templating.subjects import Subject
+from haptic_trio.webhook.review import Answer
+
+MOST_FAULTS = 10
+_CONFIG = "haproxy.cfg"
+
+
+def judge(ref: ResourceRef, operation: str, found: DryRun, clean: Callable[[str], str]) -> Answer:
+    """Return the answer for a change of *ref*; *clean* takes what is secret out of a text.
+
+    It is refused for what it would break itself: the object, others of its
+    namespace, or everything. What would not be served any more of others, who
+    cannot veto it, and what was so before, is a warning. Nothing keeps an
+    object from being deleted.
+    """
+    own = [fault for fault in found.faults if not fault.is_known and _concerns(fault, ref)]
+    warnings = [
+        f"{remark.subject}: {clean(remark.message)}"
+        for remark in found.remarks
+        if remark.subject.namespace == ref.namespace
+    ]
+    if operation == "DELETE":
+        warnings += [_sentence(fault, ref, clean) for fault in _distinct(found.faults) if not fault.is_known]
+        return Answer(warnings=tuple(warnings))
+    if own:
+        return Answer(allowed=False, message=_message(ref, own, clean), warnings=tuple(warnings))
+    warnings += [_warning(fault, ref, clean) for fault in _distinct(found.faults) if _matters(fault, ref)]
+    if found.unchecked:
+        warnings.append(f"{ref} was not shown to HAProxy: {clean(found.unchecked)}")
+    return Answer(warnings=tuple(warnings))
+
+
+def _concerns(fault: Fault, ref: ResourceRef) -> bool:
+    subject = fault.subject
+    return subject is None or _is_same(subject, ref) or (bool(ref.namespace) and subject.namespace == ref.namespace)
+
+
+def _is_same(subject: Subject, ref: ResourceRef) -> bool:
+    return (subject.kind, subject.namespace, subject.name) == (ref.kind, ref.namespace, ref.name)
+
+
+def _matters(fault: Fault, ref: ResourceRef) -> bool:
+    """Whether to speak of *fault*, for which *ref* is not refused."""
+    return not fault.is_known or (fault.subject is not None and _is_same(fault.subject, ref))
+
+
+def _message(ref: ResourceRef, faults: Iterable[Fault], clean: Callable[[str], str]) -> str:
+    lines = [_sentence(fault, ref, clean) for fault in _distinct(faults)]
+    more = len(lines) - MOST_FAULTS
+    if more > 0:
+        lines[MOST_FAULTS:] = [f"and {more} more"]
+    if len(lines) == 1:
+        return f"{ref} cannot be served by HAProxy as it is: {lines[0]}"
+    return "\n".join([f"{ref} cannot be served by HAProxy as it is:", *(f"- {line}" for line in lines)])
+
+
+def _sentence(fault: Fault, ref: ResourceRef, clean: Callable[[str], str]) -> str:
+    problem = fault.problem
+    text = clean(problem.message)
+    if fault.phase != "render" and problem.line:
+        text = f"{text} (line {problem.line} of {problem.source or _CONFIG} as it would be)"
+    if fault.phase == "render" and problem.hint:
+        text = f"{text} ({clean(problem.hint)})"
+    if fault.subject is None:
+        return f"nothing could be served any more: {text}"
+    return text if _is_same(fault.subject, ref) else f"{fault.subject} could not be served with it: {text}"
+
+
+def _warning(fault: Fault, ref: ResourceRef, clean: Callable[[str], str]) -> str:
+    sentence = _sentence(fault, ref, clean)
+    return f"it is not served as it is, as before: {sentence}" if fault.is_known else sentence
+
+
+def _distinct(faults: Iterable[Fault]) -> list[Fault]:
+    """Return one of those that say the same: several fragments of an object may fail for one reason."""
+    return list({(fault.problem.message, fault.problem.line, fault.subject): fault for fault in faults}.values())

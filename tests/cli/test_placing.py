@@ -1,0 +1,80 @@
+"""Problems of a configuration are told by the file and line that somebody can open."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from haptic_trio.cli.placing import Block, find_block
+from tests.cli.commands import invoke_cli, replace_in
+
+TWO = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: other}
+data:
+  config: |
+    a: 1
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: mine, namespace: default}
+data:
+  other: |
+    b: 1
+  config: |
+
+      c: 1
+      d: 2
+"""
+
+
+def test_the_block_is_found_behind_other_documents(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [\nkind: ConfigMap\n")
+    (tmp_path / "two.yaml").write_text(TWO)
+
+    assert find_block(tmp_path, "default", "mine") == Block("ConfigMap default/mine", tmp_path / "two.yaml", 15, 6)
+    assert find_block(tmp_path, "default", "none") is None
+    assert find_block(tmp_path, "elsewhere", "mine") is None
+
+
+def test_a_text_on_one_line_has_no_lines_to_tell(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text('apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {config: "a: 1"}\n')
+
+    assert find_block(tmp_path, "default", "a") is None
+
+
+@pytest.mark.parametrize(
+    "arguments", [["validate"], ["test"], ["render"], ["explain", "web"], ["diff", "--to", "MANIFESTS"]]
+)
+def test_every_verb_names_file_line_and_column(manifests: Path, arguments: list[str]) -> None:
+    config = manifests / "config.yaml"
+    replace_in(config, "debounceInterval:", "debounceIntervall:")
+    line = next(number for number, text in enumerate(config.read_text().splitlines(), 1) if "debounceIntervall" in text)
+    verb, *others = [str(manifests) if word == "MANIFESTS" else word for word in arguments]
+
+    result = invoke_cli(verb, "--manifests", manifests, *others)
+
+    column = config.read_text().splitlines()[line - 1].index("debounceIntervall") + 1
+    assert f"{config}:{line}:{column}: error: reconciler.debounceIntervall: unknown field" in result.output
+    assert "object: ConfigMap default/haptic-trio" in result.output
+
+
+def test_machines_are_told_the_file_as_well(manifests: Path) -> None:
+    replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
+
+    document = json.loads(invoke_cli("validate", "--manifests", manifests, "--output", "json").stdout)
+
+    assert document["problems"][0]["source"] == str(manifests / "config.yaml")
+
+
+def test_a_test_that_fails_is_told_by_its_assertion_in_the_file(tmp_path: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    config = tmp_path / "site" / "config.yaml"
+    replace_in(config, "pattern: X-Served-By", "pattern: X-Served-Bye")
+    line = next(number for number, text in enumerate(config.read_text().splitlines(), 1) if "X-Served-Bye" in text)
+
+    result = invoke_cli("validate", "--manifests", tmp_path / "site")
+
+    assert f"{config}:{line}: error: validationTests.example-is-served.assertions[1]" in result.stdout
+    assert f"{config}:{line}\n" in invoke_cli("test", "--manifests", tmp_path / "site").stdout

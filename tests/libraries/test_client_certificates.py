@@ -1,0 +1,272 @@
+"""Clients that have to show a certificate: who comes in, over which connection, and whom nobody can pretend to be."""
+
+import base64
+import contextlib
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from haptic_trio.k8s.resource import Resource
+from tests.libraries.conftest import Cluster
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service, tls_secret
+from tests.support.rendering import render
+from tests.support.traffic import Answer, ask, serving
+
+LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-ingress-annotations")
+NGINX, HI = "nginx.ingress.kubernetes.io/", "haproxy-ingress.github.io/"
+SITES = trustme.CA()
+ONE, TWO = trustme.CA(), trustme.CA()
+
+
+def authority_secret(name: str, authority: trustme.CA | bytes, **more: bytes) -> Resource:
+    bundle = authority if isinstance(authority, bytes) else authority.cert_pem.bytes()
+    data = {"ca.crt": bundle, **{key.replace("_", "."): value for key, value in more.items()}}
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(name), "data": encoded}
+
+
+def site_secret(*hosts: str) -> Resource:
+    issued = SITES.issue_cert(*hosts)
+    return tls_secret("site", issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
+
+
+def asking(name: str, annotations: dict[str, str], prefix: str = NGINX, host: str = "", age: int = 1) -> Resource:
+    host = host or f"{name}.example.com"
+    return ingress(
+        name,
+        rule(host, path("/" if host.startswith(name) else f"/{name}", "web")),
+        annotations={prefix + key: value for key, value in annotations.items()},
+        tls=[{"hosts": [host], "secretName": "site"}],
+        age=age,
+    )
+
+
+def client(authority: trustme.CA | None = None, name: str = "joe", *, newest: bool = True) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if not newest:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if authority is not None:
+        authority.issue_cert(f"{name}@example.com", common_name=name).configure_cert(context)
+    return context
+
+
+@contextmanager
+def connected(
+    cluster: Cluster, sni: str | None, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> Iterator[ssl.SSLSocket]:
+    with (
+        socket.create_connection(("127.0.0.1", cluster.https_port), 5) as plain,
+        context.wrap_socket(plain, server_hostname=sni, session=session) as connection,
+    ):
+        yield connection
+
+
+def request(connection: ssl.SSLSocket, host: str, at: str = "/", *headers: str) -> Answer:
+    lines = [f"GET {at} HTTP/1.1", f"Host: {host}", *headers, "", ""]
+    connection.sendall("\r\n".join(lines).encode())
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    found = {name.lower(): value for name, value in response.getheaders()}
+    return Answer(response.status, response.read().decode(), found)
+
+
+def once(cluster: Cluster, host: str, context: ssl.SSLContext, at: str = "/", *headers: str) -> Answer:
+    with connected(cluster, host, context) as connection:
+        return request(connection, host, at, *headers)
+
+
+@pytest.mark.haproxy
+def test_who_comes_in_and_what_the_endpoint_learns(cluster: Cluster) -> None:
+    hosts = [f"{name}.example.com" for name in ("must", "may", "named", "page", "plain", "older", "hi")]
+    with serving("web") as running:
+        cluster.serve(
+            asking("must", {"auth-tls-secret": "one", "auth-tls-pass-certificate-to-upstream": "true"}),
+            asking("may", {"auth-tls-secret": "default/two", "auth-tls-verify-client": "optional"}),
+            asking("named", {"auth-tls-secret": "one", "auth-tls-match-cn": "CN=joe"}),
+            asking("page", {"auth-tls-secret": "one", "auth-tls-error-page": "https://a.example.com/why"}),
+            asking("older", {"auth-tls-secret": "one"}),
+            asking("rival", {"auth-tls-secret": "two"}, host="older.example.com", age=2),
+            asking("hi", {"auth-tls-secret": "two", "auth-tls-cert-header": "true"}, HI),
+            asking("plain", {"auth-tls-verify-client": "off"}),
+            authority_secret("one", ONE),
+            authority_secret("two", TWO),
+            site_secret(*hosts),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
+            libraries=LIBRARIES,
+        )
+        nobody, joe, eve = client(), client(ONE), client(TWO, "eve")
+
+        known = once(cluster, "must.example.com", joe, "/", "ssl-client-verify: NO", "ssl-client-subject-dn: CN=root")
+        assert known.status == 200
+        assert "ssl-client-verify: SUCCESS" in known.body
+        assert "CN=joe" in known.body
+        assert "root" not in known.body
+        assert "ssl-client-cert: -----BEGIN%20CERTIFICATE-----%0AMII" in known.body
+        assert once(cluster, "must.example.com", nobody).status == 403
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            once(cluster, "must.example.com", eve)
+        assert ask(cluster.http_port, "must.example.com").status == 403
+
+        assert "ssl-client-verify: NONE" in once(cluster, "may.example.com", nobody).body
+        assert "CN=eve" in once(cluster, "may.example.com", eve).body
+        assert once(cluster, "named.example.com", joe).status == 200
+        assert once(cluster, "named.example.com", client(ONE, "joe.evil")).status == 403
+        assert once(cluster, "page.example.com", nobody).headers["location"] == "https://a.example.com/why"
+        shown = once(cluster, "hi.example.com", eve, "/", "X-SSL-Client-CN: root").body
+        assert "x-ssl-client-cn: eve" in shown
+        assert "root" not in shown
+        assert once(cluster, "plain.example.com", nobody).status == 200
+
+        # What was shown for another host, or to other authorities, does not count.
+        with connected(cluster, "may.example.com", eve) as connection:
+            assert request(connection, "may.example.com").status == 200
+            assert request(connection, "must.example.com").status == 421
+            assert request(connection, "MUST.example.com.:443").status == 421
+        with connected(cluster, None, nobody) as connection:
+            assert request(connection, "must.example.com").status == 421
+        assert once(cluster, "older.example.com", joe).status == 200
+        assert once(cluster, "older.example.com", joe, "/rival").status == 421
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_session_of_another_host_brings_nobody_in(cluster: Cluster, newest: bool) -> None:
+    with serving("web") as running:
+        cluster.serve(
+            asking("must", {"auth-tls-secret": "one"}),
+            asking("may", {"auth-tls-secret": "two"}),
+            authority_secret("one", ONE),
+            authority_secret("two", TWO),
+            site_secret("must.example.com", "may.example.com"),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
+            libraries=LIBRARIES,
+        )
+        context = client(TWO, "eve", newest=newest)
+        with connected(cluster, "may.example.com", context) as connection:
+            assert request(connection, "may.example.com").status == 200
+            session = connection.session
+
+        with connected(cluster, "may.example.com", context, session) as connection:
+            assert request(connection, "may.example.com").status == 200
+        statuses = set()
+        with (
+            contextlib.suppress(ssl.SSLError, OSError, http.client.HTTPException),
+            connected(cluster, "must.example.com", context, session) as connection,
+        ):
+            statuses.add(request(connection, "must.example.com").status)
+        assert statuses <= {403, 421}
+
+
+def revoked_by(authority: ec.EllipticCurvePrivateKey, name: x509.Name, *serials: int) -> bytes:
+    now = datetime.now(UTC)
+    builder = x509.CertificateRevocationListBuilder(name, now, now + timedelta(days=1))
+    for serial in serials:
+        builder = builder.add_revoked_certificate(
+            x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+        )
+    return builder.sign(authority, SHA256()).public_bytes(Encoding.PEM)
+
+
+def issued_by(issuer: x509.Name, signer: ec.EllipticCurvePrivateKey, name: x509.Name, key: ec.EllipticCurvePrivateKey,
+              *, is_authority: bool = False) -> x509.Certificate:  # fmt: skip
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .issuer_name(issuer)
+        .subject_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        .sign(signer, SHA256())
+    )
+
+
+@pytest.mark.haproxy
+def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster: Cluster, tmp_path: Path) -> None:
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    authority = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
+    root = issued_by(authority, keys[0], authority, keys[0], is_authority=True)
+    contexts: dict[str, ssl.SSLContext] = {}
+    serials: dict[str, int] = {}
+    for name in ("fine", "revoked", "a\r\nX-Admin: yes"):
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        leaf = issued_by(authority, keys[0], subject, keys[1])
+        file = tmp_path / f"{len(contexts)}.pem"
+        key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        file.write_bytes(key + leaf.public_bytes(Encoding.PEM))
+        contexts[name], serials[name] = client(), leaf.serial_number
+        contexts[name].load_cert_chain(file)
+    with serving("web") as running:
+        cluster.serve(
+            asking("must", {"auth-tls-secret": "one"}),
+            authority_secret(
+                "one", root.public_bytes(Encoding.PEM), ca_crl=revoked_by(keys[0], authority, serials["revoked"])
+            ),
+            site_secret("must.example.com"),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
+            libraries=LIBRARIES,
+        )
+
+        assert once(cluster, "must.example.com", contexts["fine"]).status == 200
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            once(cluster, "must.example.com", contexts["revoked"])
+        assert once(cluster, "must.example.com", contexts["a\r\nX-Admin: yes"]).status == 403
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({"auth-tls-secret": "other/one"}, "in the namespace"),
+        ({"auth-tls-secret": "absent"}, "not there"),
+        ({"auth-tls-secret": "garbage"}, "cannot be read"),
+        ({"auth-tls-secret": "key"}, "other than"),
+        ({"auth-tls-secret": "one", "auth-tls-match-cn": "CN=abc #(\n){}\n }}\nssl_engine x;"}, "CN= and a name"),
+        ({"auth-tls-secret": "one", "auth-tls-match-cn": "CN=.*"}, "CN= and a name"),
+        ({"auth-tls-secret": "one", "auth-tls-verify-client": "optional_no_ca"}, "none of"),
+        ({"auth-tls-secret": "one", "auth-tls-verify-depth": "1"}, "not supported"),
+        ({"auth-tls-secret": "one", "auth-tls-error-page": "javascript:x"}, "neither an http"),
+        ({"auth-tls-error-page": "/x"}, "only with auth-tls-secret"),
+    ],
+)
+def test_what_cannot_be_verified_is_refused(annotations: dict[str, str], problem: str) -> None:
+    garbage = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    rendered = render(
+        [
+            asking("evil", annotations),
+            authority_secret("one", ONE),
+            authority_secret("garbage", garbage),
+            authority_secret("key", ONE.cert_pem.bytes() + ONE.private_key_pem.bytes()),
+            site_secret("evil.example.com"),
+            service("web"),
+        ],
+        libraries=LIBRARIES,
+    )
+
+    assert problem in rendered.refused["Ingress default/evil"]
+    assert "evil" not in rendered.text
+
+
+def test_a_host_without_a_certificate_of_its_own_is_refused() -> None:
+    bare = asking("bare", {"auth-tls-secret": "one"})
+    bare["spec"]["tls"] = [{"hosts": ["other.example.com"], "secretName": "site"}]
+
+    refused = render([bare, authority_secret("one", ONE), service("web")], libraries=LIBRARIES).refused
+
+    assert "each host under spec.tls" in refused["Ingress default/bare"]

@@ -1,0 +1,160 @@
+"""What owners of Ingresses are told that are served, but not as they may think."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trustme
+
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pipeline.render import Renderer
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
+from tests.support.rendering import KINDS, library_config
+
+HOST = "a.example.com"
+GOOD = (service("web"), endpoint_slice("web", endpoint("10.0.0.1"), ports=80))
+AUTHORITY = trustme.CA()
+
+
+class Site:
+    """Objects that come and go, and what is said about them."""
+
+    def __init__(self, *objects: Resource, **context: Any) -> None:
+        self.config = library_config("base", "ssl", "ingress", "nginx-annotations", **context)
+        self.stores = Stores(Store(name, watched.index_by) for name, watched in self.config.watched_resources.items())
+        self.renderer = Renderer(self.config)
+        self.put(*GOOD, *objects)
+
+    def _stores_of(self, resource: Resource) -> Iterator[Store]:
+        for name, watched in self.config.watched_resources.items():
+            wanted = watched.field_selector.removeprefix("type=")
+            if KINDS[watched.resources] == resource["kind"] and wanted in ("", resource.get("type")):
+                yield self.stores[name]
+
+    def put(self, *objects: Resource) -> None:
+        for resource in objects:
+            for store in self._stores_of(resource):
+                store.upsert(resource)
+
+    def remove(self, *objects: Resource) -> None:
+        for resource in objects:
+            for store in self._stores_of(resource):
+                store.delete(ref_of(resource))
+
+    @property
+    def remarks(self) -> list[str]:
+        return [str(remark) for remark in self.renderer.render_here(self.stores).remarks]
+
+
+def certificate(name: str, *hosts: str, age: int = 1, namespace: str = "default") -> Resource:
+    issued = AUTHORITY.issue_cert(*hosts, key_type=trustme.KeyType.ECDSA)
+    pair = issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes()
+    return tls_secret(name, *pair, age=age, namespace=namespace)
+
+
+def test_nothing_is_said_of_what_is_served_as_it_is() -> None:
+    assert Site(ingress("web", rule(HOST, path("/", "web"), path("/x", "web", kind="Exact")))).remarks == []
+
+
+@pytest.mark.parametrize("kind", ["Prefix", "Exact"])
+def test_the_younger_of_two_for_one_host_and_path_is_told_which_one_has_it(kind: str) -> None:
+    old = ingress("old", rule(HOST, path("/x", "web", kind=kind)), namespace="one")
+    young = ingress("young", rule(HOST, path("/x", "web", kind=kind), path("/y", "web")), age=2)
+    services = [service("web", namespace="one"), endpoint_slice("web", endpoint("1.1.1.1"), ports=80, namespace="one")]
+    site = Site(old, young, *services)
+    entry = f"{HOST}|/x" + ("/" if kind == "Prefix" else "")
+    (said,) = site.remarks
+
+    assert said == (
+        f"Ingress default/young: Eclipsed: the entry {entry} of maps/path-{kind.lower()}.map has no effect, "
+        "since that of Ingress one/old goes first"
+    )
+    site.remove(old)
+    assert site.remarks == []
+
+
+def test_who_is_refused_has_nothing_that_others_could_lose_to() -> None:
+    refused = ingress("old", rule(HOST, path("/", "web"), path("/a b", "web")))
+
+    assert Site(refused, ingress("young", rule(HOST, path("/", "web")), age=2)).remarks == []
+
+
+def test_an_alias_that_somebody_has_for_a_host_is_told_of() -> None:
+    alias = ingress(
+        "alias", rule("b.example.com", path("/", "web")), annotations={"nginx.ingress.kubernetes.io/server-alias": HOST}
+    )
+    (said,) = Site(ingress("web", rule(HOST, path("/", "web")), age=2), alias).remarks
+
+    assert said.startswith(f"Ingress default/alias: Eclipsed: the entry {HOST}|/ of maps/path-prefix.map")
+
+
+def test_a_service_that_is_missing_or_has_no_such_port_is_told_of_until_it_has() -> None:
+    web = ingress(
+        "web",
+        rule(HOST, path("/", "gone"), path("/e", "gone", kind="Exact"), path("/p", "web", 81), path("/n", "web", "x")),
+    )
+    site = Site(web)
+
+    assert site.remarks == [
+        "Ingress default/web: PortNotFound: the Service default/web has no port 81",
+        "Ingress default/web: PortNotFound: the Service default/web has no port x",
+        "Ingress default/web: ServiceNotFound: the Service default/gone does not exist",
+    ]
+    site.put(service("gone"), service("web", {"port": 81}, {"port": 80, "name": "x"}))
+    assert site.remarks == [
+        "Ingress default/web: NoEndpoints: the Service default/gone has no endpoint that is ready",
+    ]
+    site.put(endpoint_slice("gone", endpoint("10.0.0.1"), ports=80))
+    assert site.remarks == []
+
+
+def test_no_endpoints_behind_an_ingress_with_backends_of_its_own_is_told_of() -> None:
+    own = ingress(
+        "own", rule(HOST, path("/", "idle")), annotations={"nginx.ingress.kubernetes.io/proxy-read-timeout": "5"}
+    )
+
+    assert Site(own, service("idle")).remarks == [
+        "Ingress default/own: NoEndpoints: the Service default/idle has no endpoint that is ready"
+    ]
+
+
+def test_an_external_name_is_told_to_who_names_it() -> None:
+    outside = service("outside", type="ExternalName", externalName="example.com")
+
+    assert Site(ingress("web", rule(HOST, path("/", "outside"))), outside).remarks == [
+        (
+            "Ingress default/web: ServiceNotSupported: the Service default/outside is of type ExternalName, "
+            "which cannot be behind an Ingress"
+        )
+    ]
+
+
+def test_a_certificate_that_is_not_there_is_told_of_until_it_is() -> None:
+    site = Site(ingress("web", rule(HOST, path("/", "web")), tls=[{"hosts": [HOST], "secretName": "tls"}]))
+
+    assert site.remarks == [
+        (
+            "Ingress default/web: CertificateNotFound: the Secret default/tls does not exist, "
+            "or is not of type kubernetes.io/tls"
+        )
+    ]
+    site.put(certificate("tls", HOST))
+    assert site.remarks == []
+
+
+def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not() -> None:
+    old, young = certificate("old", HOST), certificate("young", HOST, "b.example.com", age=2)
+    copy = {**old, "metadata": {**old["metadata"], "name": "copy", "creationTimestamp": "2026-01-03T00:00:00Z"}}
+    names = [{"secretName": name} for name in ("old", "young", "copy")]
+    site = Site(old, young, copy, ingress("web", rule(HOST, path("/", "web")), tls=names))
+
+    assert site.remarks == [
+        (
+            f"Secret default/young: Eclipsed: the certificate for {HOST} is only for clients that cannot use that of "
+            "Secret default/old"
+        )
+    ]
+    # Another certificate under the same name, for another host.
+    site.put(certificate("young", "b.example.com", age=2))
+    assert site.remarks == []

@@ -1,0 +1,137 @@
+"""Endpoints behind TLS whose certificates are verified, and that are shown one, on a real HAProxy."""
+
+import base64
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Final
+
+import pytest
+import trustme
+
+from haptic_trio.k8s.resource import Resource
+from tests.libraries.conftest import Cluster
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
+from tests.support.rendering import render
+from tests.support.traffic import ask
+
+LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-org-annotations", "haproxy-ingress-annotations")
+PREFIXES: Final = {"nginx": "nginx.ingress.kubernetes.io/", "org": "haproxy.org/", "hi": "haproxy-ingress.github.io/"}
+INSIDE, OUTSIDE = trustme.CA(), trustme.CA()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
+        self.send_response(200 if shown else 401)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Refused handshakes are expected."""
+
+
+@contextmanager
+def serving_tls() -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    INSIDE.issue_cert("web.internal").configure_cert(context)
+    INSIDE.configure_trust(context)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def secret(name: str, authority: trustme.CA) -> Resource:
+    issued = INSIDE.issue_cert("proxy.internal")
+    data = {
+        "ca.crt": authority.cert_pem.bytes(),
+        "tls.crt": issued.cert_chain_pems[0].bytes(),
+        "tls.key": issued.private_key_pem.bytes(),
+    }
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(name), "data": encoded}
+
+
+def annotated(name: str, vendor: str, annotations: dict[str, str]) -> Resource:
+    given = {PREFIXES[vendor] + key: value for key, value in annotations.items()}
+    return ingress(name, rule(f"{name}.example.com", path("/", "web")), annotations=given)
+
+
+@pytest.mark.haproxy
+def test_who_is_believed_and_what_is_shown(cluster: Cluster) -> None:
+    nginx = {"backend-protocol": "HTTPS", "proxy-ssl-verify": "on", "proxy-ssl-name": "web.internal"}
+    hi = {"secure-backends": "true", "secure-crt-secret": "good"}
+    expected = {"nginx-good": 200, "nginx-bad": 503, "nginx-name": 503, "nginx-shows": 200, "nginx-bare": 401}
+    expected |= {"org-good": 200, "org-bad": 503, "org-bare": 401, "hi-good": 200, "hi-bad": 503, "hi-name": 503}
+    with serving_tls() as port:
+        cluster.serve(
+            annotated("nginx-good", "nginx", {**nginx, "proxy-ssl-secret": "default/good"}),
+            annotated("nginx-bad", "nginx", {**nginx, "proxy-ssl-secret": "bad"}),
+            annotated("nginx-name", "nginx", {**nginx, "proxy-ssl-secret": "good", "proxy-ssl-name": "x.internal"}),
+            annotated("nginx-shows", "nginx", {"backend-protocol": "HTTPS", "proxy-ssl-secret": "bad"}),
+            annotated("nginx-bare", "nginx", {"backend-protocol": "HTTPS"}),
+            annotated("org-good", "org", {"server-ca": "good", "server-crt": "default/good"}),
+            annotated("org-bad", "org", {"server-ca": "bad", "server-crt": "good"}),
+            annotated("org-bare", "org", {"server-ca": "good"}),
+            annotated("hi-good", "hi", {**hi, "secure-verify-ca-secret": "good"}),
+            annotated("hi-bad", "hi", {**hi, "secure-verify-ca-secret": "bad"}),
+            annotated(
+                "hi-name", "hi", {**hi, "secure-verify-ca-secret": "good", "secure-verify-hostname": "x.internal"}
+            ),
+            secret("good", INSIDE),
+            secret("bad", OUTSIDE),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=port),
+            libraries=LIBRARIES,
+            retries=0,
+        )
+
+        assert {name: ask(cluster.http_port, f"{name}.example.com").status for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("vendor", "annotations", "problem"),
+    [
+        ("nginx", {"proxy-ssl-verify": "on", "backend-protocol": "HTTPS"}, "needs proxy-ssl-secret"),
+        ("nginx", {"backend-protocol": "HTTPS", "proxy-ssl-secret": "other/good"}, "in the namespace"),
+        ("nginx", {"enable-modsecurity": "true"}, "not supported"),
+        ("nginx", {"service-upstream": "true"}, "not supported"),
+        ("nginx", {"satisfy": "any"}, "none of"),
+        ("nginx", {"proxy-next-upstream": "error; deny all"}, "none of"),
+        ("org", {"server-ca": "absent"}, "not there"),
+        ("org", {"server-crt": "absent"}, "not there"),
+        ("org", {"forwarded-for": "false"}, "cannot be off"),
+        ("hi", {"secure-verify-ca-secret": "good"}, "only with TLS"),
+        ("hi", {"affinity": "cookie", "session-cookie-preserve": "true"}, "only be true"),
+    ],
+)
+def test_what_would_be_less_than_asked_for_is_refused(vendor: str, annotations: dict[str, str], problem: str) -> None:
+    slices = endpoint_slice("web", endpoint("127.0.0.1"), ports=80)
+    objects = [annotated("evil", vendor, annotations), secret("good", INSIDE), service("web"), slices]
+
+    assert problem in render(objects, libraries=LIBRARIES).refused["Ingress default/evil"]
+
+
+def test_prefixes_that_the_other_controller_takes_for_its_own_are_not_overlooked() -> None:
+    old = ingress(
+        "old", rule("old.example.com", path("/", "web")), annotations={"haproxy.com/allow-list": "10.0.0.0/8"}
+    )
+    rendered = render([old, service("web")], libraries=("base", "ssl", "ingress", "haproxy-org-annotations"))
+
+    assert "write them under haproxy.org/" in rendered.refused["Ingress default/old"]

@@ -1,0 +1,107 @@
+"""Which entries and certificates have no effect, since those of others go first."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.haproxy.model import FileKind, Files, make_file
+from haptic_trio.pages import Paged, Piece, Shelf
+from haptic_trio.pipeline.eclipsed import MOST_REMARKS, Eclipses
+from haptic_trio.templating.subjects import Origin, RenderedText, Subject
+
+PATH = "maps/host.map"
+
+
+def piece(name: str, text: str, *, kind: str = "Ingress", version: str = "1") -> Piece:
+    return Piece(text, Origin("f", Subject(kind, "default", name, version), "t", 1))
+
+
+def told(*pieces: Piece, eclipses: Eclipses | None = None, path: str = PATH, secret: bool = False) -> list[str]:
+    text = RenderedText(Paged.of(pieces))
+    files = Files.of([make_file(FileKind.MAP, path, text.pieces, secret=secret)])
+    found = (eclipses or Eclipses(lambda _path, _origin: False)).take(files, {path: text})
+    return [f"{one.subject.name}: {one.message}" for one in found]
+
+
+def test_the_first_entry_of_a_key_counts_and_the_owner_of_another_one_is_told() -> None:
+    assert told(piece("a", "x 1\ny 2\n"), piece("b", "z 1\nx 2\n"), piece("c", "x 1\n")) == [
+        f"b: the entry x of {PATH} has no effect, since that of Ingress default/a goes first"
+    ]
+
+
+def test_what_nobody_loses_is_not_told() -> None:
+    assert told(piece("a", "x 1\n"), piece("b", "x 1\n")) == []
+    assert told(piece("a", "x 1\nx 2\n")) == []
+    assert told(piece("a", "x 1\n"), Piece("x 2\n")) == []
+    assert told(piece("a", "# x 1\n"), piece("b", "# x 2\n")) == []
+
+
+def test_templates_may_have_an_entry_themselves() -> None:
+    (said,) = told(Piece("x 1\n"), piece("a", "x 2\n"))
+
+    assert said.endswith("since that of the templates themselves goes first")
+
+
+def test_a_key_that_may_be_a_secret_is_not_named() -> None:
+    for secretive in ("a", "b"):
+
+        def is_secret(_path: str, origin: Origin | None, who: str = secretive) -> bool:
+            return origin is not None and origin.subject.name == who
+
+        eclipses = Eclipses(is_secret)
+        assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), eclipses=eclipses) == [
+            f"b: an entry of {PATH} has no effect, since that of Ingress default/a goes first"
+        ]
+    assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), secret=True) == []
+
+
+def test_who_loses_much_is_told_of_some() -> None:
+    text = "".join(f"k{number} VALUE\n" for number in range(500))
+
+    assert len(told(piece("a", text.replace("VALUE", "1")), piece("b", text.replace("VALUE", "2")))) == MOST_REMARKS
+
+
+def test_nothing_changes_hands_while_nothing_changes() -> None:
+    eclipses = Eclipses(lambda _path, _origin: False)
+    text = RenderedText(Paged.of([piece("a", "x 1\n"), piece("b", "x 2\n")]))
+    files = Files.of([make_file(FileKind.MAP, PATH, text.pieces, secret=False)])
+    first = eclipses.take(files, {PATH: text})
+    again = RenderedText(Paged.of([piece("a", "x 1\n"), piece("b", "x 2\n", version="2")]))
+    more = Files.of([make_file(FileKind.MAP, PATH, again.pieces, secret=False)])
+
+    assert len(first) == 1
+    assert eclipses.take(files, {PATH: text}) is first
+    assert eclipses.take(more, {PATH: again}) is first
+
+
+def expected(entries: dict[str, list[tuple[str, str]]]) -> set[tuple[str, str]]:
+    """Return who loses which key, said in the plainest way."""
+    found, first = set(), dict[str, tuple[str, str]]()
+    for name in sorted(entries):
+        for key, value in entries[name]:
+            holder, held = first.setdefault(key, (name, value))
+            if holder != name and held != value:
+                found.add((name, key))
+    return found
+
+
+ENTRIES = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("12")), max_size=4)
+CHANGES = st.lists(st.tuples(st.integers(0, 200), ENTRIES), min_size=1, max_size=25)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CHANGES)
+def test_change_after_change_it_is_what_the_whole_file_says(changes: Any) -> None:
+    shelf: Shelf[str, Piece] = Shelf()
+    entries: dict[str, list[tuple[str, str]]] = {}
+    eclipses = Eclipses(lambda _path, _origin: False)
+    for number, own in changes:
+        name = f"{number:03}"
+        entries[name] = own
+        shelf.put(name, piece(name, "".join(f"{key} {value}\n" for key, value in own)))
+        text = RenderedText(shelf.paged())
+        files = Files.of([make_file(FileKind.MAP, PATH, text.pieces, secret=False)])
+        found = eclipses.take(files, {PATH: text})
+
+        assert {(one.subject.name, one.message.split()[2]) for one in found} == expected(entries)

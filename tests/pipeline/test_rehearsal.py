@@ -1,0 +1,187 @@
+"""What is fetched for an object that may never be, how long it may take, and that everything is put back."""
+
+from collections.abc import Mapping
+
+import pytest
+import trio
+
+from haptic_trio.config.model import Config, StoreKind
+from haptic_trio.httpstore.content import Content, Offer, Offers
+from haptic_trio.httpstore.contents import Contents
+from haptic_trio.httpstore.request import FetchRequest
+from haptic_trio.k8s.on_demand import OnDemandStore
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.rehearsal import RehearsalError, Rehearsed, newest_of, rehearse
+from haptic_trio.pipeline.render import Renderer
+from haptic_trio.stages.components import make_stores
+from haptic_trio.templating.outputs import Recall
+from tests.support.kubernetes import service
+from tests.support.on_demand import Cluster
+from tests.support.pipeline import config_of, stores_of
+
+HEAD = "global\n    maxconn 10\n"
+WATCHED = {
+    "services": {"apiVersion": "v1", "resources": "services"},
+    "configMaps": {"apiVersion": "v1", "resources": "configmaps", "store": "on-demand"},
+}
+LOOKING_UP = HEAD + (
+    "{% each service in resources.services %}\n# {{ service.metadata.name }}"
+    "{% for found in resources.configMaps.get(service.metadata.namespace, service.spec.settings) %}"
+    " {{ found.spec.value }}{% endfor %}\n{% endeach %}\n"
+)
+FETCHING = HEAD + (
+    "{% each service in resources.services %}\n"
+    "# {{ service.metadata.name }} {{ http.fetch(service.spec.url) | length }}\n{% endeach %}\n"
+)
+ENDLESS = HEAD + (
+    "{% each service in resources.services %}\n"
+    "{% for a in range(service.spec.rounds) %}{% for b in range(1000) %}{% endfor %}{% endfor %}\n{% endeach %}\n"
+)
+ROOT = HEAD + "{% for service in resources.services.list() %}\n# {{ service.spec.needed }}\n{% endfor %}\n"
+
+
+class Site:
+    """A renderer that has rendered, and what it has."""
+
+    def __init__(self, config: Config, stores: Stores, contents: Contents | None = None) -> None:
+        self.stores = stores
+        self.renderer = Renderer(config, contents)
+
+    def put(self, *resources: Resource) -> None:
+        for resource in resources:
+            self.stores["services"].upsert(resource)
+
+    async def text(self) -> str:
+        with self.stores.frozen():
+            return (await self.renderer.render(self.stores)).text
+
+    async def rehearse(self, resource: Resource, limit: float = 10.0) -> Rehearsed:
+        with self.stores.frozen(), trio.fail_after(10):
+            replacements = {"services": {ref_of(resource): resource}}
+            return await rehearse(self.renderer, self.stores, replacements, Recall(), limit=limit)
+
+
+def text_after(rehearsed: Rehearsed) -> str:
+    assert rehearsed.after is not None, rehearsed.problems
+    return rehearsed.after.text
+
+
+async def test_objects_on_demand_are_fetched_for_it_and_shown_to_it_alone() -> None:
+    config = config_of(LOOKING_UP, watchedResources=WATCHED)
+    assert config.watched_resources["configMaps"].store is StoreKind.ON_DEMAND
+    cluster = Cluster()
+    stores = make_stores(config, cluster)  # type: ignore[arg-type]
+    settings = {"kind": "ConfigMap", "metadata": {"name": "one", "namespace": "default", "resourceVersion": "1"}}
+    cluster.objects[ref_of(settings)] = {**settings, "spec": {"value": "blue"}}
+    demanding = stores["configMaps"]
+    assert isinstance(demanding, OnDemandStore)
+    demanding.upsert(demanding.reduce(cluster.objects[ref_of(settings)]))
+    site = Site(config, stores)
+    site.put(service("web", settings="none"))
+    before = await site.text()
+
+    rehearsed = await site.rehearse(service("new", settings="one"))
+
+    assert "# new blue" in text_after(rehearsed)
+    assert rehearsed.before.text == before
+    assert cluster.fetched == ["one"]
+    assert await site.text() == before
+
+
+class Counting(Contents):
+    """Gives what has been fetched, and counts."""
+
+    def __init__(self) -> None:
+        self.fetched: list[str] = []
+        self._known: dict[str, Content] = {}
+
+    def offers(self) -> Offers:
+        """See `Contents.offers`."""
+        return _Offers(dict(self._known))
+
+    async def fetch_wanted(self, wanted: Mapping[str, FetchRequest]) -> None:
+        """See `Contents.fetch_wanted`."""
+        for request in wanted.values():
+            self.fetched.append(request.url)
+            self._known[request.url] = Content.of("four")
+
+
+class _Offers:
+    def __init__(self, known: Mapping[str, Content]) -> None:
+        self._known = known
+
+    def find(self, request: FetchRequest) -> Offer:
+        return self._known.get(request.url)
+
+
+async def test_nothing_is_fetched_over_http_for_an_object_that_may_never_be_and_it_is_once_it_is() -> None:
+    config = config_of(FETCHING)
+    contents = Counting()
+    site = Site(config, stores_of(config), contents)
+    site.put(service("web", url="https://one.test/"))
+    before = await site.text()
+    fresh = service("new", url="https://two.test/")
+
+    rehearsed = await site.rehearse(fresh)
+
+    assert "# web 4" in before
+    assert "# new 0" in text_after(rehearsed)
+    assert contents.fetched == ["https://one.test/"]
+    assert await site.text() == before
+    site.put(fresh)
+    assert "# new 4" in await site.text()
+
+
+async def test_rendering_that_takes_too_long_is_given_up_and_the_rest_goes_on() -> None:
+    config = config_of(ENDLESS)
+    site = Site(config, stores_of(config))
+    site.put(service("web", rounds=0))
+    before = await site.text()
+
+    with pytest.raises(RehearsalError, match="too long"):
+        await site.rehearse(service("slow", rounds=90_000), limit=0.2)
+
+    assert await site.text() == before
+
+
+async def test_rehearsal_that_is_cancelled_leaves_nothing() -> None:
+    config = config_of(ENDLESS)
+    site = Site(config, stores_of(config))
+    site.put(service("web", rounds=0))
+    before = await site.text()
+
+    with trio.move_on_after(0.1) as scope:
+        await site.rehearse(service("slow", rounds=90_000))
+
+    assert scope.cancelled_caught
+    assert newest_of(site.renderer, site.stores) is None
+    site.put(service("more", rounds=0))
+    site.stores["services"].delete(ref_of(service("more")))
+    assert await site.text() == before
+
+
+async def test_object_with_which_nothing_can_be_rendered_is_told_with_the_reason() -> None:
+    config = config_of(ROOT)
+    site = Site(config, stores_of(config))
+    site.put(service("web", needed="yes"))
+    before = await site.text()
+
+    rehearsed = await site.rehearse(service("new"))
+
+    assert rehearsed.after is None
+    assert "needed" in str(rehearsed.problems[0])
+    assert newest_of(site.renderer, site.stores) is rehearsed.before
+    assert await site.text() == before
+
+
+async def test_newest_render_is_none_of_stores_that_have_changed_since() -> None:
+    config = config_of(ROOT)
+    site = Site(config, stores_of(config))
+    assert newest_of(site.renderer, site.stores) is None
+    await site.text()
+    assert newest_of(site.renderer, site.stores) is not None
+
+    site.put(service("web", needed="yes"))
+
+    assert newest_of(site.renderer, site.stores) is None

@@ -1,0 +1,110 @@
+"""What templates say to owners of objects: part of what a fragment gives, and gone when it says so no more."""
+
+import pytest
+
+from haptic_trio.templating.remarks import MOST_REMARKS
+from tests.templating.rendering import refused, render_run, resource
+from tests.templating.test_each import Site
+
+SAYING = """
+{% each s in resources.services as "s" %}
+{% if s.spec.say is defined %}{% do remark(s, "Said", s.spec.say) %}{% endif %}
+{% if s.spec.fail is defined %}{{ fail("no") }}{% endif %}
+{% endeach %}
+"""
+
+
+def said(site: Site) -> list[str]:
+    site.render()
+    return [f"{one.subject.name}: {one.reason}: {one.message}" for one in site.run.remarks]
+
+
+def test_a_remark_is_made_as_long_as_its_fragment_makes_it_and_gives_no_text() -> None:
+    site = Site(SAYING)
+    site.put("b", say="one")
+    site.put("a", say="two")
+    assert said(site) == ["a: Said: two", "b: Said: one"]
+    assert site.render().strip() == ""
+    kept = site.run.remarks
+    site.put("c")
+    site.render()
+    assert site.run.remarks is kept
+
+    site.put("a", say="three")
+    assert said(site) == ["a: Said: three", "b: Said: one"]
+    site.put("a")
+    site.remove("b")
+    assert said(site) == []
+
+
+def test_of_a_fragment_that_fails_nothing_else_is_said() -> None:
+    site = Site(SAYING)
+    site.put("a", say="one", fail=True)
+
+    assert said(site) == []
+    assert len(site.run.refusals) == 1
+
+
+def test_a_remark_of_a_fragment_that_is_put_in_again_stays() -> None:
+    site = Site(
+        '{% for s in resources.services.list() %}{% fragment "f" for s %}{% do remark(s, "Said", s.spec.say) %}'
+        "{% endfragment %}{% endfor %}"
+    )
+    site.put("a", say="one")
+    site.render()
+    before = site.run.rendered
+    site.put("b", say="two")
+
+    assert said(site) == ["a: Said: one", "b: Said: two"]
+    assert site.run.rendered == before + 1
+
+
+def test_the_same_from_several_places_is_said_once_and_outside_of_fragments_as_well() -> None:
+    source = '{% do remark(x, "Said", "a") %}{% for i in range(3) %}{% do remark(x, "Said", "a") %}{% endfor %}'
+    _, run = render_run(source, x=resource("web", version="7"))
+
+    assert [str(one) for one in run.remarks] == ["Ingress default/web: Said: a"]
+    assert run.remarks[0].subject.resource_version == ""
+
+
+def test_nobody_says_too_much() -> None:
+    source = '{% for i in range(100) %}{% do remark(x, "Said", "a" ~ i) %}{% endfor %}'
+    _, run = render_run(source, x=resource())
+    assert len(run.remarks) == MOST_REMARKS
+
+    _, run = render_run('{% do remark(x, "A", text) %}', x=resource(), text="\n" + "x" * 5_000)
+    assert len(run.remarks[0].message) < 500
+    assert "\n" not in run.remarks[0].message
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ('remark("x", "A", "b")', "not an object"),
+        ('remark(x, "not one word", "b")', "upper camel case"),
+        ('remark(x, "A", 1)', "is not text"),
+        ('remark(x, "A", "")', "is not text"),
+    ],
+)
+def test_what_is_no_remark_is_refused(call: str, message: str) -> None:
+    assert message in refused("{% do " + call + " %}", x=resource()).message
+
+
+def test_an_imported_template_cannot_remark_while_it_is_imported() -> None:
+    templates = {"lib": '{% do remark(x, "A", "b") %}{% macro m() %}{% endmacro %}'}
+
+    assert "imported" in refused('{% from "lib" import m %}{{ m() }}', templates, x=resource()).message
+
+
+def test_whether_there_is_an_object_is_asked_without_looking_at_it() -> None:
+    site = Site(
+        '{% fragment "f" for x %}{{ "yes" if resources.services.has("default", "a") else "no" }}{% endfragment %}',
+        x=resource(),
+    )
+    assert site.render() == "no"
+    site.put("b")
+    assert site.count() == 0
+    site.put("a")
+    assert site.render() == "yes"
+    site.remove("a")
+    assert site.render() == "no"

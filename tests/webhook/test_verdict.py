@@ -1,0 +1,117 @@
+"""What refuses an object, and in which words."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.pipeline.dry_run import DryRun
+from haptic_trio.templating.subjects import Remark, Subject
+from haptic_trio.webhook.review import Answer
+from haptic_trio.webhook.verdict import judge
+from tests.webhook.builders import fault
+
+REF = ResourceRef("Ingress", "default", "web")
+
+
+def answer(found: DryRun, operation: str = "CREATE") -> Answer:
+    return judge(REF, operation, found, str)
+
+
+def test_nothing_wrong_is_nothing_to_say() -> None:
+    assert answer(DryRun()) == Answer()
+
+
+def test_own_fault_refuses_and_is_told_by_the_object_s_name() -> None:
+    given = answer(DryRun(faults=(fault("a path must begin with /"),)))
+
+    assert not given.allowed
+    assert given.message == "Ingress default/web cannot be served by HAProxy as it is: a path must begin with /"
+
+
+def test_line_of_the_configuration_is_told() -> None:
+    given = answer(DryRun(faults=(fault("unknown keyword 'x'", phase="parse", line=12),)))
+
+    assert "unknown keyword 'x' (line 12 of haproxy.cfg as it would be)" in given.message
+
+
+def test_same_reason_of_several_fragments_is_told_once_and_several_reasons_are_a_list() -> None:
+    given = answer(DryRun(faults=(fault("one"), fault("one"), fault("two"))))
+
+    assert given.message.splitlines()[1:] == ["- one", "- two"]
+
+
+def test_neighbour_in_the_same_namespace_that_breaks_by_it_refuses() -> None:
+    given = answer(DryRun(faults=(fault("no", "Service", "shop"),)))
+
+    assert not given.allowed
+    assert "Service default/shop could not be served with it: no" in given.message
+
+
+def test_others_cannot_veto() -> None:
+    given = answer(DryRun(faults=(fault("no", "Ingress", "shop", namespace="elsewhere"),)))
+
+    assert given.allowed
+    assert "Ingress elsewhere/shop could not be served with it" in given.warnings[0]
+
+
+def test_what_would_stop_everything_refuses() -> None:
+    given = answer(DryRun(faults=(fault("no", kind=""),)))
+
+    assert not given.allowed
+    assert "nothing could be served any more: no" in given.message
+
+
+def test_broken_object_may_be_touched_while_it_is_broken_for_the_same_reason() -> None:
+    same = answer(DryRun(faults=(fault("old", known=True),)), "UPDATE")
+    other = answer(DryRun(faults=(fault("old", known=True), fault("new"))), "UPDATE")
+
+    assert same.allowed
+    assert "as before: old" in same.warnings[0]
+    assert not other.allowed
+    assert "new" in other.message
+
+
+@given(
+    faults=st.lists(
+        st.builds(
+            fault,
+            st.sampled_from(["a", "b"]),
+            st.sampled_from(["Ingress", "Service", ""]),
+            st.sampled_from(["web", "shop"]),
+            namespace=st.sampled_from(["default", "elsewhere"]),
+            known=st.booleans(),
+        )
+    )
+)
+def test_nothing_keeps_an_object_from_being_deleted_and_what_is_known_refuses_nobody(faults: list) -> None:  # type: ignore[type-arg]
+    assert answer(DryRun(faults=tuple(faults)), "DELETE").allowed
+    assert answer(DryRun(faults=tuple(one for one in faults if one.is_known))).allowed
+
+
+def test_remarks_about_objects_of_the_namespace_are_warnings_and_no_others() -> None:
+    own = Remark(Subject("Ingress", "default", "web"), "Eclipsed", "an entry has no effect")
+    other = Remark(Subject("Ingress", "elsewhere", "shop"), "Eclipsed", "an entry has no effect")
+
+    assert answer(DryRun(remarks=(own, other))).warnings == ("Ingress default/web: an entry has no effect",)
+
+
+def test_it_is_told_when_haproxy_was_not_asked() -> None:
+    given = answer(DryRun(unchecked="there are more than 250 certificates"))
+
+    assert given.allowed
+    assert given.warnings == ("Ingress default/web was not shown to HAProxy: there are more than 250 certificates",)
+
+
+def test_every_text_of_a_fault_is_cleaned() -> None:
+    def clean(text: str) -> str:
+        return text.replace("hunter2", "<secret>")
+
+    found = DryRun(
+        faults=(fault("bad hunter2"), fault("bad hunter2", "Service", "s", namespace="other")),
+        remarks=(Remark(Subject("Ingress", "default", "web"), "X", "hunter2"),),
+        unchecked="hunter2",
+    )
+
+    for operation in ("CREATE", "DELETE"):
+        given = judge(REF, operation, found, clean)
+        assert "hunter2" not in given.message + "".join(given.warnings)
