@@ -51,7 +51,7 @@ def test_an_object_is_removed_with_its_file_if_nothing_else_is_in_it(tmp_path: P
 
 
 def test_in_a_shared_cluster_only_the_own_namespace_is_watched() -> None:
-    shared = Place(namespace="mine", is_shared=True, ingress_class="mine")
+    shared = Place(http_port=8080, https_port=8443, namespace="mine", is_shared=True, ingress_class="mine")
 
     watched = load_config(make_config(shared, AT_ONCE, "v0"), None).config.watched_resources
 
