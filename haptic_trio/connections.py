@@ -1,9 +1,12 @@
-"""Connections for the HTTP client that are closed, too, when whoever opens them is cancelled on the way.
+"""What the HTTP client uses, such that nothing is left to be collected when a request is cancelled on the way.
 
 httpcore closes a connection whose TLS handshake fails, but not one whose
-handshake is cancelled: the socket would stay open until it is collected.
+handshake is cancelled: the socket would stay open until it is collected. The
+body of a request is an asynchronous generator of httpx's, which nobody closes
+when it is cancelled while it is sent.
 """
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpcore
@@ -12,11 +15,39 @@ import trio
 
 
 def open_transport(**options: Any) -> httpx.AsyncHTTPTransport:
-    """Return httpx's own transport, made with *options*, whose connections are closed on cancellation, too."""
-    transport = httpx.AsyncHTTPTransport(**options)
+    """Return httpx's own transport, made with *options*, which leaves nothing behind on cancellation."""
+    transport = _Transport(**options)
     # httpx offers no argument for it.
     transport._pool._network_backend = ClosingBackend()  # noqa: SLF001
     return transport
+
+
+class _Transport(httpx.AsyncHTTPTransport):
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if isinstance(request.stream, httpx.ByteStream):
+            request.stream = _Body(request.stream)
+        return await super().handle_async_request(request)
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of a request, which is there as a whole."""
+
+    def __init__(self, chunks: httpx.ByteStream) -> None:
+        self._chunks = chunks
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _Chunks(iter(self._chunks))
+
+
+class _Chunks(AsyncIterator[bytes]):
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+
+    async def __anext__(self) -> bytes:
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            raise StopAsyncIteration from None
 
 
 class ClosingBackend(httpcore.AsyncNetworkBackend):
