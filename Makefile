@@ -70,7 +70,7 @@ docs: $(STAMP)  ## write the generated parts of docs/ anew
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/flake8-async --disable $(ASYNC_OFF) $$(git ls-files -co --exclude-standard '*.py')
+	@$(BIN)/flake8-async --disable $(ASYNC_OFF) $$(git grep -lwE --untracked 'async|trio' -- '*.py')
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
