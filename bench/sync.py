@@ -33,8 +33,8 @@ from haptic_trio.haproxy.parser import SectionCache, parse_config
 from haptic_trio.haproxy.plan import make_plan
 from haptic_trio.pages import Piece, Shelf
 from tests.support.agents import Authority, agent_process, remote_agent
-from tests.support.haproxy import free_port
 from tests.support.haproxy_versions import provide
+from tests.support.ports import free_port
 
 CERTIFICATES = 20
 HEAD = """\

@@ -1,6 +1,7 @@
 """What keeps the house in order and no linter checks."""
 
 import ast
+import fnmatch
 import re
 import subprocess
 from pathlib import Path
@@ -86,3 +87,25 @@ def test_each_message_of_the_program_is_a_frozen_fact_in_the_architecture_page()
 
     assert [name for name, value in facts.items() if not value.__struct_config__.frozen] == []
     assert [name for name in facts if f"`{name}`" not in page] == []
+
+
+def test_each_module_is_in_the_layout_of_the_architecture_page() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    layout = page.partition("the first line of a module says the rest:\n\n```\n")[2].partition("```")[0]
+    named: dict[str, list[str]] = {}
+    package = ""
+    for line in layout.splitlines():
+        if match := re.match(r"(\w+)/", line):
+            package = match[1]
+        named.setdefault(package, []).extend(line[14:58].split())
+    present = {
+        directory.name: {file.stem for file in directory.glob("*.py")} - {"__init__"}
+        for directory in PACKAGE.iterdir()
+        if directory.is_dir() and directory.name != "__pycache__"
+    }
+
+    assert named.keys() == present.keys()
+    for package, patterns in named.items():
+        found = [set(fnmatch.filter(present[package], pattern)) for pattern in patterns]
+        assert [pattern for pattern, names in zip(patterns, found, strict=True) if not names] == [], package
+        assert present[package] - set().union(*found) == set(), package

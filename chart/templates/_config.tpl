@@ -89,12 +89,17 @@
 {{- define "haptic-trio.watchRules" -}}
 {{- $namespace := last . }}
 {{- $verbs := dict }}
-{{- range include "haptic-trio.watched" (first .) | fromJson }}
+{{- range $name, $_ := include "haptic-trio.watched" (first .) | fromJson }}
 {{- if ternary (has $namespace (.namespaces | default list)) (empty .namespaces) (ne $namespace "") }}
 {{- $read := ternary (list "get" "list" "watch") (list "list" "watch") (eq (.store | default "full") "on-demand") }}
 {{- $_ := set $verbs .key (concat (get $verbs .key | default list) $read | uniq | sortAlpha) }}
 {{- if .writesStatus }}
 {{- $_ := set $verbs (printf "%s/status" .key) (list "patch") }}
+{{- end }}
+{{- if and (eq $name "gateways") (include "haptic-trio.makesGatewayServices" (first $)) }}
+{{- $_ := set $verbs "/services" (concat (get $verbs "/services" | default list) (list "create" "get" "patch") | uniq | sortAlpha) }}
+{{- $slices := "discovery.k8s.io/endpointslices" }}
+{{- $_ := set $verbs $slices (concat (get $verbs $slices | default list) (list "create" "patch") | uniq | sortAlpha) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -106,6 +111,12 @@
   resources: [{{ splitList "/" $key | rest | join "/" }}]
   verbs: [{{ get $verbs $key | join ", " }}]
 {{- end }}
+{{- end }}
+
+{{/* Not empty where each Gateway gets a Service. */}}
+{{- define "haptic-trio.makesGatewayServices" -}}
+{{- $templating := .Values.config.templating }}
+{{- if and (has "gateway" $templating.libraries) $templating.extraContext.gatewayServices }}yes{{ end }}
 {{- end }}
 
 {{/* Not empty where a resource is watched in the whole cluster, of (list ROOT GROUP/RESOURCE). */}}

@@ -29,3 +29,18 @@
 {{- end }}
 {{- toJson $reviewed }}
 {{- end }}
+
+{{/* How the API server asks, of (list ROOT SERVICE BUNDLE SECONDS). */}}
+{{- define "haptic-trio.webhookCall" -}}
+clientConfig:
+  service: {namespace: {{ (first .).Release.Namespace }}, name: {{ index . 1 }}, path: /validate, port: 443}
+  {{- with index . 2 }}
+  caBundle: {{ . }}
+  {{- end }}
+# What nobody answers for is accepted; what cannot be served then is quarantined.
+failurePolicy: Ignore
+matchPolicy: Equivalent
+sideEffects: None
+timeoutSeconds: {{ last . }}
+admissionReviewVersions: [v1]
+{{- end }}

@@ -1,18 +1,15 @@
 """The objects of the cluster that is measured, as plain data."""
 
+import ssl
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from haptic_trio.config.encode import encode_value
 from haptic_trio.config.libraries import load_library
+from haptic_trio.embedded.certificates import issue_anew
 from haptic_trio.k8s.resource import Resource
 
 LIBRARIES = ("base", "ssl", "ingress")
@@ -114,33 +111,16 @@ def make_structure(place: Place, value: str) -> Resource:
 
 def make_secret(place: Place, name: str, host: str) -> tuple[Resource, bytes]:
     """Return a Secret with a fresh certificate for *host*, and that certificate as DER."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=30))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    issued = issue_anew((host,))
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": _metadata(place, name),
         "type": "kubernetes.io/tls",
         # Bytes become base64 in JSON, and here alike.
-        "data": msgspec.to_builtins({"tls.crt": pem, "tls.key": private}),
+        "data": msgspec.to_builtins({"tls.crt": issued.chain.encode(), "tls.key": issued.key.encode()}),
     }
-    return secret, certificate.public_bytes(serialization.Encoding.DER)
+    return secret, ssl.PEM_cert_to_DER_cert(issued.chain)
 
 
 def make_config(place: Place, intervals: Intervals, greeting: str) -> Resource:

@@ -23,13 +23,14 @@ from haptic_trio.dataplane.agent_messages import AgentLimits
 from haptic_trio.dataplane.agent_server import AgentOptions, ServedAgent, serve_agent
 from haptic_trio.dataplane.agent_tls import TlsFiles
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
-from haptic_trio.dataplane.local import DEFAULT_GRACE
 from haptic_trio.dataplane.process import read_record
 from haptic_trio.dataplane.supervisor import OnExit
 from haptic_trio.errors import HapticError, leaves_of
 from haptic_trio.health import serve_app
 from haptic_trio.logs import configure_logs, get_logger
 
+DEFAULT_GRACE = 5.0
+"""Seconds in which an HAProxy that is stopped may end by itself."""
 DRAIN_LIMIT = 10.0
 """Seconds that a deployment in flight is given when the agent is told to end."""
 _MIB = 1 << 20

@@ -109,11 +109,13 @@ async def open_console(
 
 async def _connect(url: str) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:
     parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise NoConsoleError(f"{url} is no address of a console, such as http://127.0.0.1:9090")
     try:
         with trio.fail_after(CONNECT_LIMIT):
             if parts.scheme == "https":
-                return await trio.open_ssl_over_tcp_stream(parts.hostname or "", parts.port or 443)
-            return await trio.open_tcp_stream(parts.hostname or "", parts.port or 80)
+                return await trio.open_ssl_over_tcp_stream(parts.hostname, parts.port or 443)
+            return await trio.open_tcp_stream(parts.hostname, parts.port or 80)
     except (OSError, ValueError, trio.TooSlowError) as exc:
         raise NoConsoleError(f"no console answers at {url}: {str(exc) or 'it takes too long'}") from exc
 

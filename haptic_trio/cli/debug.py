@@ -255,8 +255,8 @@ def _talk(where: dict[str, Any], talk: Talk) -> None:
         trio.run(run)
     except* KeyboardInterrupt:
         click.echo()
-    except* BrokenPipeError:
-        # The reader, such as `head`, has enough.
+    except* (BrokenPipeError, SystemExit):
+        # The reader, such as `head`, has enough; rich exits of itself then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -131,7 +131,8 @@ def instance_table(instances: Iterable[dict[str, Any]]) -> Table:
         elif one.get("reloaded"):
             how = Text("loaded: " + ", ".join(one.get("reasons", ())))
         else:
-            how = Text(f"{one.get('operations', 0)} operations")
+            count = one.get("operations", 0)
+            how = Text(f"{count} operation{'' if count == 1 else 's'}")
         made.add_row(one["name"], one.get("generation", ""), one.get("correlation", ""), _ms(one.get("seconds")), how)
     return made
 

@@ -1,5 +1,6 @@
 """`demo`: a running example, with everything that it needs."""
 
+import shutil
 import signal
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.logs import configure_logs
 
 FIRST_ANSWER_LIMIT = 30.0
+PROGRAM = "haptic-trio"
 
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,5 +132,11 @@ async def _show(options: DemoOptions) -> None:
             await client.wait_for(lambda answer: answer.status == 200)
         if waiting.cancelled_caught:
             click.secho("HAProxy does not answer yet; the log says why.", fg="yellow")
-        click.echo(guide_to(running.site, running.serving.addresses[0], options.directory))
+        click.echo(guide_to(running.site, running.serving.addresses[0], options.directory, _program()))
         await trio.sleep_forever()
+
+
+def _program() -> str:
+    """Return what a shell calls this program by: a virtual environment that nobody entered is not on PATH."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == PROGRAM and shutil.which(PROGRAM) is None else PROGRAM

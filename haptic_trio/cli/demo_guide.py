@@ -6,8 +6,12 @@ from haptic_trio.cli.demo_ports import LOOPBACK
 from haptic_trio.cli.demo_site import HOST, DemoSite
 
 
-def guide_to(site: DemoSite, health: str, shown: Path) -> str:
-    """Return what to request and what to edit; *shown* is the directory as the person knows it."""
+def guide_to(site: DemoSite, health: str, shown: Path, program: str = "haptic-trio") -> str:
+    """Return what to request and what to edit.
+
+    *shown* is the directory as the person knows it, *program* what to call
+    the program by in another terminal.
+    """
     ports = site.ports
     edits = (
         ("web.yaml", f"port: {ports.web_one} -> {ports.web_two}", "the other server answers; HAProxy is not reloaded"),
@@ -29,6 +33,12 @@ Now edit a file, save it, and ask again:
 
 {listed}
 
+See what the controller does, and what made a route:
+
+  {program} debug --state-dir {shown}/state
+  {program} explain --manifests {shown}/manifests {HOST}/api
+
+The same as a page: {health}/console, with the token in {shown}/state/console.token
 State of the controller: {health}/readyz and {health}/metrics
 Ctrl-C ends everything.
 """

@@ -13,6 +13,8 @@ EXIT_PROBLEMS = 1
 """The input was read, and something is wrong with it."""
 EXIT_FAILED = 2
 """The command could not do its work: wrong usage, a missing file, no HAProxy."""
+EXIT_INTERRUPTED = 130
+"""It was interrupted by Ctrl-C before it was done, as shells know it."""
 
 
 SUMMARIES = {
@@ -92,22 +94,25 @@ def main() -> None:
     as_json = wants_json(sys.argv[1:])
     code = 0
     try:
-        # On its own click tells wrong usage in words.
-        code = cli.main(prog_name="haptic-trio", standalone_mode=not as_json) or 0
+        # On its own click tells wrong usage in words, and that it was interrupted as a problem of the input.
+        code = cli.main(prog_name="haptic-trio", standalone_mode=False) or 0
     except* ProblemsError as group:
         code = _tell(group, EXIT_PROBLEMS, as_json=as_json)
-    except* (HapticError, OSError) as group:
+    except* (HapticError, OSError, click.ClickException) as group:
         code = _tell(group, EXIT_FAILED, as_json=as_json)
-    except* (click.ClickException, click.Abort) as group:
-        code = _tell(group, EXIT_FAILED, as_json=as_json)
+    except* (click.Abort, KeyboardInterrupt):
+        code = _tell(KeyboardInterrupt("interrupted"), EXIT_INTERRUPTED, as_json=as_json)
     sys.exit(code)
 
 
-def _tell(group: BaseExceptionGroup[BaseException], code: int, *, as_json: bool) -> int:
+def _tell(group: BaseException, code: int, *, as_json: bool) -> int:
     if as_json:
         print_failures(failures_of(group))
         return code
     for error in leaves_of(group):
+        if isinstance(error, click.ClickException):
+            error.show()
+            continue
         lines = [str(problem) for problem in error.problems] if isinstance(error, ProblemsError) else [str(error)]
         for line in lines:
             click.secho(f"error: {line}", fg="red", err=True)

@@ -1,5 +1,7 @@
 """`new`: a starting configuration that works, with an example to serve and a test to run."""
 
+import re
+from importlib.resources import files as resources_of
 from pathlib import Path
 
 import click
@@ -21,12 +23,12 @@ data:
   config: |
     templating:
       # Templates that ship with haptic-trio; leave the list out to write haproxy.cfg wholly by yourself.
-      libraries: [base, ssl, ingress]
+      libraries: [{libraries}]
       # Values that templates see by these names. The page of each library lists what it reads.
       extraContext:
         bindAddress: 127.0.0.1
         httpPort: {http_port}
-        httpsPort: {https_port}
+        httpsPort: {https_port}{class_setting}
     templateSnippets:
       # The library `base` includes every snippet whose name begins with `frontend-rules-` in its frontends.
       frontend-rules-served-by:
@@ -40,7 +42,7 @@ data:
             - kind: Ingress
               metadata: {{name: example}}
               spec:
-                ingressClassName: haptic
+                ingressClassName: {ingress_class}
                 rules:
                   - host: example.localhost
                     http:
@@ -68,14 +70,14 @@ EXAMPLE = """\
 # `curl -H 'Host: example.localhost' http://127.0.0.1:{http_port}/`.
 apiVersion: networking.k8s.io/v1
 kind: IngressClass
-metadata: {{name: haptic}}
+metadata: {{name: {ingress_class}}}
 spec: {{controller: haptic-trio/ingress-controller}}
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {{name: example, namespace: default}}
 spec:
-  ingressClassName: haptic
+  ingressClassName: {ingress_class}
   rules:
     - host: example.localhost
       http:
@@ -99,18 +101,56 @@ addressType: IPv4
 ports: [{{name: "", port: 8000}}]
 endpoints: [{{addresses: [127.0.0.1]}}]
 """
+USUAL_LIBRARIES = ("base", "ssl", "ingress")
+USUAL_CLASS = "haptic"
+_NAME = re.compile(r"[a-z](?:[a-z0-9.-]*[a-z0-9])?")
 
 
 class NotEmptyError(HapticError):
     """There are files already; trying again helps with another directory."""
 
 
+def check_libraries(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return *names* if libraries of these names ship with the program."""
+    root = resources_of("haptic_trio") / "libraries"
+    known = sorted(one.name for one in root.iterdir() if (one / "library.yaml").is_file())
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(f"there is no library {name!r}, but {', '.join(known)}")
+    return names
+
+
+def check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    """Return *name* if an object of Kubernetes can be called so."""
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter("expected lower-case letters, digits, - and ., a letter first")
+    return name
+
+
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--name", default="haptic-trio", show_default=True, help="Name of the ConfigMap.")
-@click.option("--namespace", default="default", show_default=True, help="Namespace of the ConfigMap.")
+@click.option("--name", default="haptic-trio", show_default=True, callback=check_name, help="Name of the ConfigMap.")
+@click.option(
+    "--namespace", default="default", show_default=True, callback=check_name, help="Namespace of the ConfigMap."
+)
 @click.option("--http-port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="HAProxy's port.")
 @click.option("--https-port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="The one for TLS.")
+@click.option(
+    "--library",
+    "libraries",
+    multiple=True,
+    metavar="NAME",
+    callback=check_libraries,
+    help="A library beside base, ssl and ingress, such as `nginx-annotations`; may be given several times.",
+)
+@click.option(
+    "--ingress-class",
+    default=USUAL_CLASS,
+    show_default=True,
+    metavar="NAME",
+    callback=check_name,
+    help="The class of the Ingresses that are served.",
+)
 @click.option("--no-example", is_flag=True, help="Write the configuration alone.")
 @output_option
 def new(
@@ -120,6 +160,8 @@ def new(
     namespace: str,
     http_port: int,
     https_port: int,
+    libraries: tuple[str, ...],
+    ingress_class: str,
     no_example: bool,
     output_format: str,
 ) -> None:
@@ -131,6 +173,9 @@ def new(
       haptic-trio new site
       haptic-trio test --manifests site
       haptic-trio serve --manifests site
+
+    \b
+      haptic-trio new export --no-example --library nginx-annotations --ingress-class nginx
     """
     values = {
         "directory": directory,
@@ -138,6 +183,9 @@ def new(
         "namespace": namespace,
         "http_port": http_port,
         "https_port": https_port,
+        "libraries": ", ".join(dict.fromkeys((*USUAL_LIBRARIES, *libraries))),
+        "ingress_class": ingress_class,
+        "class_setting": "" if ingress_class == USUAL_CLASS else f"\n        ingressClass: {ingress_class}",
     }
     files = {"config.yaml": CONFIG} | ({} if no_example else {"example.yaml": EXAMPLE})
     taken = [str(directory / file) for file in files if (directory / file).exists()]

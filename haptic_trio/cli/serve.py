@@ -127,7 +127,7 @@ class Serving(msgspec.Struct, frozen=True):
     metavar="ADDRESS:PORT",
     callback=check_listen,
     envvar="HAPTIC_LISTEN",
-    help="Where /healthz, /readyz and /metrics are served; port 0 takes any free one.",
+    help="Where /healthz, /readyz, /metrics and the debug console are served; port 0 takes any free one.",
 )
 @console_option
 @otlp_option
@@ -145,6 +145,7 @@ class Serving(msgspec.Struct, frozen=True):
     type=click.Choice(["debug", "info", "warning", "error"]),
     envvar="HAPTIC_LOG_LEVEL",
     show_default="`logging.level` of the configuration",
+    help="The least level of lines that are logged, whatever the configuration says.",
 )
 def serve(
     *,
@@ -169,13 +170,20 @@ def serve(
     log_format: str,
     log_level: str | None,
 ) -> None:
-    """Keep local HAProxy instances in step with a cluster.
+    """Keep HAProxy in step with a cluster: an API server, or a directory in which every YAML document is an object.
 
-    The cluster is an API server, or a directory: then every YAML document
-    below it is an object. Change objects while it runs: what the running
-    HAProxy can take is applied without a reload. A changed ConfigMap closes and reopens the whole iteration; an
-    invalid one changes nothing. Ctrl-C ends the controller and leaves
-    HAProxy serving.
+    \b
+      haptic-trio serve --manifests DIR                     HAProxy on this machine
+      haptic-trio serve --manifests DIR --instances 2       two of them, which share their ports
+      haptic-trio serve --kubeconfig FILE                   an API server instead of a directory
+      haptic-trio serve --manifests DIR --agent NAME=URL    HAProxy elsewhere, beside `haptic-trio agent`
+
+    Change objects while it runs: what the running HAProxy can take is
+    applied without a reload. A changed ConfigMap closes and reopens the
+    whole iteration; an invalid one changes nothing. Ctrl-C ends the
+    controller and leaves HAProxy serving.
+
+    Exit codes: 0 it was told to end, 2 it could not do its work.
     """
     configure_logs("json" if log_format == "json" else "console", log_level or "info")
     options = ServeOptions(
@@ -250,12 +258,13 @@ async def _run_locked(
         facts.tell(ProblemsReported(source=source, problems=problems))
 
     cluster = make_cluster(options.input, report)
+    load = choose_load(options.agents, options.apis, options.pods)
     namespace, identity = options.input.source.namespace, make_identity()
     server = cluster if isinstance(cluster, ApiCluster) else None
     process = Process(
         client=cluster,
         source=options.input.source,
-        load=GuardedLoad(choose_load(options.agents, options.apis, options.pods), binary, scratch=scratch),
+        load=GuardedLoad(load, binary, scratch=scratch),
         pods=PodEndpoints(cluster, namespace, options.pods.access, report=report) if options.pods is not None else None,
         telling=_telling_of(options, server, identity),
         haproxy=binary,
@@ -311,7 +320,9 @@ async def _run_locked(
                         if fleet is not None:
                             controlling.start_soon(fleet.run)
                         controlling.start_soon(run_controller, process)
-                        controlling.start_soon(serve_reviews, process, options.webhook, metrics.families, report)
+                        controlling.start_soon(
+                            partial(serve_reviews, process, options.webhook, metrics.families, report, load=load)
+                        )
                         task_status.started(Serving(process, tuple(addresses)))
                 electing.cancel_scope.cancel(reason="the controller has ended")
             serving.cancel_scope.cancel(reason="the controller has ended")

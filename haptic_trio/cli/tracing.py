@@ -79,7 +79,7 @@ async def _load(endpoint: str) -> Any:
     try:
         return await trio.to_thread.run_sync(find)
     except ImportError as exc:
-        message = "traces need the extra `otel`: pip install 'haptic-trio[otel]'"
+        message = "traces need the extra `otel`: pip install '.[otel]' in a checkout"
         if endpoint:
             raise TracingUnavailableError(message) from exc
         get_logger("tracing").warning("no traces are sent", reason=message)

@@ -7,11 +7,17 @@ from typing import Any
 
 import click
 
-from haptic_trio.channels import Latest
+from haptic_trio.channels import ConfigSeen, Latest
 from haptic_trio.cli.options import check_listen
+from haptic_trio.config.load import load_config
+from haptic_trio.embedded.gate import Load, run_gate, suite_of
+from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
-from haptic_trio.stages.process import Process
+from haptic_trio.pipeline.rehearsal import RehearsalError
+from haptic_trio.stages.process import ConfigSource, Process
 from haptic_trio.webhook.admission import Admission, Present
+from haptic_trio.webhook.configuration import ConfigurationReviews
 from haptic_trio.webhook.hidden import hidden_words
 from haptic_trio.webhook.metrics import WebhookMetrics
 from haptic_trio.webhook.server import Report, WebhookOptions, run_webhook
@@ -44,8 +50,8 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
                 metavar="ADDRESS:PORT",
                 callback=_check_listen,
                 envvar="HAPTIC_WEBHOOK_LISTEN",
-                help="Where the API server is answered that asks before it accepts an object, over HTTPS; open only"
-                " while something is watched with `enableValidationWebhook`. Without it there is no webhook.",
+                help="Where the API server is answered that asks before it accepts an object that is watched with"
+                " `enableValidationWebhook`, or our ConfigMap, over HTTPS. Without it there is no webhook.",
             ),
             click.option(
                 "--webhook-cert", type=_FILE, envvar="HAPTIC_WEBHOOK_CERT", help="Certificate of the webhook."
@@ -100,20 +106,30 @@ async def serve_reviews(
     families: Families,
     report: Report,
     *,
+    load: Load = load_config,
     addresses: Latest[tuple[str, ...]] | None = None,
 ) -> None:
-    """Answer reviews of *process* until cancelled, while its configuration wants them; nothing without *options*.
+    """Answer reviews of *process* until cancelled; nothing without *options*.
 
-    Where that is goes to *addresses*.
+    *load* is for its ConfigMap. Where reviews are answered goes to *addresses*.
     """
     if options is None:
         return
     metrics = WebhookMetrics(families)
+    check = partial(
+        check_configuration,
+        look=partial(seen_by, process),
+        source=process.source,
+        load=load,
+        # HAProxy runs what a configuration says while it checks it, Lua for one: not for whoever reaches the port.
+        binary=process.haproxy if options.authorities is not None else None,
+        scratch=process.scratch,
+    )
+    configuration = ConfigurationReviews(process.source.namespace, process.source.config_map, check)
     await run_webhook(
         options,
-        Admission(partial(look_at, process), metrics),
+        Admission(partial(look_at, process), metrics, configuration=configuration),
         metrics,
-        process.reviewing,
         report=report,
         announce=addresses.put if addresses is not None else lambda _addresses: None,
     )
@@ -129,3 +145,36 @@ def look_at(process: Process) -> Present | None:
         return None
     parts = state.parts
     return Present(targets_of(parts.config), parts.dry_runs, partial(hidden_words, parts.stores))
+
+
+def seen_by(process: Process) -> ConfigSeen | None:
+    """Return the ConfigMap and the Secret as the cluster has them; None until both have been seen."""
+    state = process.running.value
+    return state.channels.candidates.value if state is not None and state.channels is not None else None
+
+
+def check_configuration(
+    config_map: Resource,
+    *,
+    look: Callable[[], ConfigSeen | None],
+    source: ConfigSource,
+    load: Load,
+    binary: Path | None,
+    scratch: Path,
+) -> tuple[Problem, ...]:
+    """Return what is wrong with *config_map* beside the Secret that is there, in a worker thread of Trio.
+
+    Its tests are run, without asking HAProxy where there is no *binary*. What is wrong with the Secret is not told.
+    Raises `RehearsalError` while nobody can say.
+    """
+    seen = look()
+    if seen is None:
+        raise RehearsalError("haptic-trio is not ready")
+    try:
+        loaded = load(config_map, seen.secret)
+    except ProblemsError as exc:
+        problems = tuple(one for one in exc.problems if one.source != f"Secret {source.namespace}/{source.secret}")
+        if not problems:
+            raise RehearsalError("the Secret with the credentials is not valid") from exc
+        return problems
+    return tuple(run_gate(suite_of(loaded), binary, scratch=scratch))

@@ -1,19 +1,11 @@
-"""A configuration as YAML text again."""
+"""Parts of a configuration as plain data again."""
 
 from typing import Any
 
 import msgspec
-import yaml
 
 from haptic_trio.config.duration import encode_duration
-from haptic_trio.config.model import Config, Duration
-
-
-def encode_config(config: Config) -> str:
-    """Return YAML text that `decode_config` turns into a configuration equal to *config*."""
-    # Without escapes PyYAML folds U+0085 and its like, and what is read back differs.
-    text: str = yaml.safe_dump(encode_value(config), sort_keys=False, allow_unicode=False, width=120)
-    return text
+from haptic_trio.config.model import Duration
 
 
 def encode_value(value: object) -> Any:

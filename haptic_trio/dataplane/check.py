@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -28,6 +30,11 @@ NO_LISTENER = 2
 """Exit code for a configuration without an error that HAProxy would not start with."""
 KILL_LIMIT = 5.0
 """Seconds that a killed child may take to be gone."""
+_NO_MEMORY = re.compile(
+    r"(?i)(?:out of|not enough|no more) memory|memory (?:error|failure)|(?:can(?:no|')t|could(?: not|n't)) alloc"
+    r"|(?:unable|fail(?:ed|ure)?) to alloc|error allocating|alloc\w* (?:error|fail)|set sink buffer size"
+)
+"""What HAProxy says, in one place or another, when it gets no memory."""
 KEPT_ACCEPTANCES = 16
 """Generations of which it is remembered that a binary has accepted them."""
 
@@ -42,6 +49,10 @@ class CheckTimeoutError(HapticError):
 
 class CheckFailedError(HapticError):
     """`haproxy -c` could not be run; trying again helps once the machine has been seen to."""
+
+
+class CheckMemoryError(CheckFailedError):
+    """`haproxy -c` would take more memory than it may; trying again helps after the configuration has changed."""
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +156,7 @@ async def check_config(
     eager: bool = False,
     root: Path | None = None,
     directory: CheckDirectory | None = None,
+    memory: int | None = None,
 ) -> CheckReport:
     """Have *binary* check *generation* and return its warnings, or raise ConfigRefusedError with its errors.
 
@@ -154,7 +166,8 @@ async def check_config(
     the check gets only what processors have left over; an *eager* one, which is
     small and waited for, as much as anybody else. What this binary has accepted
     lately it is not asked again. Raises CheckTimeoutError after
-    *limit* seconds, CheckFailedError when there is no way to run it.
+    *limit* seconds, CheckMemoryError when *memory*, bytes of address space,
+    are not enough, CheckFailedError when there is no way to run it.
     """
     if (known := find_acceptance(binary, generation)) is not None:
         await trio.lowlevel.checkpoint()
@@ -170,6 +183,7 @@ async def check_config(
                 limit=limit,
                 background=background,
                 eager=eager,
+                memory=memory,
             )
         finally:
             if directory is None:
@@ -184,25 +198,37 @@ async def check_config(
 
 
 async def run_check(
-    binary: Path, configs: Sequence[Path], *, limit: float, background: bool = False, eager: bool = False
+    binary: Path,
+    configs: Sequence[Path],
+    *,
+    limit: float,
+    background: bool = False,
+    eager: bool = False,
+    memory: int | None = None,
 ) -> tuple[Problem, ...]:
     """Run `haproxy -c` over *configs* and return its warnings; raises as `check_config` does, and OSError."""
     with trio.move_on_after(limit) as scope:
-        code, output = await _run_bounded(binary, configs, background=background, eager=eager)
+        code, output = await _run_bounded(binary, configs, background=background, eager=eager, memory=memory)
     if scope.cancelled_caught:
         raise CheckTimeoutError(f"haproxy -c did not end within {limit:g} s")
+    if memory is not None and code and (code < 0 or _NO_MEMORY.search(output)):
+        raise CheckMemoryError(f"HAProxy would need more than {memory >> 20} MiB of memory to read it")
     # Messages shall name files as their authors know them, not where they lie for the moment.
     for folder in sorted({f"{config.parent}/" for config in configs}, key=len, reverse=True):
         output = output.replace(folder, "")
     return judge_output(code, output)
 
 
-async def _run_bounded(binary: Path, configs: Sequence[Path], *, background: bool, eager: bool) -> tuple[int, str]:
+async def _run_bounded(
+    binary: Path, configs: Sequence[Path], *, background: bool, eager: bool, memory: int | None
+) -> tuple[int, str]:
     command = [str(binary), "-c", *(word for config in configs for word in ("-f", str(config)))]
     process = await trio.lowlevel.open_process(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment()
     )
     try:
+        if memory is not None:
+            _limit_memory(process.pid, memory)
         if not eager:
             _lower_priority(process.pid, background=background)
         assert process.stdout is not None
@@ -221,6 +247,14 @@ async def _read_bounded(stream: trio.abc.ReceiveStream) -> str:
     while chunk := await stream.receive_some():
         output += chunk[: OUTPUT_LIMIT - len(output)]
     return output.decode(errors="replace")
+
+
+def _limit_memory(pid: int, memory: int) -> None:
+    # It has ended already, so it took little.
+    with contextlib.suppress(ProcessLookupError):
+        _, most = resource.prlimit(pid, resource.RLIMIT_AS)
+        limit = memory if most == resource.RLIM_INFINITY else min(memory, most)
+        resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
 
 
 def _lower_priority(pid: int, *, background: bool) -> None:

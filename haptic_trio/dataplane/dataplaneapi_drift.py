@@ -1,14 +1,13 @@
 """What others have done to a process behind a Data Plane API: found, put right at run time, or left to a load."""
 
-from collections.abc import Sequence
-
 from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError
 from haptic_trio.dataplane.dataplaneapi_look import look_at_process
 from haptic_trio.dataplane.dataplaneapi_runtime import RuntimeApi
 from haptic_trio.dataplane.dataplaneapi_snapshot import Snapshot
 from haptic_trio.dataplane.endpoint import DriftReport, PatchRefusedError
+from haptic_trio.dataplane.futile import FutileFindings
 from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.differences import Finding, Kind, count_kinds, reload_reasons, repair_operations
+from haptic_trio.haproxy.differences import Kind, count_kinds, reload_reasons, repair_operations
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import DeleteServer
 from haptic_trio.haproxy.replies import UnreadableReplyError
@@ -24,10 +23,8 @@ class DriftRepair:
     def __init__(self, api: ApiClient, runtime: RuntimeApi) -> None:
         self._api = api
         self._runtime = runtime
-        self._looked_at = 0
-        self._reported: frozenset[str] = frozenset()
-        self._futile: frozenset[str] = frozenset()
         self._log = get_logger("dataplaneapi").bind(endpoint=api.endpoint)
+        self._futile = FutileFindings(self._log)
 
     async def repair(self, seen: Snapshot, capabilities: Capabilities, *, worker: int) -> DriftReport:
         """Compare configuration, files and the process with pid *worker* with what was deployed last.
@@ -53,7 +50,7 @@ class DriftRepair:
         for removal in look.differences.left_over:
             if isinstance(removal, DeleteServer):
                 await self._runtime.delete_unused(removal)
-        findings = self._weed_out(look.differences.findings, worker)
+        findings = self._futile.weed_out(look.differences.findings, worker)
         found, reasons, operations = count_kinds(findings), reload_reasons(findings), repair_operations(findings)
         if reasons or not operations:
             return DriftReport(found=found, reasons=reasons)
@@ -62,13 +59,3 @@ class DriftRepair:
         except PatchRefusedError as exc:
             return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
         return DriftReport(found=found, operations=len(operations))
-
-    def _weed_out(self, findings: Sequence[Finding], worker: int) -> list[Finding]:
-        """Return *findings* without what was there before a load and is there after it: so this text is read."""
-        lasting = frozenset(finding.what for finding in findings if finding.steps is None)
-        again = lasting & self._reported if worker != self._looked_at else frozenset()
-        if again:
-            self._log.warning("a reload has not put this right, so it is left as it is", what=sorted(again))
-        self._futile = (self._futile & lasting) | again
-        self._reported, self._looked_at = lasting - self._futile, worker
-        return [finding for finding in findings if finding.what not in self._futile]

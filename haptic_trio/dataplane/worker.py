@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRefusedError
+from haptic_trio.dataplane.futile import FutileFindings
 from haptic_trio.dataplane.runtime import RuntimeClient
 from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.differences import Finding, count_kinds, reload_reasons, repair_operations
+from haptic_trio.haproxy.differences import count_kinds, reload_reasons, repair_operations
 from haptic_trio.haproxy.leftovers import Leftover, note_leftovers, revive
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import Operation
@@ -31,11 +32,8 @@ class WorkerState:
     def __init__(self, name: str) -> None:
         self._name = name
         self._leftovers: tuple[int, tuple[Leftover, ...]] = 0, ()
-        self._looked_at = 0
-        # What only a reload puts right: reported at the last look, and there again in a worker that was loaded since.
-        self._reported: frozenset[str] = frozenset()
-        self._futile: frozenset[str] = frozenset()
         self._log = get_logger("worker").bind(instance=name)
+        self._futile = FutileFindings(self._log)
 
     async def apply(
         self,
@@ -69,7 +67,7 @@ class WorkerState:
         adopted = [Leftover(removal) for removal in differences.left_over if removal not in known]
         self._leftovers = worker, (*self._left_in(worker), *adopted)
         await self._retry(runtime, worker)
-        findings = self._weed_out(differences.findings, worker)
+        findings = self._futile.weed_out(differences.findings, worker)
         found, reasons, operations = count_kinds(findings), reload_reasons(findings), repair_operations(findings)
         if reasons or not operations:
             return DriftReport(found=found, reasons=reasons)
@@ -104,12 +102,3 @@ class WorkerState:
             left = tuple(one for one in left if one.removal in still)
         self._leftovers = worker, left
         return left
-
-    def _weed_out(self, findings: Sequence[Finding], worker: int) -> list[Finding]:
-        lasting = frozenset(finding.what for finding in findings if finding.steps is None)
-        again = lasting & self._reported if worker != self._looked_at else frozenset()
-        if again:
-            self._log.warning("a reload has not put this right, so it is left as it is", what=sorted(again))
-        self._futile = (self._futile & lasting) | again
-        self._reported, self._looked_at = lasting - self._futile, worker
-        return [finding for finding in findings if finding.what not in self._futile]

@@ -25,8 +25,8 @@ from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError
 
 SERVICES: Final = ResourceType("v1", "services")
-WORKERS: Final = 16
-"""Objects that are written at the same time."""
+WORKERS: Final = 8
+"""Objects that are written at the same time: enough for a thousand a second if each took 8 ms, and few connections."""
 RETRY_BASE: Final = 0.25
 RETRY_MAX: Final = 60.0
 _CHUNK: Final = 250
@@ -86,7 +86,8 @@ class StatusLedger:
         for source in self._sources.values():
             if any(changed.get(name) for name in source.inputs):
                 keys += self.everything([source.name])
-            keys += [StatusKey(source.name, ref) for ref in changed[source.store]]
+            if refs := changed[source.store]:
+                keys += [StatusKey(source.name, ref) for ref in (*refs, *source.related())]
         return list(dict.fromkeys(keys))
 
     def take_echoes(self) -> list[StatusKey]:

@@ -28,6 +28,11 @@ class Issued(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=4_096)
 def issue(names: tuple[str, ...]) -> Issued:
     """Return a certificate for the DNS *names*, signed by itself; the same one for the same names."""
+    return issue_anew(names)
+
+
+def issue_anew(names: tuple[str, ...]) -> Issued:
+    """Return another certificate for the DNS *names*, signed by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     now = datetime.now(UTC)

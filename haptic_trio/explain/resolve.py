@@ -8,6 +8,7 @@ from typing import Final
 from haptic_trio.explain.answers import Answer
 from haptic_trio.explain.base_maps import EXACT, PREFIX, is_refused, plain_host, scopes_of
 from haptic_trio.explain.certificates import explain_certificate, server_names
+from haptic_trio.explain.gateways import gateway_notes
 from haptic_trio.explain.lines import (
     explain_file,
     explain_line,
@@ -89,7 +90,7 @@ def _explain_request(site: Site, target: HostTarget) -> Answer:
     if target.path:
         return explain_route(site, target.host, target.path)
     answer = explain_host(site, target.host)
-    if not (answer.entries or answer.certificates or answer.troubles):
+    if not (answer.entries or answer.certificates or answer.troubles or answer.notes):
         raise UnknownTargetError(f"no route is for the host {answer.host!r}", nearest(answer.host, hosts_of(site)))
     return answer
 
@@ -173,7 +174,7 @@ def _is_known_host(site: Site, host: str) -> bool:
         return False
     scopes = [scope for scope in (scopes_of(host) if "*" not in host else (host,)) if scope != "*"]
     is_written = any(entry.key.partition("|")[0] in scopes for _, entry in entries_for(routing, host))
-    return is_written or bool(site.troubles_at(host))
+    return is_written or bool(site.troubles_at(host)) or any(gateway_notes(site, host, ""))
 
 
 def _may_be_host(host: str) -> bool:

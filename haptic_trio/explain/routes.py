@@ -10,6 +10,7 @@ from haptic_trio.explain import base_maps
 from haptic_trio.explain.answers import Entry, HostAnswer, RouteAnswer, Step
 from haptic_trio.explain.base_maps import EXACT, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, RouteMap
 from haptic_trio.explain.certificates import certificates_for
+from haptic_trio.explain.gateways import gateway_notes
 from haptic_trio.explain.site import MAIN, Site, hidden
 from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
 from haptic_trio.haproxy.model import FileKind
@@ -91,7 +92,7 @@ def explain_host(site: Site, given: str) -> HostAnswer:
         entries=tuple(_entries(site, routing, found[:_MOST_ENTRIES])),
         entries_count=len(found),
         certificates=certificates_for(site, host),
-        notes=tuple(_redirect_notes(routing, host)),
+        notes=(*_redirect_notes(routing, host), *gateway_notes(site, host, "")),
         troubles=site.troubles_at(host),
     )
 
@@ -132,7 +133,10 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
         ),
         depends_on=site.lookups(asked),
         certificates=certificates_for(site, host),
-        notes=tuple(_notes(site, routing, host, status_is_503=bool(found) and not target, refused=refused)),
+        notes=(
+            *_notes(site, routing, host, status_is_503=bool(found) and not target, refused=refused),
+            *(() if refused else gateway_notes(site, host, path)),
+        ),
         troubles=site.troubles_at(host),
     )
 

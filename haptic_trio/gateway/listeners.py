@@ -108,6 +108,11 @@ def is_ours(gateway: Resource, lookups: Lookups, controller: str) -> bool:
     return found is not None and text_of(found, "spec", "controllerName") == controller
 
 
+def is_refused(gateway: Resource) -> bool:
+    """Whether *gateway* has parameters, of which we know none: it is not accepted, and not served."""
+    return dig(gateway, "spec", "infrastructure", "parametersRef") is not None
+
+
 def our_gateways(lookups: Lookups, controller: str) -> list[Resource]:
     """Return all Gateways of classes of *controller*."""
     return [gateway for gateway in found_in(lookups, "gateways") if is_ours(gateway, lookups, controller)]

@@ -17,7 +17,7 @@ from haptic_trio.gateway.addresses import Placement, place_gateways
 from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
 from haptic_trio.gateway.clients import ClientValidation, certificate_suffix, client_certificate, client_validation
 from haptic_trio.gateway.hostnames import ANY
-from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, our_gateways, unavailable_ports
+from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, is_refused, our_gateways, unavailable_ports
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, dig, found_in, name_of, namespace_of
 
 MIXED: Final = "mixed"
@@ -59,15 +59,25 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the backend that leads to an inner frontend."""
         return f"{self.name}_entry"
 
+    @property
+    def verified(self) -> str:
+        """The name of what remembers which certificates of clients were verified here; empty where they need none.
+
+        It is another one for other authorities, so that these look at everybody anew.
+        """
+        if self.clients is None or self.clients.is_optional or not self.clients.authorities:
+            return ""
+        return f"{self.name}_clients_{hashlib.sha256(self.clients.authorities.encode()).hexdigest()[:16]}"
+
 
 def served_ports(
     gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str], reserved: Sequence[int]
 ) -> list[ServedPort]:
-    """Return what is served of *gateway*; nothing if it is not of *controller*.
+    """Return what is served of *gateway*; nothing if it is not of *controller*, or not accepted.
 
     Without a *pool* all Gateways share an address, and *reserved* are ports that others use there.
     """
-    if not is_ours(gateway, resources, controller):
+    if not is_ours(gateway, resources, controller) or is_refused(gateway):
         return []
     placement = _placement(gateway, resources, controller, pool)
     if pool and not placement.addresses:

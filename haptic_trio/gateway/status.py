@@ -1,6 +1,5 @@
 """What the status of Gateway API objects says; conditions are without the times of their last changes."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,15 +10,21 @@ from haptic_trio.gateway.attachment import (
     NO_PARENT,
     NOT_ALLOWED,
     attach,
-    listeners_for,
 )
 from haptic_trio.gateway.backends import resolve
 from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
 from haptic_trio.gateway.clients import ClientValidation, client_certificate, client_validation, has_insecure_fallback
 from haptic_trio.gateway.conditions import condition
 from haptic_trio.gateway.features import FEATURES
-from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
-from haptic_trio.gateway.listeners import Listener, all_listeners, allows_set, has_hostname_fault, listeners_of
+from haptic_trio.gateway.kinds import RouteKind
+from haptic_trio.gateway.listeners import (
+    Listener,
+    all_listeners,
+    allows_set,
+    has_hostname_fault,
+    is_refused,
+    listeners_of,
+)
 from haptic_trio.gateway.matches import rules_of
 from haptic_trio.gateway.objects import (
     GROUP,
@@ -27,16 +32,11 @@ from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
     dig,
-    found_in,
     items_of,
-    name_of,
-    namespace_of,
 )
+from haptic_trio.gateway.overlaps import overlapping
 from haptic_trio.gateway.programs import checked_size, conditions_text, rule_text
 
-ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces")
-"""What the attachment of a route depends on beside the route."""
-_MOST_KNOWN: Final = 100_000
 _MESSAGES: Final = {
     NO_PARENT: "no listener has this name and port",
     NOT_ALLOWED: "no listener allows routes of this kind or namespace",
@@ -76,19 +76,22 @@ def gateway_status(
     """
     generation = generation_of(gateway)
     listeners = listeners_of(gateway)
+    everything = all_listeners(gateway, lookups)
     sets = {
         (listener.namespace, listener.owner)
-        for listener in all_listeners(gateway, lookups)
+        for listener in everything
         if listener.kind == "ListenerSet" and listener.is_accepted
     }
+    overlaps = overlapping(everything)
+    entries = [
+        listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken, overlaps)
+        for listener in listeners
+    ]
     return {
         "attachedListenerSets": len(sets),
         "addresses": [{"type": kind_of(address), "value": address} for address in placement.addresses],
-        "conditions": _gateway_conditions(gateway, listeners, placement, lookups, taken),
-        "listeners": [
-            listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken)
-            for listener in listeners
-        ],
+        "conditions": _gateway_conditions(gateway, listeners, entries, placement, lookups, taken),
+        "listeners": entries,
     }
 
 
@@ -101,15 +104,20 @@ def set_status(
 ) -> dict[str, Any]:
     """Return the status of a ListenerSet for *gateway*, which is ours; *counts* as for `gateway_status`."""
     generation = generation_of(listener_set)
-    listeners = [listener for listener in all_listeners(gateway, lookups) if listener.is_owned_by(listener_set)]
+    everything = all_listeners(gateway, lookups)
+    listeners = [listener for listener in everything if listener.is_owned_by(listener_set)]
+    overlaps = overlapping(everything)
     entries = [
-        listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken)
+        listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken, overlaps)
         for listener in listeners
     ]
     served = [entry for entry in entries if is_programmed(entry)]
     if not allows_set(gateway, listener_set, lookups):
         verdict = False, "NotAllowed", "the Gateway does not allow ListenerSets of this namespace"
         programmed = verdict
+    elif is_refused(gateway):
+        verdict = False, "ParentNotAccepted", "the Gateway is not accepted"
+        programmed = False, "ParentNotProgrammed", "the Gateway is not accepted"
     elif not served:
         verdict = False, "ListenersNotValid", "no listener can be served"
         programmed = verdict
@@ -127,7 +135,11 @@ def set_status(
 
 def is_programmed(entry: Mapping[str, Any]) -> bool:
     """Whether *entry*, the status of a listener, says that it is served."""
-    return any(one["type"] == "Programmed" and one["status"] == "True" for one in entry["conditions"])
+    return _says(entry, "Programmed")
+
+
+def _says(entry: Mapping[str, Any], kind: str) -> bool:
+    return any(one["type"] == kind and one["status"] == "True" for one in entry["conditions"])
 
 
 def kind_of(address: str) -> str:
@@ -138,6 +150,7 @@ def kind_of(address: str) -> str:
 def _gateway_conditions(
     gateway: Resource,
     listeners: Sequence[Listener],
+    entries: Sequence[Mapping[str, Any]],
     placement: Placement,
     lookups: Lookups,
     taken: frozenset[int],
@@ -148,7 +161,7 @@ def _gateway_conditions(
         for listener in listeners
         if listener.is_accepted and listener.port not in taken and not _clients_fault(listener, gateway, lookups)
     ]
-    if dig(gateway, "spec", "infrastructure", "parametersRef"):
+    if is_refused(gateway):
         verdict = False, "InvalidParameters", "infrastructure.parametersRef is not supported"
     elif placement.unsupported:
         verdict = False, "UnsupportedAddress", "addresses of this type are not supported"
@@ -171,9 +184,12 @@ def _gateway_conditions(
     ]
     secret = client_certificate(gateway, lookups)
     if isinstance(secret, CertificateProblem):
-        conditions.append(condition("ResolvedRefs", False, secret.reason, secret.message, generation=generation))
-    elif secret is not None:
-        conditions.append(condition("ResolvedRefs", True, "ResolvedRefs", generation=generation))
+        resolved = False, secret.reason, secret.message
+    elif not all(_says(entry, "ResolvedRefs") for entry in entries):
+        resolved = False, "ListenersNotResolved", "not every reference of the listeners leads to something"
+    else:
+        resolved = True, "ResolvedRefs", ""
+    conditions.append(condition("ResolvedRefs", *resolved, generation=generation))
     if has_insecure_fallback(gateway):
         message = "clients without a valid certificate are let in"
         conditions.append(
@@ -195,8 +211,12 @@ def listener_status(
     attached: int,
     generation: int,
     taken: frozenset[int] = frozenset(),
+    overlaps: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Return the status of *listener* of *gateway*, which has so many routes."""
+    """Return the status of *listener* of *gateway*, which has so many routes.
+
+    *overlaps* has the keys of those that share hosts with others of their port.
+    """
     clients = _clients_fault(listener, gateway, lookups)
     fault, message = "", ""
     if listener.conflict:
@@ -217,7 +237,8 @@ def listener_status(
             unresolved = unresolved or (problems[0].reason, problems[0].message)
     if clients is not None and clients.reason:
         unresolved = unresolved or (clients.reason, clients.message)
-    is_served = not fault and (not listener.is_terminated or bool(secrets)) and bool(listener.kinds)
+    has_certificates = not listener.is_terminated or bool(secrets)
+    is_served = not fault and has_certificates and bool(listener.kinds) and not is_refused(gateway)
     conditions = [
         condition("Accepted", not fault, fault or "Accepted", message, generation=generation),
         condition(
@@ -234,49 +255,19 @@ def listener_status(
             generation=generation,
         ),
     ]
+    if listener.key in overlaps:
+        message = (
+            "another listener of the port has some of the hosts: requests for them on this one's connections get 421"
+        )
+        conditions.append(
+            condition("OverlappingTLSConfig", True, "OverlappingHostnames", message, generation=generation)
+        )
     return {
         "name": listener.name,
         "supportedKinds": [] if listener.conflict else [{"group": GROUP, "kind": kind} for kind in listener.kinds],
         "attachedRoutes": attached,
         "conditions": conditions,
     }
-
-
-class AttachedRoutes:
-    """Counts the routes of listeners, and looks again only at routes that have changed."""
-
-    def __init__(self, lookups: Lookups, controller: str) -> None:
-        self._lookups = lookups
-        self._controller = controller
-        self._versions: tuple[int, ...] = ()
-        self._known: dict[tuple[str, str, str], tuple[Resource, int, frozenset[str]]] = {}
-
-    def counts(self, owner: Resource) -> dict[str, int]:
-        """Return how many routes each listener of *owner*, a Gateway or a ListenerSet, has, by its key.
-
-        Listeners of others may be in it, with any number.
-        """
-        versions = tuple(self._lookups[store].version for store in ATTACHMENT_STORES)
-        if versions != self._versions or len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-            self._versions = versions
-        counts: Counter[str] = Counter()
-        for kind in ROUTE_KINDS.values():
-            for route in found_in(self._lookups, kind.by_gateway, name_of(owner)):
-                counts.update(self._keys(kind, route))
-        return counts
-
-    def _keys(self, kind: RouteKind, route: Resource) -> frozenset[str]:
-        ref = kind.name, namespace_of(route), name_of(route)
-        # Routes of the other kind may displace it.
-        rivals = RIVALS.get(kind.name)
-        version = self._lookups[rivals.store].version if rivals is not None else 0
-        known = self._known.get(ref)
-        if known is not None and known[0] is route and known[1] == version:
-            return known[2]
-        keys = frozenset(listeners_for(route, kind.name, self._lookups, self._controller))
-        self._known[ref] = route, version, keys
-        return keys
 
 
 def route_parents(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> list[dict[str, Any]]:

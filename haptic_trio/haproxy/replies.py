@@ -77,12 +77,6 @@ class Process(msgspec.Struct, frozen=True):
     """A worker that a reload has replaced and that still has connections."""
 
 
-def parse_show_info(reply: str) -> dict[str, str]:
-    """Read the reply to `show info`."""
-    pairs = (line.partition(": ") for line in reply.splitlines() if ":" in line)
-    return {name.rstrip(":"): value for name, _, value in pairs}
-
-
 def parse_servers_state(reply: str) -> tuple[ServerState, ...]:
     """Read the reply to `show servers state`; raises UnreadableReplyError."""
     lines = [line for line in reply.splitlines() if line]

@@ -23,6 +23,7 @@ from haptic_trio.k8s.api_errors import (
     UnreachableError,
     error_of,
 )
+from haptic_trio.k8s.api_transport import GOES_ON, ApiTransport
 
 Params: TypeAlias = Mapping[str, str]
 MakeClient: TypeAlias = Callable[[Credentials], httpx.AsyncClient]
@@ -46,7 +47,7 @@ _SOCKET_OPTIONS: Final = [
 
 def make_client(credentials: Credentials) -> httpx.AsyncClient:
     """Return an HTTP/1.1 client for *credentials* that knows no proxy but theirs."""
-    transport = open_transport(
+    transport: httpx.AsyncBaseTransport = open_transport(
         verify=credentials.context,
         trust_env=False,
         http2=False,
@@ -55,6 +56,8 @@ def make_client(credentials: Credentials) -> httpx.AsyncClient:
         proxy=credentials.proxy,
         socket_options=_SOCKET_OPTIONS,
     )
+    if credentials.proxy is None:
+        transport = ApiTransport(transport, credentials.context, _SOCKET_OPTIONS)
     return httpx.AsyncClient(transport=transport, base_url=credentials.server, trust_env=False)
 
 
@@ -132,7 +135,7 @@ class Connection:
         Raises `ApiError` for any answer but 2xx. What goes wrong in the
         block is mapped to `UnreachableError` too.
         """
-        async with self._send("GET", path, what, params, {"accept": accept}, None, silence) as response:
+        async with self._send("GET", path, what, params, {"accept": accept}, None, silence, goes_on=True) as response:
             yield response
 
     @asynccontextmanager
@@ -145,6 +148,8 @@ class Connection:
         headers: Mapping[str, str],
         content: bytes | None,
         silence: float,
+        *,
+        goes_on: bool = False,
     ) -> AsyncIterator[httpx.Response]:
         limits = httpx.Timeout(_CONNECT_LIMIT, read=silence, pool=None)
         for attempt in (1, 2):
@@ -155,7 +160,7 @@ class Connection:
                 request = session.client.build_request(
                     method, path, params=params, content=content, headers={**_headers(session), **headers}
                 )
-                request.extensions |= {"timeout": limits.as_dict()}
+                request.extensions |= {"timeout": limits.as_dict(), GOES_ON: goes_on}
                 if session.credentials.server_name:
                     request.extensions |= {"sni_hostname": session.credentials.server_name}
                 self.requests += 1

@@ -11,13 +11,11 @@ about equally fast (by default within a fifth of each other).
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from haptic_trio.k8s.resource import Resource, version_of
-
-NEVER: Final = math.inf
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):

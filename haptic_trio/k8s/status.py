@@ -7,7 +7,7 @@ say so by `is_shared`: then only the very version is replaced that it was
 computed from.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -60,6 +60,10 @@ class StatusSource(Protocol):
 
         None: the object is none of ours.
         """
+        ...
+
+    def related(self) -> Collection[ResourceRef]:
+        """Return the objects that are to be looked at again when others of `store` change."""
         ...
 
     def is_left_over(self, resource: Resource) -> bool:

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from haptic_trio.gateway.addresses import Placement, place_gateways
+from haptic_trio.gateway.attached import AttachedRoutes, Rivalry
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.listeners import is_ours, our_gateways, parent_of, unavailable_ports
 from haptic_trio.gateway.objects import dig, found_in, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.policies import policy_ancestors
 from haptic_trio.gateway.status import (
-    AttachedRoutes,
     class_status,
     gateway_status,
     others_of,
@@ -100,6 +100,10 @@ class GatewayClassStatus:
             lambda time: {**status, "conditions": merge_conditions(present, status["conditions"], time)},
         )
 
+    def related(self) -> Collection[ResourceRef]:
+        """See `StatusSource.related`."""
+        return ()
+
     def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  the field cannot be changed in an object
         """See `StatusSource.is_left_over`."""
         return False
@@ -150,6 +154,10 @@ class GatewayStatus:
         taken = self._taken(resource)
         status = gateway_status(resource, self._stores, self._placement(resource), counts, taken)
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
+
+    def related(self) -> Collection[ResourceRef]:
+        """See `StatusSource.related`."""
+        return ()
 
     def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  another controller writes the same fields
         """See `StatusSource.is_left_over`."""
@@ -221,6 +229,10 @@ class ListenerSetStatus:
         status = set_status(resource, gateway, self._stores, counts, frozenset(taken))
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
 
+    def related(self) -> Collection[ResourceRef]:
+        """See `StatusSource.related`."""
+        return ()
+
     def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  another controller writes the same fields
         """See `StatusSource.is_left_over`."""
         return False
@@ -257,12 +269,19 @@ class RouteStatus:
         self.store = f"{kind.store}States"
         rivals = RIVALS.get(kind.name)
         self.inputs: Sequence[str] = (*_ROUTE_INPUTS, *((rivals.store,) if rivals is not None else ()))
+        self._rivalry = Rivalry(kind, stores)
         self._kind = kind
         self._stores = stores
         self._controller = controller
         self._timed = _Timed(self.store, stores, clock)
         self._versions: tuple[int, ...] = ()
         self._known: dict[ResourceRef, tuple[Resource, Sequence[Mapping[str, Any]]]] = {}
+        # Those that have rivals, and the version of all routes of the kind that they were looked at with.
+        self._contested: dict[ResourceRef, int] = {}
+
+    def related(self) -> Collection[ResourceRef]:
+        """See `StatusSource.related`: what displaces a route may be displaced itself."""
+        return self._contested.keys()
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
@@ -271,17 +290,28 @@ class RouteStatus:
 
     def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
         versions = tuple(self._stores[store].version for store in self.inputs)
-        if versions != self._versions or len(self._known) > 2 * len(self._stores[self.store]) + 100:
+        store = self._stores[self._kind.store]
+        if versions != self._versions:
             self._known.clear()
+            self._contested.clear()
             self._versions = versions
+        elif len(self._known) > 2 * len(store) + 100:
+            self._known.clear()
+            self._contested = {ref: seen for ref, seen in self._contested.items() if store.by_ref(ref) is not None}
         ref = ref_of(resource)
         # Its other form is the same object until more than the status has changed.
-        route = self._stores[self._kind.store].by_ref(ref) or resource
+        route = store.by_ref(ref) or resource
         known = self._known.get(ref)
-        if known is not None and known[0] is route:
+        if known is not None and known[0] is route and self._contested.get(ref, store.version) == store.version:
             return known[1]
-        parents = route_parents(route, self._kind, self._stores, self._controller)
+        parents, has_rivals = self._rivalry.ask(
+            lambda lookups: route_parents(route, self._kind, lookups, self._controller)
+        )
         self._known[ref] = route, parents
+        if has_rivals:
+            self._contested[ref] = store.version
+        else:
+            self._contested.pop(ref, None)
         return parents
 
     def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` returns what is others' then
@@ -307,6 +337,10 @@ class PolicyStatus:
         """See `StatusSource.wanted`."""
         ours = policy_ancestors(resource, self._stores, self._controller)
         return _shared_status(self._timed, resource, self._controller, "ancestors", "ancestorRef", ours)
+
+    def related(self) -> Collection[ResourceRef]:
+        """See `StatusSource.related`."""
+        return ()
 
     def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` returns what is others' then
         """See `StatusSource.is_left_over`."""

@@ -1,12 +1,12 @@
 """The status of Ingresses: at which addresses those that are ours can be reached."""
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.status import Status
 
 _CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
@@ -103,6 +103,10 @@ class IngressStatus:
         if not self._claim.covers(resource, self._classes()):
             return None
         return {"loadBalancer": {"ingress": self._ours()}}
+
+    def related(self) -> Collection[ResourceRef]:
+        """See `StatusSource.related`."""
+        return ()
 
     def is_left_over(self, resource: Resource) -> bool:
         """See `StatusSource.is_left_over`."""

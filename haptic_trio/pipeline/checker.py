@@ -20,11 +20,10 @@ from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
     Reason,
-    ReconcileFailed,
     ValidationFailed,
 )
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.refusal import RefusedError, tell_refusal
 from haptic_trio.pulse import Pulse
 
 OnlyData = Callable[[Generation, Generation], bool]
@@ -82,7 +81,15 @@ async def run_checker(
                     if exc.blocked:
                         await retry()
                         continue
-                    await _tell_refused(candidate, exc, cycles, refused, facts)
+                    refusal = tell_refusal(
+                        exc,
+                        correlation=candidate.correlation,
+                        reason=candidate.reason,
+                        started=candidate.started,
+                        facts=facts,
+                    )
+                    await cycles.send(refusal)
+                    refused.put(refusal)
                     continue
                 last_valid = generation
                 message = ConfigValidated(
@@ -119,26 +126,3 @@ async def _wait_turn(
                 news.failed or (news.standing.held and not only_data(last_valid, newest.prepared.generation))
             ):
                 return
-
-
-async def _tell_refused(
-    candidate: Candidate,
-    exc: RefusedError,
-    cycles: trio.MemorySendChannel[CycleEvent],
-    refused: Latest[ValidationFailed],
-    facts: Facts,
-) -> None:
-    message = ValidationFailed(
-        correlation=candidate.correlation, reason=candidate.reason, phase=exc.phase, problems=exc.problems
-    )
-    facts.tell(message)
-    facts.tell(
-        ReconcileFailed(
-            correlation=candidate.correlation,
-            phase=exc.phase,
-            seconds=trio.current_time() - candidate.started,
-            phases=exc.phases,
-        )
-    )
-    await cycles.send(message)
-    refused.put(message)

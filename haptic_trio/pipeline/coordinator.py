@@ -11,14 +11,13 @@ from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
     Reason,
-    ReconcileFailed,
     ReconcileStarted,
     ReconcileTriggered,
     ValidationFailed,
 )
 from haptic_trio.pipeline.checker import Candidate, OnlyData, run_checker
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.refusal import RefusedError, tell_refusal
 from haptic_trio.pulse import Pulse
 
 
@@ -157,7 +156,7 @@ async def _reconcile(
     try:
         valid = await pipeline.run(trigger.correlation)
     except RefusedError as exc:
-        return _failed(trigger, exc, started, facts)
+        return tell_refusal(exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts)
     outcome = ConfigValidated(
         correlation=trigger.correlation,
         reason=trigger.reason,
@@ -176,21 +175,5 @@ async def _prepare(trigger: ReconcileTriggered, pipeline: Pipeline, facts: Facts
     try:
         prepared = await pipeline.prepare(trigger.correlation)
     except RefusedError as exc:
-        return _failed(trigger, exc, started, facts)
+        return tell_refusal(exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts)
     return Candidate(correlation=trigger.correlation, reason=trigger.reason, prepared=prepared, started=started)
-
-
-def _failed(trigger: ReconcileTriggered, exc: RefusedError, started: float, facts: Facts) -> ValidationFailed:
-    message = ValidationFailed(
-        correlation=trigger.correlation, reason=trigger.reason, phase=exc.phase, problems=exc.problems
-    )
-    facts.tell(message)
-    facts.tell(
-        ReconcileFailed(
-            correlation=trigger.correlation,
-            phase=exc.phase,
-            seconds=trio.current_time() - started,
-            phases=exc.phases,
-        )
-    )
-    return message

@@ -12,10 +12,10 @@ from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, RenderDiffered
+from haptic_trio.pipeline.content_trial import ContentTrial
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.pipeline.trial import Trial
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.templating.provenance import Provenance
 
@@ -54,7 +54,7 @@ class Pipeline:
         self._quarantine = quarantine
         self._facts = facts
         self._contents = renderer.contents
-        self._trial = Trial(renderer.contents)
+        self._trial = ContentTrial(renderer.contents)
         self.turn = trio.Lock()
         """Held while something is rendered and parsed; for others who do so with the same parts."""
 

@@ -34,6 +34,8 @@ from haptic_trio.templating.subjects import Refusal, Remark, Subject
 
 MOST_BYTES = 4 << 20
 """Of the text and the files that phase 2 is given; 4 us a line are a fifth of a second."""
+MOST_MEMORY = 512 << 20
+"""Bytes of address space for phase 2: what as much text takes on a small machine; HAProxy has more for each thread."""
 MOST_CERTIFICATES = 250
 """Each takes HAProxy about a millisecond to load."""
 
@@ -162,7 +164,7 @@ class DryRuns:
 
     async def _refuses(self, small: Generation, limit: float) -> bool:
         try:
-            await check_config(self._binary, small, limit=limit, eager=True, root=self._scratch)
+            await check_config(self._binary, small, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
         except ConfigRefusedError:
             return True
         return False
@@ -173,7 +175,7 @@ class DryRuns:
         if reason := _too_large(wanted):
             return (), reason
         try:
-            await check_config(self._binary, wanted, limit=limit, eager=True, root=self._scratch)
+            await check_config(self._binary, wanted, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
         except ConfigRefusedError as exc:
             was_fine = find_acceptance(self._binary, former) is not None
             found = tuple(blamed("check", exc.problems, None if was_fine else (), rehearsed))

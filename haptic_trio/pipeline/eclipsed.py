@@ -11,10 +11,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.certificates import names_of, parse_crt_list
+from haptic_trio.haproxy.certificates import CrtListEntry, names_of, parse_crt_list
 from haptic_trio.haproxy.maps import MapUse, form_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files
-from haptic_trio.pages import Piece
+from haptic_trio.pages import Page, Piece
+from haptic_trio.templating.remark_list import RemarkList
 from haptic_trio.templating.subjects import Origin, Remark, RenderedText, Subject
 
 REASON: Final = "Eclipsed"
@@ -42,59 +43,153 @@ class _Claim(NamedTuple):
 
 
 class Eclipses:
-    """Remembers what was found in each file, so that only what has changed is looked at."""
+    """Remembers what was found in each page of each file, so that only what has changed is read."""
 
     def __init__(self, is_secret: IsSecret) -> None:
         self._is_secret = is_secret
-        self._known: dict[str, tuple[RenderedText, tuple[Remark, ...]]] = {}
-        self._remarks: tuple[Remark, ...] = ()
+        self._known: dict[str, _Keyed] = {}
+        self._remarks = RemarkList()
         self._files: Files | None = None
+        self.pages_read = 0
+        """How many pages of files have been read so far."""
 
     def take(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[Remark, ...]:
         """Return who is to know what of *files*; the same tuple until it changes."""
         if files is self._files:
-            return self._remarks
+            return self._remarks.all()
         # Whom a line of a crt-list is for stands in the certificate.
-        certificates_changed = self._files is None or _differ_in_certificates(files, self._files)
+        certificates = _differing_certificates(files, self._files) if self._files is not None else frozenset()
         self._files = files
         before, self._known = self._known, {}
         for file in chain.from_iterable(files.paged.summaries(_files_with_keys)):
-            text, known = texts[file.path], before.get(file.path)
-            if known is not None and known[0] is text and (file.kind is FileKind.MAP or not certificates_changed):
-                self._known[file.path] = known
-            elif file.kind is FileKind.MAP:
-                self._known[file.path] = text, find_in_map(file.path, text, self._is_secret)
+            known = before.pop(file.path, None)
+            if known is None or known.kind is not file.kind:
+                self._forget(known)
+                known = _Keyed(file.kind)
+            self._known[file.path] = known
+            self._take_file(known, file.path, texts[file.path], files, certificates)
+        for known in before.values():
+            self._forget(known)
+        return self._remarks.all()
+
+    def _take_file(
+        self, known: "_Keyed", path: str, text: RenderedText, files: Files, certificates: frozenset[str]
+    ) -> None:
+        is_list = known.kind is FileKind.CRT_LIST
+        if text is known.text and not (is_list and certificates):
+            return
+        self.pages_read += known.take(text, files, certificates)
+        describe = _describe_certificate if is_list else _describer_of_map(path, self._is_secret)
+        found = _remarks(known.contested(), describe)
+        self._remarks.change(known.remarks, found)
+        known.remarks = found
+
+    def _forget(self, known: "_Keyed | None") -> None:
+        if known is not None:
+            self._remarks.change(known.remarks, ())
+
+
+class _Reading(NamedTuple):
+    """What a page holds."""
+
+    page: Page[Piece]
+    keys: tuple[str, ...]
+    certificates: frozenset[str]
+    """Paths of the files that the keys are from."""
+    claims: tuple[_Claim, ...] | None
+    """None where they can be read from the page at any time."""
+
+
+class _Keyed:
+    """A file of keys: how often each is there, page by page."""
+
+    def __init__(self, kind: FileKind) -> None:
+        self.kind = kind
+        self.text: RenderedText | None = None
+        self.remarks: tuple[Remark, ...] = ()
+        self._readings: dict[int, _Reading] = {}
+        """By identity of their pages, in the order of the file."""
+        self._counts: dict[str, int] = {}
+        self._several: set[str] = set()
+        """Keys that are there more than once."""
+
+    def take(self, text: RenderedText, files: Files, certificates: frozenset[str]) -> int:
+        """Have *text* as the content, where *certificates* are not what they were; return how many pages were read."""
+        self.text = text
+        before = self._readings
+        self._readings = now = {}
+        fresh = []
+        for page in text.pieces.pages:
+            known = before.get(id(page))
+            if known is None or not certificates.isdisjoint(known.certificates):
+                known = _read(self.kind, page, files)
+                fresh.append(known)
+            now[id(page)] = known
+        for reading in fresh:
+            self._count(reading, 1)
+        for number, reading in before.items():
+            if now.get(number) is not reading:
+                self._count(reading, -1)
+        return len(fresh)
+
+    def _count(self, reading: _Reading, difference: int) -> None:
+        counts = self._counts
+        for key in reading.keys:
+            count = counts.get(key, 0) + difference
+            if count > 1:
+                counts[key] = count
+                self._several.add(key)
+                continue
+            self._several.discard(key)
+            if count:
+                counts[key] = count
             else:
-                self._known[file.path] = text, find_in_list(text, files)
-        remarks = tuple(sorted(set(chain.from_iterable(found for _, found in self._known.values()))))
-        if remarks != self._remarks:
-            self._remarks = remarks
-        return self._remarks
+                del counts[key]
+
+    def contested(self) -> Iterator[_Claim]:
+        """Yield who wants the keys that are there more than once, in order."""
+        several = self._several
+        for reading in self._readings.values() if several else ():
+            if several.isdisjoint(reading.keys):
+                continue
+            claims = reading.claims if reading.claims is not None else reading.page.summary(_map_claims)
+            yield from (claim for claim in claims if claim.key in several)
 
 
-def find_in_map(path: str, text: RenderedText, is_secret: IsSecret) -> tuple[Remark, ...]:
-    """Return which objects have entries in the map *path* without effect."""
-    count = sum(map(len, text.pieces.summaries(_MAP.read)))
-    if len(frozenset().union(*text.pieces.summaries(_MAP.keys))) == count:
-        return ()
+def _read(kind: FileKind, page: Page[Piece], files: Files) -> _Reading:
+    if kind is FileKind.MAP:
+        return _Reading(page, tuple([key for key, _ in page.summary(_MAP.read)]), frozenset(), None)
+    entries = [
+        (piece, entry)
+        for piece in page.items
+        for entry in parse_crt_list(piece.text.encode(errors="surrogatepass")) or ()
+    ]
+    claims = tuple(chain.from_iterable(_list_claims(piece, entry, files) for piece, entry in entries))
+    certificates = frozenset(entry.certificate for _, entry in entries)
+    return _Reading(page, tuple(claim.key for claim in claims), certificates, claims)
+
+
+def _describer_of_map(path: str, is_secret: IsSecret) -> Callable[[_Claim, _Claim, str], str]:
+    known: dict[int, bool] = {}
+
+    def hides(origin: Origin | None) -> bool:
+        found = known.get(id(origin))
+        if found is None:
+            found = known[id(origin)] = is_secret(path, origin)
+        return found
 
     def describe(claim: _Claim, holder: _Claim, by: str) -> str:
         # The same key in both: so neither of the two may have it from a Secret.
-        hides = is_secret(path, claim.origin) or is_secret(path, holder.origin)
-        named = "an entry" if hides else f"the entry {claim.key[:_LONGEST]}"
+        is_hidden = hides(claim.origin) or hides(holder.origin)
+        named = "an entry" if is_hidden else f"the entry {claim.key[:_LONGEST]}"
         return f"{named} of {path} has no effect, since that of {by} goes first"
 
-    return _remarks(_map_claims(text.pieces), describe)
+    return describe
 
 
-def find_in_list(text: RenderedText, files: Files) -> tuple[Remark, ...]:
-    """Return which objects have certificates in a crt-list that are not the first for a name."""
-
-    def describe(claim: _Claim, _holder: _Claim, by: str) -> str:
-        # One with an RSA key beside one with an EC key is wanted, and served to old clients.
-        return f"the certificate for {claim.key[:_LONGEST]} is only for clients that cannot use that of {by}"
-
-    return _remarks(_list_claims(text.pieces, files), describe)
+def _describe_certificate(claim: _Claim, _holder: _Claim, by: str) -> str:
+    # One with an RSA key beside one with an EC key is wanted, and served to old clients.
+    return f"the certificate for {claim.key[:_LONGEST]} is only for clients that cannot use that of {by}"
 
 
 def _remarks(claims: Iterable[_Claim], describe: Callable[[_Claim, _Claim, str], str]) -> tuple[Remark, ...]:
@@ -114,27 +209,25 @@ def _remarks(claims: Iterable[_Claim], describe: Callable[[_Claim, _Claim, str],
     return tuple(chain.from_iterable(found.values()))
 
 
-def _map_claims(pieces: Iterable[Piece]) -> Iterator[_Claim]:
-    for piece in pieces:
-        for key, value in _MAP.read((piece,)):
-            yield _Claim(key, value, piece.origin)
+def _map_claims(pieces: tuple[Piece, ...]) -> tuple[_Claim, ...]:
+    return tuple(_Claim(key, value, piece.origin) for piece in pieces for key, value in _MAP.read((piece,)))
 
 
-def _list_claims(pieces: Iterable[Piece], files: Files) -> Iterator[_Claim]:
-    for piece in pieces:
-        for entry in parse_crt_list(piece.text.encode(errors="surrogatepass")) or ():
-            certificate = files.get(entry.certificate)
-            value = certificate.digest if certificate is not None else entry.certificate
-            for name in sorted(names_of(entry, certificate) or ()):
-                yield _Claim(name, value, piece.origin)
+def _list_claims(piece: Piece, entry: CrtListEntry, files: Files) -> Iterator[_Claim]:
+    certificate = files.get(entry.certificate)
+    value = certificate.digest if certificate is not None else entry.certificate
+    for name in sorted(names_of(entry, certificate) or ()):
+        yield _Claim(name, value, piece.origin)
 
 
 def _files_with_keys(files: tuple[AuxFile, ...]) -> tuple[AuxFile, ...]:
     return tuple(file for file in files if file.kind in (FileKind.MAP, FileKind.CRT_LIST) and not file.secret)
 
 
-def _differ_in_certificates(files: Files, before: Files) -> bool:
+def _differing_certificates(files: Files, before: Files) -> frozenset[str]:
     one, other = before.differing(files)
-    return any(
-        file.kind is FileKind.CERT and one.get(path) is not other.get(path) for path, file in {**one, **other}.items()
+    return frozenset(
+        path
+        for path, file in {**one, **other}.items()
+        if file.kind is FileKind.CERT and one.get(path) is not other.get(path)
     )

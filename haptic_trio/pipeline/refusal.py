@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 
+import trio
+
+from haptic_trio.channels import Facts
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.httpstore.content import Content
-from haptic_trio.messages import Phases
+from haptic_trio.messages import Phases, Reason, ReconcileFailed, ValidationFailed
 from haptic_trio.templating.subjects import FragmentKey
 
 
@@ -25,3 +28,23 @@ class RefusedError(HapticError):
         """What had been fetched for it, by key; None where that is not known."""
         self.phases = Phases()
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))
+
+
+def tell_refusal(
+    error: RefusedError, *, correlation: str, reason: Reason, started: float, facts: Facts
+) -> ValidationFailed:
+    """Tell *facts* that the cycle *correlation*, begun at the clock time *started*, has failed; return what to publish.
+
+    *reason* is why the cycle ran.
+    """
+    message = ValidationFailed(correlation=correlation, reason=reason, phase=error.phase, problems=error.problems)
+    facts.tell(message)
+    facts.tell(
+        ReconcileFailed(
+            correlation=correlation,
+            phase=error.phase,
+            seconds=trio.current_time() - started,
+            phases=error.phases,
+        )
+    )
+    return message

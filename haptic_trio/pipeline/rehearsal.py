@@ -164,8 +164,9 @@ def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
     for name, overlay in overlays.items():
         refs = overlay.differences
         if refs:
-            ahead[name] = Touched(overlay.touched, {_id_of(ref): overlay.by_ref(ref) for ref in refs})
-            back[name] = Touched(overlay.touched, {_id_of(ref): session.stores[name].by_ref(ref) for ref in refs})
+            base = session.stores[name]
+            ahead[name] = Touched(overlay.touched, {_id_of(ref): overlay.by_ref(ref) for ref in refs}, overlay.get)
+            back[name] = Touched(overlay.touched, {_id_of(ref): base.by_ref(ref) for ref in refs}, base.get)
     try:
         with ExitStack() as stack:
             for name in ahead:

@@ -11,6 +11,7 @@ from haptic_trio.k8s.store import ReadableStore, Tracker
 from haptic_trio.pipeline.eclipsed import Eclipses
 from haptic_trio.pipeline.wanting import Wanting
 from haptic_trio.templating.refresh import Touched, take_changes
+from haptic_trio.templating.remark_list import merged
 from haptic_trio.templating.run import RenderRun
 from haptic_trio.templating.subjects import Origin, Remark, RenderedText
 from haptic_trio.templating.versions import Versioned
@@ -70,7 +71,7 @@ class Session:
         """Return what owners of objects should know; *files* and *texts* are those of now."""
         said, eclipsed = self.run.remarks, self._eclipses.take(files, texts)
         if self._remarks[0] is not said or self._remarks[1] is not eclipsed:
-            self._remarks = said, eclipsed, tuple(sorted({*said, *eclipsed}))
+            self._remarks = said, eclipsed, merged(said, eclipsed)
         return self._remarks[2]
 
     def take_changes(self) -> None:
@@ -81,7 +82,7 @@ class Session:
             if touched:
                 store = self.stores[name]
                 objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in touched}
-                changes[name] = Touched(set().union(*touched.values()), objects)
+                changes[name] = Touched(set().union(*touched.values()), objects, store.get)
         if changes:
             take_changes(self.run, changes)
 

@@ -12,7 +12,7 @@ from haptic_trio.stages.process import Process
 
 
 def announce(process: Process) -> None:
-    """Have the process take part in the election, find pods, own instances, and answer reviews, as it is configured.
+    """Have the process take part in the election, find pods and own instances as it is configured.
 
     Before that a replica does not reach for the lease: as long as it has
     nothing to deploy another one does better.
@@ -27,9 +27,6 @@ def announce(process: Process) -> None:
         process.aim_fleet(state.loaded)
     if wish != process.election.value:
         process.election.put(wish)
-    reviewing = any(one.enable_validation_webhook for one in state.loaded.config.watched_resources.values())
-    if reviewing != process.reviewing.value:
-        process.reviewing.put(reviewing)
     instances = state.loaded.config.instances
     if instances != process.wished.value:
         process.wished.put(instances)

@@ -127,8 +127,6 @@ class Process:
     """What the newest iteration that has come up says of the lease."""
     wished: Latest[InstancesConfig] = field(default_factory=Latest)
     """What the newest iteration that has come up says of the controller's own instances."""
-    reviewing: Latest[bool] = field(default_factory=Latest)
-    """Whether the newest iteration that has come up wants the API server to ask before it accepts objects."""
     newest: Latest[ConfigValidated] = field(default_factory=Latest)
     """The newest valid configuration, of whatever iteration: what a new instance starts with."""
     fleet: FleetOwner | None = None

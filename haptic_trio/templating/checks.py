@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType
-from typing import Final
+from typing import Final, NamedTuple
 
 from jinja2 import TemplateSyntaxError, nodes
 
@@ -24,10 +24,24 @@ _ABSENT_FILTERS: Final = {
 }
 _FILTERS_BY_NAME: Final = {"map": 0}
 _TESTS_BY_NAME: Final = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
-_MOST_CODES: Final = 1_000
-# Depends on nothing but the key. A changed configuration is checked, then loaded, then rendered with, and most of its
-# templates are those of the one before.
-_codes: Final[dict[tuple[str, str], CodeType]] = {}
+_MOST_KNOWN: Final = 1_000
+
+
+class _Known(NamedTuple):
+    """A template in which nothing was wrong. Depends on nothing but its name and source."""
+
+    code: CodeType
+    assigned: frozenset[str]
+    """Names that others may call."""
+    called: frozenset[str]
+    """Names of functions that have to be there."""
+    named: tuple[tuple[str, ...], ...]
+    """Names of templates: of each of these one has to be there."""
+
+
+# A changed configuration is checked, then loaded, then rendered with, and most of its templates are those of the one
+# before: these are not even parsed again.
+_known: Final[dict[tuple[str, str], _Known]] = {}
 
 
 class TemplateChecker:
@@ -40,17 +54,35 @@ class TemplateChecker:
 
     def compile_all(self) -> None:
         """Fill `environment.compiled`; every fault found on the way is in `problems`."""
-        for name, source in self._environment.sources.items():
-            self._parse(name, source)
+        sources = self._environment.sources
+        known = {name: found for name, source in sources.items() if (found := _known.get((name, source))) is not None}
         named = set(self._environment.globals) | _ALWAYS_DEFINED
-        for tree in self._trees.values():
-            named |= _assigned_names(tree)
-        for name, tree in self._trees.items():
-            before = len(self.problems)
-            for line, message, hint in self._faults(tree, named):
-                self._report(name, line, message, hint)
-            if len(self.problems) == before:
-                self._compile(name, tree)
+        for name, source in sources.items():
+            if name in known:
+                named |= known[name].assigned
+                continue
+            self._parse(name, source)
+            if name in self._trees:
+                named |= _assigned_names(self._trees[name])
+        for name, source in sources.items():
+            if name in known:
+                if self._is_fine(known[name], named):
+                    self._load(name, known[name].code)
+                    continue
+                self._parse(name, source)
+            if name in self._trees:
+                self._check(name, self._trees[name], named)
+
+    def _is_fine(self, known: _Known, named: set[str]) -> bool:
+        sources = self._environment.sources
+        return known.called <= named and all(any(name in sources for name in names) for names in known.named)
+
+    def _check(self, name: str, tree: nodes.Template, named: set[str]) -> None:
+        before = len(self.problems)
+        for line, message, hint in self._faults(tree, named):
+            self._report(name, line, message, hint)
+        if len(self.problems) == before:
+            self._compile(name, tree)
 
     def _parse(self, name: str, source: str) -> None:
         if strip_marks(source) != source:
@@ -68,11 +100,8 @@ class TemplateChecker:
             self._report(name, 1, f"a literal cannot be read: {error}", "")
 
     def _compile(self, name: str, tree: nodes.Template) -> None:
-        environment = self._environment
         try:
-            code = self._code_of(name, tree)
-            loaded = environment.template_class.from_code(environment, code, environment.make_globals(None))
-            environment.compiled[name] = loaded
+            self._load(name, self._code_of(name, tree))
         except TemplateSyntaxError as error:
             self._report(name, error.lineno, error.message or "syntax error", "")
         except (SyntaxError, RecursionError):
@@ -83,14 +112,22 @@ class TemplateChecker:
             hint = "use literals only, or filter the variable afterwards"
             self._report(name, line, "a filter of a set block has a variable for an argument", hint)
 
+    def _load(self, name: str, code: CodeType) -> None:
+        environment = self._environment
+        loaded = environment.template_class.from_code(environment, code, environment.make_globals(None))
+        environment.compiled[name] = loaded
+
     def _code_of(self, name: str, tree: nodes.Template) -> CodeType:
         key = name, self._environment.sources[name]
-        code = _codes.get(key)
-        if code is None:
-            code = self._environment.compile(tree, name, None)
-            if len(_codes) >= _MOST_CODES:
-                _codes.clear()
-            _codes[key] = code
+        known = _known.get(key)
+        if known is not None:
+            return known.code
+        # Compiling changes the tree.
+        assigned, called, named = _assigned_names(tree), _called_names(tree), tuple(_named_templates(tree))
+        code = self._environment.compile(tree, name, None)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = _Known(code, frozenset(assigned), frozenset(called), named)
         return code
 
     def _report(self, name: str, line: int, message: str, hint: str) -> None:
@@ -113,11 +150,11 @@ class TemplateChecker:
                     message = f"there is no function or macro {function.name!r}"
                     yield node.lineno, message, did_you_mean(function.name, named - _ALWAYS_DEFINED)
                 case nodes.Include():
-                    yield from self._missing_templates(node, node.template, node.ignore_missing)
+                    yield from self._missing_templates(node)
                     if not node.with_context:
                         yield node.lineno, "an include without context is not possible", "remove 'without context'"
                 case nodes.Import() | nodes.FromImport() | nodes.Extends():
-                    yield from self._missing_templates(node, node.template, optional=False)
+                    yield from self._missing_templates(node)
                 case nodes.CallBlock(
                     call=nodes.Call(node=nodes.InternalName(name="h_each")), body=[nodes.Block() as body]
                 ):
@@ -142,14 +179,31 @@ class TemplateChecker:
                     yield from self._unknown(argument, kind, argument.value)
 
     def _missing_templates(
-        self, node: nodes.Node, template: nodes.Expr, optional: bool
+        self, node: nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends
     ) -> Iterator[tuple[int, str, str]]:
-        items = template.items if isinstance(template, nodes.List | nodes.Tuple) else [template]
-        names = [item.value for item in items if isinstance(item, nodes.Const)]
         sources: Mapping[str, str] = self._environment.sources
-        if optional or len(names) != len(items) or any(name in sources for name in names):
-            return
-        yield node.lineno, f"there is no template {names[0]!r}", did_you_mean(str(names[0]), sources)
+        names = _templates_of(node)
+        if names and not any(name in sources for name in names):
+            yield node.lineno, f"there is no template {names[0]!r}", did_you_mean(names[0], sources)
+
+
+def _templates_of(node: nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends) -> tuple[str, ...]:
+    """Return the names of which one has to be there; nothing where that is not known, or not wanted."""
+    if isinstance(node, nodes.Include) and node.ignore_missing:
+        return ()
+    items = node.template.items if isinstance(node.template, nodes.List | nodes.Tuple) else [node.template]
+    names = [str(item.value) for item in items if isinstance(item, nodes.Const)]
+    return tuple(names) if len(names) == len(items) else ()
+
+
+def _named_templates(tree: nodes.Template) -> Iterator[tuple[str, ...]]:
+    for node in tree.find_all(nodes.Stmt):
+        if isinstance(node, nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends) and _templates_of(node):
+            yield _templates_of(node)
+
+
+def _called_names(tree: nodes.Template) -> set[str]:
+    return {node.node.name for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Name)}
 
 
 def _assigned_names(tree: nodes.Template) -> set[str]:

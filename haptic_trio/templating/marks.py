@@ -50,11 +50,6 @@ def strip_marks(text: str) -> str:
     return _ANY.sub("", text)
 
 
-def has_marks(text: str) -> bool:
-    """Whether *text* holds marks."""
-    return _ANY.search(text) is not None
-
-
 def split_marks(text: str, origins: Mapping[int, Origin], outermost: Origin | None = None) -> list[Piece]:
     """Return the pieces of *text* between its marks, each with the innermost origin; empty ones are left out."""
     if not _ANY.search(text):

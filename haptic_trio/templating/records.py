@@ -18,9 +18,9 @@ from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark
 Dependency: TypeAlias = tuple[str, ...]
 """Something that a rendering asked for: what kind of question it was, and the question.
 
-`("get", store, *keys)`, without keys for lists; `("has", store, *keys)`, whether there is one; `("object", store,
-namespace, name, kind)`, asked only while that is not to be had; `("file", path)`; `("lines", output)`; `("template",
-name)`. Whoever answers other questions may use a kind of his own.
+`("get", store, *keys)`, without keys for lists; `("has", store, *keys)`, whether there is one, or what is at some path
+in what there is; `("object", store, namespace, name, kind)`, asked only while that is not to be had; `("file", path)`;
+`("lines", output)`; `("template", name)`. Whoever answers other questions may use a kind of his own.
 """
 
 ObjectId: TypeAlias = tuple[str, str, str]
@@ -218,11 +218,13 @@ Node: TypeAlias = Child | Kept | Root | Module
 
 
 class DependencyIndex:
-    """Who has asked what."""
+    """Who has asked what, and which answer was given where that is all that counts."""
 
     def __init__(self) -> None:
         # Most questions are asked by one alone.
         self._nodes: dict[Dependency, Node | dict[Node, Dependency]] = {}
+        # Aspects and answers in turn: most questions have one.
+        self._answers: dict[Dependency, tuple[Any, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -253,11 +255,37 @@ class DependencyIndex:
         for question in questions:
             known = self._nodes.get(question)
             if known is node:
-                del self._nodes[question]
+                self._forget(question)
             elif type(known) is dict:
                 known.pop(node, None)
                 if not known:
-                    del self._nodes[question]
+                    self._forget(question)
+
+    def _forget(self, question: Dependency) -> None:
+        del self._nodes[question]
+        self._answers.pop(question, None)
+
+    def note(self, question: Dependency, aspect: str, answer: Any) -> None:
+        """Remember the *answer* that was given to an *aspect* of *question*, for `renew`."""
+        known = self._answers.get(question, ())
+        if aspect not in known[::2]:
+            self._answers[question] = (*known, aspect, answer)
+        elif known[known.index(aspect) + 1] is not answer:
+            self._answers[question] = _answered(known, lambda one, old: answer if one == aspect else old)
+
+    def renew(self, question: Dependency, answer: Callable[[str], Any]) -> bool:
+        """Take what *answer* says of each aspect now as the answers to *question*; False where all are equal to before.
+
+        True as well for a question of which no answer is known. What *answer* raises
+        leaves nothing known.
+        """
+        known = self._answers.pop(question, None)
+        if known is None:
+            return True
+        now = _answered(known, lambda aspect, _old: answer(aspect))
+        if question in self._nodes:
+            self._answers[question] = now
+        return now != known
 
     def askers(self, question: Dependency) -> tuple[Node, ...]:
         """Return who has asked *question*."""
@@ -265,6 +293,12 @@ class DependencyIndex:
         if known is None:
             return ()
         return tuple(known) if type(known) is dict else (known,)  # type: ignore[return-value]
+
+
+def _answered(known: tuple[Any, ...], answer: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+    return tuple(
+        each for aspect, old in zip(known[::2], known[1::2], strict=True) for each in (aspect, answer(aspect, old))
+    )
 
 
 class Claims:

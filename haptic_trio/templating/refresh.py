@@ -1,6 +1,6 @@
 """Brings the text of a root up to date: what is valid stays, what is not is rendered in its order."""
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -8,10 +8,12 @@ from jinja2 import Template
 
 from haptic_trio.pages import Page, Paged, Piece
 from haptic_trio.templating.each import Opened, render_pending, take_change
+from haptic_trio.templating.emit import TemplateFaultError
 from haptic_trio.templating.marks import split_marks
-from haptic_trio.templating.records import ObjectId, Region, Root
+from haptic_trio.templating.records import Dependency, ObjectId, Region, Root
 from haptic_trio.templating.run import RenderRun
 from haptic_trio.templating.subjects import RenderedText, size_of
+from haptic_trio.templating.views import answer_of
 
 _MOST_TURNS: Final = 10
 
@@ -23,6 +25,8 @@ class Touched(msgspec.Struct, frozen=True):
     """The look-ups, by any number of keys, whose answer may differ; that of all objects is meant anyway."""
     objects: Mapping[ObjectId, Any | None]
     """Each object that came, changed, or went (None)."""
+    find: Callable[..., Sequence[Any]] | None = None
+    """Looks up by keys, as the store is now. Without it every answer counts as another one."""
 
 
 def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
@@ -32,14 +36,24 @@ def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
         for region in root.regions:
             regions.setdefault(region.store, []).append(region)
     for store, touched in changes.items():
-        run.touch(("get", store))
-        run.touch(("has", store))
-        for keys in touched.keys:
+        for keys in {(), *touched.keys}:
             run.touch(("get", store, *keys))
-            run.touch(("has", store, *keys))
+            if _is_answered_otherwise(run, ("has", store, *keys), touched.find):
+                run.touch(("has", store, *keys))
         for object_id, resource in touched.objects.items():
             for region in regions.get(store, ()):
                 take_change(run, region, object_id, resource)
+
+
+def _is_answered_otherwise(run: RenderRun, question: Dependency, find: Callable[..., Sequence[Any]] | None) -> bool:
+    if find is None:
+        return True
+    found = find
+    try:
+        return run.index.renew(question, lambda aspect: answer_of(aspect, found(*question[2:])))
+    except TemplateFaultError:
+        # Such as where what would tell has to be fetched: who asks anew sees to that.
+        return True
 
 
 class _CapturedError(Exception):

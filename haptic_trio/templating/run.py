@@ -33,6 +33,7 @@ from haptic_trio.templating.records import (
     Trace,
     Unit,
 )
+from haptic_trio.templating.remark_list import RemarkList
 from haptic_trio.templating.scope import Memo
 from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, Subject, size_of
 from haptic_trio.templating.versions import Versioned
@@ -68,8 +69,7 @@ class RenderRun(Meter):
         """Children that have become pending through a file."""
         self._refusing: dict[Unit, None] = {}
         self._refusals: tuple[Refusal, ...] | None = ()
-        self._remarking: dict[Unit, None] = {}
-        self._remarks: tuple[Remark, ...] | None = ()
+        self._remarks = RemarkList()
         self._next_origin = 0
         self._blocked_before: dict[FragmentKey, tuple[str, ...]] = {}
         self.stand_ins: dict[FragmentKey, FragmentOutput | None] = {}
@@ -117,9 +117,7 @@ class RenderRun(Meter):
     @property
     def remarks(self) -> tuple[Remark, ...]:
         """What owners of objects should know, each thing once, in order; the same tuple until it changes."""
-        if self._remarks is None:
-            self._remarks = tuple(sorted({remark for unit in self._remarking for remark in unit.remarks}))
-        return self._remarks
+        return self._remarks.all()
 
     def restart(self, recall: Recall) -> None:
         """Begin another round, with a new deadline and budget, and what *recall* has come to know since."""
@@ -267,8 +265,10 @@ class RenderRun(Meter):
         trace = self.trace
         if trace.asked != set(unit.asked):
             node: Any = unit
-            self.index.discard(node, unit.asked)
-            unit.asked = self.index.add(node, trace.asked)
+            kept = [question for question in unit.asked if question in trace.asked]
+            # What is asked still is not given up in between: its answer would be.
+            self.index.discard(node, [question for question in unit.asked if question not in trace.asked])
+            unit.asked = (*kept, *self.index.add(node, trace.asked.difference(kept)))
         self._commit_outputs(unit, trace.outputs)
         if unit.refusals or trace.refusals:
             self._refusals = None
@@ -298,14 +298,9 @@ class RenderRun(Meter):
         unit.outputs = outputs
 
     def _commit_remarks(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
-        if unit.remarks == remarks:
-            return
-        self._remarks = None
-        unit.remarks = remarks
-        if remarks:
-            self._remarking[unit] = None
-        else:
-            self._remarking.pop(unit, None)
+        if unit.remarks != remarks:
+            self._remarks.change(unit.remarks, remarks)
+            unit.remarks = remarks
 
     def _commit_files(self, unit: Unit, files: tuple[RenderedFile, ...]) -> None:
         before = {file.path: file for file in unit.files}

@@ -36,7 +36,7 @@ _METHODS: Final[tuple[tuple[Any, frozenset[str]], ...]] = (
 )
 # A render reaches these thousands of times, so they are known beforehand and not looked at each time.
 _KNOWN: Final[Mapping[type, frozenset[str]]] = {
-    ResourceView: frozenset({"get", "get_single", "has", "list"}),
+    ResourceView: frozenset({"get", "get_single", "has", "list", "pick"}),
     str: _STR_METHODS,
     Emitted: _STR_METHODS,
 }

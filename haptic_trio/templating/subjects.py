@@ -94,7 +94,7 @@ class Refusal(msgspec.Struct, frozen=True):
         return FragmentKey(self.fragment, subject.kind, subject.namespace, subject.name, self.ordinal, self.within)
 
 
-class Remark(msgspec.Struct, frozen=True, order=True):
+class Remark(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """What the owner of an object should know."""
 
     subject: Subject

@@ -3,9 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from haptic_trio.templating.deferred import ContentUnavailableError
+from haptic_trio.templating.emit import TemplateFaultError
+from haptic_trio.templating.records import Dependency
 from haptic_trio.templating.run import current_run
+from haptic_trio.templating.selection import dig
+
+EXISTENCE: Final = ""
+"""The aspect of a look-up that is whether it finds anything; all others are paths."""
 
 
 class Lookup(Protocol):
@@ -50,15 +57,52 @@ class ResourceView:
 
     def has(self, *keys: Any) -> bool:
         """Whether there is an object whose first index keys are *keys*; what it holds is not looked at."""
+        return self._answer(EXISTENCE, keys)  # type: ignore[no-any-return]
+
+    def pick(self, path: Any, *keys: Any) -> Sequence[Any]:
+        """Return what is at the JSONPath *path* in each object whose first index keys are *keys*; None for nothing.
+
+        Who asked is not rendered again when other parts of the objects
+        change. Not for Secrets.
+        """
+        if not isinstance(path, str) or path == EXISTENCE:
+            raise TemplateFaultError("pick wants a path first", 'pick("spec", namespace, name)')
+        return self._answer(str(path), keys)  # type: ignore[no-any-return]
+
+    def _answer(self, aspect: str, keys: tuple[Any, ...]) -> Any:
+        run = current_run()
         texts = tuple(map(str, keys))
-        current_run().ask(("has", self.name, *texts))
-        return bool(self._lookup.get(*texts))
+        question: Dependency = ("has", self.name, *texts)
+        # First: who fails for what has to be fetched depends on it, too.
+        run.ask(question)
+        answer = answer_of(aspect, self._lookup.get(*texts))
+        run.index.note(question, aspect, answer)
+        return answer
 
     def get_single(self, *keys: Any) -> Any | None:
         """Return the one object with *keys*; None without one."""
         texts = tuple(map(str, keys))
         current_run().ask(("get", self.name, *texts))
         return self._lookup.get_single(*texts)
+
+
+def answer_of(aspect: str, found: Sequence[Any]) -> Any:
+    """Return what *found* says of *aspect*: whether there is anything, or what is at a path in each."""
+    if aspect == EXISTENCE:
+        return bool(found)
+    if any(resource.get("kind") == "Secret" for resource in found):
+        # What is made of one has to be known for it, and this is not how that is known.
+        raise TemplateFaultError("pick is not for Secrets", "get gives the whole object")
+    values, missing = [], None
+    for resource in found:
+        try:
+            values.append(dig(resource, aspect, None))
+        except ContentUnavailableError as error:
+            # All that is missing is noted, so that it is fetched together.
+            missing = missing or error
+    if missing is not None:
+        raise missing
+    return tuple(values)
 
 
 @contextmanager

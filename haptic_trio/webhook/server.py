@@ -13,7 +13,6 @@ import trio
 from hypercorn.config import Config as ServerConfig
 from starlette.types import ASGIApp
 
-from haptic_trio.channels import Latest
 from haptic_trio.dataplane.agent_tls import ALPN, OpenFiles, RenewedContext, TlsFiles, TlsFilesError
 from haptic_trio.errors import Problem, leaves_of
 from haptic_trio.logs import get_logger
@@ -58,39 +57,31 @@ async def run_webhook(
     options: WebhookOptions,
     admission: Admission,
     metrics: WebhookMetrics,
-    wanted: Latest[bool],
     *,
     report: Report,
     announce: Callable[[tuple[str, ...]], None] = lambda _addresses: None,
 ) -> NoReturn:
-    """Serve while the newest value of *wanted* is true, until cancelled.
+    """Serve until cancelled.
 
     What keeps it from being served (a certificate that is not there yet, a
     port that is taken) is reported once and tried again: HAProxy is not to
     pay for it. *announce* gets the addresses each time they are bound.
     """
-    seen, reported = 0, ""
+    reported = ""
     while True:
-        seen, is_wanted = await wanted.wait_newer(seen)
-        while is_wanted:
-            try:
-                async with trio.open_nursery() as nursery:
-                    addresses = await nursery.start(partial(serve_webhook, options, admission, metrics))
-                    reported = ""
-                    get_logger("webhook").info("reviews are answered", addresses=addresses)
-                    announce(tuple(addresses))
-                    while is_wanted:
-                        seen, is_wanted = await wanted.wait_newer(seen)
-                    nursery.cancel_scope.cancel(reason="nothing is to be reviewed any more")
-            except* (OSError, TlsFilesError) as group:
-                message = str(next(leaves_of(group)))
-                if message != reported:
-                    hint = f"objects are accepted unseen until then; tried again every {RETRY_INTERVAL:g} s"
-                    report("webhook", (Problem(message=message, source=options.listen, hint=hint),))
-                reported = message
-            if is_wanted:
-                with trio.move_on_after(RETRY_INTERVAL):
-                    seen, is_wanted = await wanted.wait_newer(seen)
+        try:
+            async with trio.open_nursery() as nursery:
+                addresses = await nursery.start(partial(serve_webhook, options, admission, metrics))
+                reported = ""
+                get_logger("webhook").info("reviews are answered", addresses=addresses)
+                announce(tuple(addresses))
+        except* (OSError, TlsFilesError) as group:
+            message = str(next(leaves_of(group)))
+            if message != reported:
+                hint = f"objects are accepted unseen until then; tried again every {RETRY_INTERVAL:g} s"
+                report("webhook", (Problem(message=message, source=options.listen, hint=hint),))
+            reported = message
+        await trio.sleep(RETRY_INTERVAL)
 
 
 async def serve_webhook(

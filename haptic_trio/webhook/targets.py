@@ -35,11 +35,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def wants_review(config: Config) -> bool:
-    """Whether any watched resource is to be reviewed."""
-    return any(watched.enable_validation_webhook for watched in config.watched_resources.values())
-
-
 def targets_of(config: Config) -> tuple[Target, ...]:
     """Return all that *config* watches."""
     return tuple(_target(name, watched) for name, watched in config.watched_resources.items())

@@ -1,17 +1,30 @@
 """What is answered: only what the object itself brings about refuses it, in words for whoever wrote it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.dry_run import DryRun, Fault
 from haptic_trio.templating.subjects import Subject
+from haptic_trio.webhook.places import without_emitter
 from haptic_trio.webhook.review import Answer
 
 MOST_FAULTS = 10
 _CONFIG = "haproxy.cfg"
+_AS_BEFORE = "it is not served as it is, as before: "
+
+Place: TypeAlias = Callable[[str], tuple[str, ...]]
+"""Finds the fields of the object that a message is about."""
 
 
-def judge(ref: ResourceRef, operation: str, found: DryRun, clean: Callable[[str], str]) -> Answer:
+def judge(
+    ref: ResourceRef,
+    operation: str,
+    found: DryRun,
+    clean: Callable[[str], str],
+    find_fields: Place = lambda _message: (),
+) -> Answer:
     """Return the answer for a change of *ref*; *clean* takes what is secret out of a text.
 
     It is refused for what it would break itself: the object, others of its
@@ -19,6 +32,7 @@ def judge(ref: ResourceRef, operation: str, found: DryRun, clean: Callable[[str]
     cannot veto it, and what was so before, is a warning. Nothing keeps an
     object from being deleted.
     """
+    sentence = partial(_sentence, ref=ref, clean=clean, find_fields=find_fields)
     own = [fault for fault in found.faults if not fault.is_known and _concerns(fault, ref)]
     warnings = [
         f"{remark.subject}: {clean(remark.message)}"
@@ -26,11 +40,12 @@ def judge(ref: ResourceRef, operation: str, found: DryRun, clean: Callable[[str]
         if remark.subject.namespace == ref.namespace
     ]
     if operation == "DELETE":
-        warnings += [_sentence(fault, ref, clean) for fault in _distinct(found.faults) if not fault.is_known]
+        warnings += [sentence(fault) for fault in _distinct(found.faults) if not fault.is_known]
         return Answer(warnings=tuple(warnings))
     if own:
-        return Answer(allowed=False, message=_message(ref, own, clean), warnings=tuple(warnings))
-    warnings += [_warning(fault, ref, clean) for fault in _distinct(found.faults) if _matters(fault, ref)]
+        return Answer(allowed=False, message=_message(ref, _distinct(own), sentence), warnings=tuple(warnings))
+    for fault in [each for each in _distinct(found.faults) if _matters(each, ref)][:MOST_FAULTS]:
+        warnings.append(f"{_AS_BEFORE if fault.is_known else ''}{sentence(fault)}")
     if found.unchecked:
         warnings.append(f"{ref} was not shown to HAProxy: {clean(found.unchecked)}")
     return Answer(warnings=tuple(warnings))
@@ -50,31 +65,29 @@ def _matters(fault: Fault, ref: ResourceRef) -> bool:
     return not fault.is_known or (fault.subject is not None and _is_same(fault.subject, ref))
 
 
-def _message(ref: ResourceRef, faults: Iterable[Fault], clean: Callable[[str], str]) -> str:
-    lines = [_sentence(fault, ref, clean) for fault in _distinct(faults)]
-    more = len(lines) - MOST_FAULTS
-    if more > 0:
-        lines[MOST_FAULTS:] = [f"and {more} more"]
+def _message(ref: ResourceRef, faults: Sequence[Fault], sentence: Callable[[Fault], str]) -> str:
+    # No more is looked at than is told.
+    lines = [sentence(fault) for fault in faults[:MOST_FAULTS]]
+    if len(faults) > MOST_FAULTS:
+        lines.append(f"and {len(faults) - MOST_FAULTS} more")
     if len(lines) == 1:
         return f"{ref} cannot be served by HAProxy as it is: {lines[0]}"
     return "\n".join([f"{ref} cannot be served by HAProxy as it is:", *(f"- {line}" for line in lines)])
 
 
-def _sentence(fault: Fault, ref: ResourceRef, clean: Callable[[str], str]) -> str:
+def _sentence(fault: Fault, *, ref: ResourceRef, clean: Callable[[str], str], find_fields: Place) -> str:
     problem = fault.problem
     text = clean(problem.message)
+    is_own = fault.subject is not None and _is_same(fault.subject, ref)
+    if is_own and fault.phase == "render" and (fields := find_fields(problem.message)):
+        text = f"{clean(', '.join(fields))}: {without_emitter(text)}"
     if fault.phase != "render" and problem.line:
         text = f"{text} (line {problem.line} of {problem.source or _CONFIG} as it would be)"
     if fault.phase == "render" and problem.hint:
         text = f"{text} ({clean(problem.hint)})"
     if fault.subject is None:
         return f"nothing could be served any more: {text}"
-    return text if _is_same(fault.subject, ref) else f"{fault.subject} could not be served with it: {text}"
-
-
-def _warning(fault: Fault, ref: ResourceRef, clean: Callable[[str], str]) -> str:
-    sentence = _sentence(fault, ref, clean)
-    return f"it is not served as it is, as before: {sentence}" if fault.is_known else sentence
+    return text if is_own else f"{fault.subject} could not be served with it: {text}"
 
 
 def _distinct(faults: Iterable[Fault]) -> list[Fault]:

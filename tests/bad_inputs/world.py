@@ -29,9 +29,10 @@ from tests.bad_inputs.vocabulary import foreign_syntax
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, plural_of, route
 from tests.gateway.objects import rule as route_rule
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
+from tests.support.ports import free_port
 from tests.support.proxy import running
 from tests.support.rendering import library_config
-from tests.support.traffic import Answer, ask, free_port, serving
+from tests.support.traffic import Answer, ask, serving
 
 LIBRARIES = (
     "base",

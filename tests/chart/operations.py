@@ -11,6 +11,7 @@ from tests.cluster.client import Cluster
 READ = ("list", "watch")
 NO_NAMESPACE = {"ingressclasses", "gatewayclasses", "namespaces"}
 LEASES, EVENTS = "coordination.k8s.io/leases", "events.k8s.io/events"
+SLICES = "discovery.k8s.io/endpointslices"
 
 
 class Operation(msgspec.Struct, frozen=True, order=True):
@@ -44,6 +45,11 @@ def needed_operations(config: Config, release: str, namespace: str) -> list[Oper
                 needed.add(Operation("patch", f"{resource}/status", place))
             if watched.resources not in NO_NAMESPACE:
                 told.add(place)
+    templating = config.templating
+    if "gateway" in templating.libraries and templating.extra_context.get("gatewayServices"):
+        places = config.watched_resources["gateways"].namespaces or ("",)
+        needed |= {Operation(verb, "/services", place) for verb in ("get", "create", "patch") for place in places}
+        needed |= {Operation(verb, SLICES, place) for verb in ("create", "patch") for place in places}
     needed |= {Operation(verb, EVENTS, place) for verb in ("create", "get", "update") for place in told}
     needed |= {
         Operation(verb, f"/{each.plural}", namespace, release) for verb in READ for each in (CONFIG_MAPS, SECRETS)

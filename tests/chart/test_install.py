@@ -12,8 +12,9 @@ import trio
 from haptic_trio.k8s.resource import Resource
 from tests.chart.rendering import CHART, RELEASE, Helm, Settings, set_options
 from tests.chart.test_roles import RULES, each_rule
-from tests.cluster.api import ApiError
+from tests.cluster.api import APPLY, ApiError
 from tests.cluster.audit import Asked, read_requests
+from tests.cluster.certificates import WEBHOOK_CLIENT
 from tests.cluster.client import Cluster, until
 from tests.cluster.manifests import deployment, service
 
@@ -42,6 +43,36 @@ def settings_of(namespace: str) -> dict[str, Any]:
     return {**own_class, **own_directory, "haproxy__drainSeconds": 0}
 
 
+def webhook_settings(namespace: str) -> dict[str, Any]:
+    """Return what has the API server of the tests ask, by its certificate, about what is in *namespace*."""
+    return {
+        "webhook__enabled": True,
+        "webhook__clients": {"caSecret": "api-server-clients", "names": [WEBHOOK_CLIENT]},
+        "webhook__namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+    }
+
+
+def who_may_ask(cluster: Cluster) -> Resource:
+    """Return the Secret that says who has signed the API server's certificate."""
+    authority = cluster.state.certificates.authority.read_text()
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "api-server-clients"},
+        "stringData": {"ca.crt": authority},
+    }
+
+
+async def refusal_of(cluster: Cluster, resource: Resource, namespace: str) -> str:
+    """Return why the API server would not take *resource*; empty if it would."""
+    options = {"dryRun": "All", "fieldManager": "test", "force": "true"}
+    try:
+        await cluster.api.patch(await cluster.path_of(resource, namespace), resource, APPLY, **options)
+    except ApiError as exc:
+        return str(exc)
+    return ""
+
+
 def ingress(namespace: str, name: str, host: str, backend: str) -> Resource:
     path = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": backend, "port": {"number": 80}}}}
     return {
@@ -50,6 +81,14 @@ def ingress(namespace: str, name: str, host: str, backend: str) -> Resource:
         "metadata": {"name": name},
         "spec": {"ingressClassName": namespace, "rules": [{"host": host, "http": {"paths": [path]}}]},
     }
+
+
+def unservable(namespace: str) -> Resource:
+    """Return an Ingress that nobody could serve."""
+    found = ingress(namespace, "broken", "broken.test", "echo")
+    (path,) = found["spec"]["rules"][0]["http"]["paths"]
+    path.update(path="/a b", pathType="Exact")
+    return found
 
 
 @asynccontextmanager
@@ -127,10 +166,13 @@ async def test_an_installed_chart_serves_an_ingress_with_no_right_missing(
     host = fresh(namespace)
     objects = [deployment("echo", 2), service("echo"), ingress(namespace, "shop", host["host"], "echo")]
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses/shop"
+    settings = {**settings_of(namespace), **webhook_settings(namespace)}
     with trio.fail_after(LIMIT):
-        async with installed(cluster, helm, namespace, settings_of(namespace)):
+        # Before there is a webhook that would refuse it.
+        await cluster.apply([OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")], namespace)
+        await cluster.apply([who_may_ask(cluster)], namespace)
+        async with installed(cluster, helm, namespace, settings):
             await cluster.apply(objects, namespace)
-            await cluster.apply([OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")], namespace)
             await cluster.wait_pods(namespace, CONTROLLERS, 2)
             haproxies = await cluster.wait_pods(namespace, HAPROXIES, 2)
             balancer = await balancer_of(cluster, namespace)
@@ -140,13 +182,17 @@ async def test_an_installed_chart_serves_an_ingress_with_no_right_missing(
                     await until(partial(is_served, client, f"http://{url}", host))
             shop = await cluster.wait(path, lambda found: found and found["status"]["loadBalancer"])
             await until(lambda: events_of(cluster, namespace, "Service", "outside"))
+            await until(lambda: refusal_of(cluster, unservable(namespace), namespace))
+            broken = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": {"config": "{}}"}}
+            refusal = await refusal_of(cluster, broken, namespace)
             complaints = await complaints_of(cluster, namespace)
             asked = read_requests(cluster.state, namespace, f"{NAME}-controller")
 
     assert shop["status"]["loadBalancer"]["ingress"] == [{"ip": balancer}]
     assert complaints == []
     assert [one for one in asked if one.status == FORBIDDEN] == []
-    assert unused_rules(helm.render(namespace=namespace, **settings_of(namespace)), asked) == []
+    assert unused_rules(helm.render(namespace=namespace, **settings), asked) == []
+    assert f"ConfigMap {namespace}/{NAME} is no valid configuration" in refusal
 
 
 async def test_a_haproxy_pod_that_is_deleted_serves_until_no_load_balancer_sends_it_anything(

@@ -19,6 +19,7 @@ from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, po
 from tests.chart.watched import WATCHED_FILE, watched_text
 
 COMMANDS = {"serve": serve, "agent": agent}
+OWN_CONFIGURATION = "configuration.core.haptic-trio"
 
 
 @pytest.mark.parametrize("values", VALUE_SETS)
@@ -205,7 +206,7 @@ def test_what_is_reviewed_follows_from_what_is_watched_and_nothing_waits_for_it(
     ports = {one["name"]: one["containerPort"] for one in pod["spec"]["containers"][0]["ports"]}
     by_name = {one["name"]: one for one in webhooks}
 
-    assert set(by_name) == {"ingresses.networking.k8s.io", "secrets.core.haptic-trio"}
+    assert set(by_name) == {OWN_CONFIGURATION, "ingresses.networking.k8s.io", "secrets.core.haptic-trio"}
     assert {one["failurePolicy"] for one in webhooks} == {"Ignore"}
     assert {one["sideEffects"] for one in webhooks} == {"None"}
     (expression,) = by_name["secrets.core.haptic-trio"]["namespaceSelector"]["matchExpressions"]
@@ -249,8 +250,8 @@ def test_certificate_of_the_webhook_may_come_from_cert_manager_or_from_elsewhere
     assert certificate["spec"]["secretName"].endswith("-webhook-tls")
     assert not [one for one in managed + given if one["kind"] == "Secret" and "webhook" in one["metadata"]["name"]]
     assert volumes["webhook"]["secret"]["secretName"] == "mine"
-    (webhook,) = find(given, "ValidatingWebhookConfiguration")["webhooks"]
-    assert b64decode(webhook["clientConfig"]["caBundle"]).decode() == "-----BEGIN…"
+    for webhook in find(given, "ValidatingWebhookConfiguration")["webhooks"]:
+        assert b64decode(webhook["clientConfig"]["caBundle"]).decode() == "-----BEGIN…"
 
 
 def test_without_the_webhook_nothing_of_it_is_there(helm: Helm) -> None:
@@ -260,9 +261,17 @@ def test_without_the_webhook_nothing_of_it_is_there(helm: Helm) -> None:
     assert "webhook" not in str([one for one in objects if one["kind"] != "ConfigMap"])
 
 
-def test_with_nothing_to_review_nobody_is_told_to_ask(helm: Helm) -> None:
+def test_configuration_is_reviewed_by_its_name_and_no_other_object_of_its_kind(helm: Helm) -> None:
     objects = helm.render(
         webhook__enabled=True, webhook__clients__caSecret="clients", config__templating__libraries=["base"]
     )
+    (webhook,) = find(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    (container,) = pod_of(find(objects, "Deployment", "-controller"))["spec"]["containers"]
+    (option,) = [one for one in container["args"] if one.startswith("--config-map=")]
+    (condition,) = webhook["matchConditions"]
 
-    assert not [one for one in objects if one["kind"] == "ValidatingWebhookConfiguration"]
+    assert webhook["name"] == OWN_CONFIGURATION
+    assert webhook["rules"][0]["resources"] == ["configmaps"]
+    assert webhook["failurePolicy"] == "Ignore"
+    assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "demo"}}
+    assert condition["expression"] == f"request.name == '{option.partition('=')[2]}'"

@@ -108,9 +108,11 @@ async def test_backends_say_who_they_are_and_avoid_ports_that_are_taken(nursery:
 def test_the_guide_has_the_real_ports(tmp_path: Path) -> None:
     ports = DemoPorts(http=8081, https=8444, web_one=9001, web_two=9002, api=9003)
 
-    text = guide_to(write_site(tmp_path, ports), "http://127.0.0.1:9090", Path(".demo"))
+    text = guide_to(write_site(tmp_path, ports), "http://127.0.0.1:9090", Path(".demo"), "bin/haptic-trio")
 
     assert "http://127.0.0.1:8081/api" in text
     assert "demo.localhost:8444:127.0.0.1" in text
     assert "9001 -> 9002" in text
     assert ".demo/manifests" in text
+    assert "bin/haptic-trio debug --state-dir .demo/state\n" in text
+    assert "http://127.0.0.1:9090/console" in text

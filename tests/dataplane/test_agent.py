@@ -19,7 +19,6 @@ from tests.support.haproxy import (
     build_generation,
     fetch,
     forwarding,
-    free_port,
     instances,
     kill_and_wait_for_next,
     live_haproxies,
@@ -27,6 +26,7 @@ from tests.support.haproxy import (
     paths_named,
     wait_for_body,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -185,7 +185,7 @@ async def test_a_first_generation_that_cannot_be_loaded_is_refused_and_leaves_no
 async def test_a_port_that_is_taken_is_refused_without_a_moment_of_refused_connections(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
-    port, taken = free_port(), free_port()
+    port = free_port()
     answers: list[tuple[int, str]] = []
 
     async def ask() -> None:
@@ -193,8 +193,9 @@ async def test_a_port_that_is_taken_is_refused_without_a_moment_of_refused_conne
             answers.append(await fetch(port))
 
     with trio.socket.socket() as holder:
-        await holder.bind(("127.0.0.1", taken))
+        await holder.bind(("127.0.0.1", 0))
         holder.listen()
+        taken = holder.getsockname()[1]
         async with instances(instance_root, haproxy_binary) as (agent,):
             first = answering(port, "one")
             await sync_endpoint(agent, first)

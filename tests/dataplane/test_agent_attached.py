@@ -15,16 +15,8 @@ from haptic_trio.dataplane.agent_attached import AttachedAgent
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointTimeoutError
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.agents import until
-from tests.support.haproxy import (
-    answering,
-    backend,
-    build_generation,
-    fetch,
-    forwarding,
-    free_port,
-    mapping,
-    wait_for_body,
-)
+from tests.support.haproxy import answering, backend, build_generation, fetch, forwarding, mapping, wait_for_body
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -16,7 +16,8 @@ from haptic_trio.dataplane.remote import RemoteAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from tests.support.agents import AgentProcess, Authority, agent_process, remote_agent, until
-from tests.support.haproxy import answering, backend, fetch, forwarding, free_port, wait_for_body
+from tests.support.haproxy import answering, backend, fetch, forwarding, wait_for_body
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -9,6 +9,7 @@ from haptic_trio.dataplane.check import (
     OUTPUT_LIMIT,
     CheckDirectory,
     CheckFailedError,
+    CheckMemoryError,
     CheckTimeoutError,
     ConfigRefusedError,
     check_config,
@@ -70,6 +71,28 @@ async def test_warnings_are_reported_and_do_not_refuse(root: Path, haproxy_binar
     )
     report = await check_config(haproxy_binary, careless, limit=10, root=root, background=True)
     assert "timeout" in report.warnings[0].message
+
+
+@pytest.mark.haproxy
+async def test_what_takes_more_memory_than_it_may_is_told_apart_from_a_refusal(
+    root: Path, haproxy_binary: Path
+) -> None:
+    greedy = build_generation(f"{FRONTEND}\nring log\n    size {1 << 30}\n")
+
+    with pytest.raises(CheckMemoryError, match="more than 256 MiB"):
+        await check_config(haproxy_binary, greedy, limit=10, root=root, memory=256 << 20)
+    with pytest.raises(ConfigRefusedError, match="nosuchfetch"):
+        await check_config(haproxy_binary, BROKEN, limit=10, root=root, memory=256 << 20)
+    await check_config(haproxy_binary, greedy, limit=10, root=root)
+
+
+async def test_child_that_dies_of_its_limit_has_had_too_little_memory(root: Path, tmp_path: Path) -> None:
+    generation = mapping(1, {})
+
+    with pytest.raises(CheckMemoryError):
+        await check_config(fake(tmp_path, "kill -SEGV $$"), generation, limit=10, root=root, memory=256 << 20)
+    with pytest.raises(ConfigRefusedError):
+        await check_config(fake(tmp_path, "kill -SEGV $$"), generation, limit=10, root=root)
 
 
 @pytest.mark.haproxy

@@ -16,7 +16,7 @@ from haptic_trio.dataplane.endpoint import Endpoint
 from tests.dataplane.test_dataplaneapi_network import serve
 from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, refusal
 from tests.support.dataplaneapi_builders import CREDENTIALS
-from tests.support.haproxy import free_port
+from tests.support.ports import free_port
 
 
 class Published:

@@ -9,19 +9,17 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.agent import InstanceLockedError
-from haptic_trio.dataplane.local import LocalInstances
-from haptic_trio.dataplane.process import MasterProcess
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.haproxy import (
     answering,
     fetch,
-    free_port,
     instances,
     kill_and_wait_for_next,
     live_haproxies,
     paths_named,
     wait_for_body,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -84,7 +82,8 @@ async def test_a_generation_on_disk_is_started_at_once(instance_root: Path, hapr
 async def test_two_controllers_cannot_have_one_instance(instance_root: Path, haproxy_binary: Path) -> None:
     async with instances(instance_root, haproxy_binary):
         with pytest.RaisesGroup(InstanceLockedError, flatten_subgroups=True):
-            await LocalInstances(instance_root, haproxy_binary).run()
+            async with instances(instance_root, haproxy_binary):
+                pytest.fail("the other one has it")
 
 
 async def test_instances_run_side_by_side_on_one_port(instance_root: Path, haproxy_binary: Path) -> None:
@@ -94,19 +93,6 @@ async def test_instances_run_side_by_side_on_one_port(instance_root: Path, hapro
         for agent in agents:
             await sync_endpoint(agent, answering(port, "one"))
         assert len({(await agent.describe()).pid for agent in agents}) == 2
-        assert await fetch(port) == (200, "one")
-
-
-async def test_an_instance_that_is_not_wanted_any_more_is_ended(instance_root: Path, haproxy_binary: Path) -> None:
-    port = free_port()
-    async with instances(instance_root, haproxy_binary, count=2, on_exit="leave") as agents:
-        for agent in agents:
-            await sync_endpoint(agent, answering(port, "one"))
-        pids = [(await agent.describe()).pid for agent in agents]
-    async with instances(instance_root, haproxy_binary) as (agent,):
-        with trio.fail_after(10):
-            await MasterProcess(pids[1]).wait_exit()
-        assert (await agent.describe()).pid == pids[0]
         assert await fetch(port) == (200, "one")
 
 

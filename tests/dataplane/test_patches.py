@@ -23,11 +23,11 @@ from tests.support.haproxy import (
     bodies_of,
     build_generation,
     fetch,
-    free_port,
     instances,
     kill_and_wait_for_next,
     wait_for_body,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

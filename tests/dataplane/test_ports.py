@@ -6,7 +6,8 @@ import pytest
 
 from haptic_trio.dataplane.ports import find_addresses, find_conflict
 from haptic_trio.haproxy.model import Config
-from tests.support.haproxy import BASE, build_generation, free_port
+from tests.support.haproxy import BASE, build_generation
+from tests.support.ports import free_port
 
 
 def listening(*binds: str) -> Config:

@@ -23,7 +23,8 @@ from haptic_trio.dataplane.runtime import RuntimeClient
 from haptic_trio.dataplane.supervisor import Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.haproxy import answering, fetch, free_port, instances, mapping, wait_for_body
+from tests.support.haproxy import answering, fetch, instances, mapping, wait_for_body
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

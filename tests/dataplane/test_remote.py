@@ -30,17 +30,8 @@ from haptic_trio.haproxy.operations import Plan, SetMapEntry
 from haptic_trio.haproxy.replies import parse_servers_state
 from tests.support.agents import Authority, remote_agent, serving, serving_haproxy, until
 from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import (
-    BASE,
-    answering,
-    backend,
-    build_generation,
-    fetch,
-    forwarding,
-    free_port,
-    mapping,
-    wait_for_body,
-)
+from tests.support.haproxy import BASE, answering, backend, build_generation, fetch, forwarding, mapping, wait_for_body
+from tests.support.ports import free_port
 
 
 @pytest.mark.haproxy

@@ -19,7 +19,8 @@ from haptic_trio.dataplane.remote_agents import CONNECT_LIMIT, RemoteAgents, fol
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.agents import Authority, Serving, serving, serving_haproxy
 from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import answering, free_port, wait_for_body
+from tests.support.haproxy import answering, wait_for_body
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize(

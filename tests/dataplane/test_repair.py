@@ -20,7 +20,8 @@ from haptic_trio.haproxy.capabilities import capabilities_of
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import Operation, Removal
 from tests.dataplane.test_patches import RESPONSE, ask_until_accepted, denying, servers_of, site
-from tests.support.haproxy import BASE, backend, bodies_of, build_generation, free_port, instances
+from tests.support.haproxy import BASE, backend, bodies_of, build_generation, instances
+from tests.support.ports import free_port
 from tests.support.scripts import script
 
 

@@ -24,12 +24,12 @@ from tests.support.haproxy import (
     answering,
     build_generation,
     fetch,
-    free_port,
     instances,
     kill_and_wait_for_next,
     mapping,
     wait_for_body,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -114,7 +114,7 @@ class Office:
         self.news.put(self.news.version)
 
     async def until(self, claim: Callable[[], bool]) -> None:
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while not claim():
                 await trio.testing.wait_all_tasks_blocked()
 

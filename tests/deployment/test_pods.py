@@ -28,7 +28,7 @@ from tests.support.agents import Authority, Serving, serving
 from tests.support.cluster import MemoryCluster
 from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi
 from tests.support.endpoints import MemoryEndpoint, generation
-from tests.support.haproxy import free_port
+from tests.support.ports import free_port
 
 
 def make_pod(name: str, address: str | None = "127.0.0.1", *, uid: str = "1", **more: Any) -> Resource:

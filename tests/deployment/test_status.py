@@ -19,6 +19,7 @@ from haptic_trio.k8s.status_gateway import GatewayStatus, RouteStatus
 from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.k8s.store import Store, Stores
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, stores_of
+from tests.gateway.objects import service as service_of_gateway
 from tests.k8s.api_cluster import Reports, connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.kubernetes import ingress, ingress_class, service
@@ -133,6 +134,30 @@ def test_what_comes_back_of_what_was_written_is_looked_at_alone() -> None:
     assert ledger.take_echoes() == [StatusKey("HTTPRoute", ref_of(one))]
     assert [key.source for key in ledger.take_changes()] == ["gateway"]
     assert ledger.take_echoes() == []
+
+
+def test_route_is_looked_at_again_when_what_kept_its_rival_away_is_gone() -> None:
+    first = route("first", rule(), hostnames=["a.test"], created="1")
+    rival = route("rival", rule(), kind="GRPCRoute", hostnames=["*.test"], created="2")
+    last = route("last", rule(), hostnames=["b.test"], created="3")
+    stores = stores_of(gateway_class(), gateway(), service_of_gateway(), first, rival, last)
+    ledger = StatusLedger(stores, [RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE)])
+    key = StatusKey("HTTPRoute", ref_of(last))
+
+    def accepted() -> str:
+        difference = ledger.compare(key)
+        assert difference is not None
+        assert difference.wanted is not None
+        return str(difference.wanted["parents"][0]["conditions"][0]["status"])
+
+    ledger.take_changes()
+    assert accepted() == "True"
+    for name, store in stores.items():
+        if name.startswith("httpRoutes"):
+            store.delete(ref_of(first))
+
+    assert key in ledger.take_changes()
+    assert accepted() == "False"
 
 
 def test_source_without_its_store_is_left_out(desk: Desk) -> None:

@@ -136,8 +136,8 @@ def test_a_request_names_the_entry_that_wins_and_those_behind_it(site: Site) -> 
         ("prefix", "shop.example.com|/cart/7/", True),
     ]
     assert [lookup.question for lookup in answer.depends_on] == [
-        "resources.services.get('default', 'cart')",
-        "resources.services.get('default', 'web')",
+        "resources.services.has('default', 'cart')",
+        "resources.services.has('default', 'web')",
         "resources.tlsSecrets.has('default', 'tls')",
     ]
     assert explain(site, "shop.example.com/cart/7") == answer

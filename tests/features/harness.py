@@ -13,14 +13,17 @@ import trio
 import yaml
 
 from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.options import InputOptions
+from haptic_trio.cli.options import InputOptions, make_input
 from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
 from haptic_trio.dataplane.endpoint import EndpointInfo
 from haptic_trio.messages import InstanceDeployed, ReconcileCompleted, ReconcileFailed, ReconcileTriggered
-from haptic_trio.stages.process import ConfigSource, IterationState
+from haptic_trio.stages.process import IterationState
 from tests.support.haproxy import backend
 
 Fact = TypeVar("Fact", bound=msgspec.Struct)
+
+LIMIT = 60.0
+"""Seconds after which nothing will come any more, however busy the machine is."""
 
 
 class Site:
@@ -31,6 +34,10 @@ class Site:
         self.state = root / "state"
         self.port = port
         self.manifests.mkdir()
+
+    def input(self, binary: Path) -> InputOptions:
+        """Return what names the manifests, and the HAProxy."""
+        return make_input(self.manifests, None, "haptic-trio", "haptic-trio", os.fspath(binary))
 
     def write(self, name: str, *objects: Any) -> None:
         """Write objects (or raw text) to a file, as an editor does: completely, under another name first."""
@@ -165,7 +172,7 @@ class Running:
         self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
     ) -> Fact:
         """Return the first such fact of those told after the first *since*."""
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             return await self.facts.wait_for(kind, where, since=since)
 
     async def settled(self, *, since: int = 0) -> ReconcileCompleted:
@@ -181,7 +188,7 @@ class Running:
         await self._until(site, host, path, lambda answer: answer[0] == status)
 
     async def _until(self, site: Site, host: str, path: str, done: Callable[[tuple[int, str]], bool]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             while True:
                 try:
                     # A new instance answers a moment before it can be deployed to.
@@ -194,7 +201,7 @@ class Running:
 
     async def quiet(self) -> None:
         """Return once every reconciliation that was triggered has ended."""
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             while True:
                 ended = {fact.correlation for fact in self.facts.all(ReconcileCompleted)}
                 ended |= {fact.correlation for fact in self.facts.all(ReconcileFailed)}
@@ -204,7 +211,7 @@ class Running:
 
     async def instances(self, number: int) -> tuple[EndpointInfo, ...]:
         """Return what the instances are once there are so many, and all of them run."""
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             while True:
                 infos = await self.describe()
                 if len(infos) == number and all(info.pid for info in infos):
@@ -231,22 +238,14 @@ def _is_of(name: str, fact: InstanceDeployed) -> bool:
 
 
 @asynccontextmanager
-async def controller(site: Site, binary: Path, *, instances: int = 1, on_exit: str = "stop") -> AsyncIterator[Running]:
-    """Run the controller over *site*; HAProxy is stopped at the end unless told to be left."""
-    options = ServeOptions(
-        input=InputOptions(
-            manifests=site.manifests,
-            source=ConfigSource(namespace="default", config_map="haptic-trio", secret="haptic-trio"),
-            haproxy=os.fspath(binary),
-        ),
-        state_dir=site.state,
-        instances=instances,
-        listen="127.0.0.1:0",
-        on_exit=on_exit,
+async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **options: Any) -> AsyncIterator[Running]:
+    """Run the controller over *site* with *options*; HAProxy is stopped at the end unless told to be left."""
+    serve = ServeOptions(
+        input=site.input(binary), state_dir=site.state, listen="127.0.0.1:0", on_exit=on_exit, **options
     )
     facts = FactLog()
     async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(run_serve, options, observe=facts.take))
+        serving = await nursery.start(partial(run_serve, serve, observe=facts.take))
         yield Running(serving, facts)
         nursery.cancel_scope.cancel()
 
@@ -287,6 +286,6 @@ class Traffic:
     async def wait_for(self, number: int) -> None:
         """Return after *number* more answers."""
         goal = self.answered + number
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             while self.answered < goal:
                 await self._answer.wait()

@@ -2,48 +2,28 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
 
-from haptic_trio.cli.demo_facts import FactLog
 from haptic_trio.cli.endpoints import AgentList
-from haptic_trio.cli.options import InputOptions
-from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.dataplane.agent_client import AgentAddress
 from haptic_trio.dataplane.endpoint import EndpointInfo
-from haptic_trio.messages import DeploymentScheduled, InstanceDeployed
-from haptic_trio.stages.process import ConfigSource
-from tests.features.harness import Running, Site
+from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, InstanceDeployed
+from tests.features.harness import Running, Site, controller
 from tests.support.agents import AgentProcess, Authority, agent_process, until
-from tests.support.haproxy import backend, fetch, free_port, live_haproxies
+from tests.support.haproxy import backend, fetch, live_haproxies
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
 
-@asynccontextmanager
-async def controller(site: Site, binary: Path, authority: Authority, **urls: str) -> AsyncIterator[Running]:
+def controlling(site: Site, binary: Path, authority: Authority, **urls: str) -> AbstractAsyncContextManager[Running]:
     """Run the controller over *site* with the agents at *urls*, by name."""
     addresses = tuple(AgentAddress(name=name, url=url) for name, url in urls.items())
-    options = ServeOptions(
-        input=InputOptions(
-            manifests=site.manifests,
-            source=ConfigSource(namespace="default", config_map="haptic-trio", secret="haptic-trio"),
-            haproxy=os.fspath(binary),
-        ),
-        state_dir=site.state,
-        agents=AgentList(addresses=addresses, tls=authority.issue("controller")),
-        listen="127.0.0.1:0",
-    )
-    facts = FactLog()
-    async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(run_serve, options, observe=facts.take))
-        yield Running(serving, facts)
-        nursery.cancel_scope.cancel()
+    return controller(site, binary, agents=AgentList(addresses=addresses, tls=authority.issue("controller")))
 
 
 async def described(running: Running, name: str) -> EndpointInfo:
@@ -71,7 +51,7 @@ async def test_traffic_follows_the_manifests_and_a_killed_agent_is_healed_when_i
             agent_process(instance_root, haproxy_binary, authority, free_port()) as two,
             backend("a") as first,
             backend("b") as second,
-            controller(site, haproxy_binary, authority, one=one.url, two=two.url) as running,
+            controlling(site, haproxy_binary, authority, one=one.url, two=two.url) as running,
         ):
             site.write_service("web", first)
             site.write_ingress("web", "web.localhost", "web")
@@ -95,20 +75,27 @@ async def test_traffic_follows_the_manifests_and_a_killed_agent_is_healed_when_i
 
             # The HAProxy of one dies, and what the agent started again is looked at once more, by its event alone.
             told = len(running.facts.all(DeploymentScheduled))
-            os.kill((await described(running, "one")).pid, signal.SIGKILL)
+            killed = (await described(running, "one")).pid
+            os.kill(killed, signal.SIGKILL)
 
-            async def is_scheduled() -> bool:
-                scheduled = running.facts.all(DeploymentScheduled)[told:]
-                return any([endpoint.name for endpoint in fact.endpoints] == ["one"] for fact in scheduled)
+            async def is_looked_at() -> bool:
+                scheduled = running.facts.all(DeploymentScheduled)
+                is_asked = any([endpoint.name for endpoint in fact.endpoints] == ["one"] for fact in scheduled[told:])
+                is_settled = len(running.facts.all(DeploymentCompleted)) == len(scheduled)
+                return is_asked and is_settled and (await described(running, "one")).pid not in {0, killed}
 
-            await until(is_scheduled)
+            await until(is_looked_at)
 
             # Somebody edits its configuration: the event brings the right one back.
             wanted = (await described(running, "two")).generation
             config = one.state / "current/haproxy.cfg"
             config.chmod(0o600)
             config.write_text(config.read_text() + "# by hand\n")
-            await until_generation(running, "one", other_than=wanted)
+
+            async def is_right() -> bool:
+                return "# by hand" not in config.read_text()
+
+            await until(is_right)
             await until_generation(running, "one", wanted)
             await running.serves(site, "web.localhost", "a")
 
@@ -144,7 +131,7 @@ async def test_agents_that_come_late_are_deployed_to_when_they_come(
     with trio.fail_after(60):
         async with (
             backend("a") as port,
-            controller(site, haproxy_binary, authority, late=late.url) as running,
+            controlling(site, haproxy_binary, authority, late=late.url) as running,
         ):
             site.write_service("web", port)
             site.write_ingress("web", "web.localhost", "web")

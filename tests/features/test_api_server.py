@@ -1,51 +1,20 @@
 """The whole controller over an API server that fails in every way, with a real HAProxy."""
 
-import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.options import make_input
-from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.messages import IterationEnded, ProblemsReported, StageReached
-from tests.features.harness import Running, Site, Traffic
-from tests.support.api_server import ApiServer, serving
-from tests.support.haproxy import backend, free_port
+from tests.features.harness import Running, Traffic, controller, serving_web
+from tests.features.server_site import ServerSite
+from tests.support.api_server import serving
+from tests.support.haproxy import backend
+from tests.support.ports import free_port
 from tests.support.scrape import ask, scrape
 
 pytestmark = pytest.mark.haproxy
-
-
-class ServerSite(Site):
-    """A site whose objects are in an API server."""
-
-    def __init__(self, root: Path, port: int, server: ApiServer) -> None:
-        super().__init__(root, port)
-        self.server = server
-        self.kubeconfig = root / "kubeconfig"
-        self.token_file = root / "token"
-        self.token_file.write_text("first-token")
-        self._written: dict[str, tuple[Any, ...]] = {}
-
-    def write(self, name: str, *objects: Any) -> None:
-        """Put objects into the server; those written before under *name* and missing now are deleted."""
-        self.server.put(*objects)
-        kept = [(each["kind"], each["metadata"]["name"]) for each in objects]
-        for each in self._written.get(name, ()):
-            if (each["kind"], each["metadata"]["name"]) not in kept:
-                self.server.remove(each)
-        self._written[name] = objects
-
-    def remove(self, name: str) -> None:
-        """Delete what was written under *name*."""
-        for each in self._written.pop(name):
-            self.server.remove(each)
 
 
 @pytest.fixture
@@ -57,33 +26,6 @@ async def site(instance_root: Path) -> AsyncIterator[ServerSite]:
         site.write_config()
         site.write_class()
         yield site
-
-
-@asynccontextmanager
-async def controller(site: ServerSite, binary: Path) -> AsyncIterator[Running]:
-    """Run the controller over *site*."""
-    options = ServeOptions(
-        input=make_input(None, None, "haptic-trio", "haptic-trio", os.fspath(binary), kubeconfig=site.kubeconfig),
-        state_dir=site.state,
-        listen="127.0.0.1:0",
-        on_exit="stop",
-    )
-    facts = FactLog()
-    async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(run_serve, options, observe=facts.take))
-        yield Running(serving, facts)
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def serving_web(site: ServerSite, binary: Path) -> AsyncIterator[Running]:
-    """Run the controller over *site* with an Ingress for `web.localhost`, whose backend answers `one`."""
-    async with backend("one") as port:
-        site.write_service("web", port)
-        site.write_ingress("web", "web.localhost", "web")
-        async with controller(site, binary) as running:
-            await running.serves(site, "web.localhost", "one")
-            yield running
 
 
 async def told(running: Running, text: str) -> None:

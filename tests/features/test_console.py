@@ -51,7 +51,7 @@ async def deployed(running: Running) -> None:
 
 async def asked(client: ConsoleClient, topic: str, **arguments: Any) -> Any:
     """Return an answer about the configuration, which may be in the making for a moment."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while True:
             try:
                 return await client.ask(topic, **arguments)
@@ -63,7 +63,7 @@ async def asked(client: ConsoleClient, topic: str, **arguments: Any) -> Any:
 
 async def until(client: ConsoleClient, topic: str, is_wanted: Callable[[Any], bool]) -> Any:
     """Return the answer about *topic* once it is what is wanted."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while True:
             answer = await asked(client, topic)
             if is_wanted(answer):
@@ -143,7 +143,7 @@ async def test_followers_see_a_reinitialisation_and_each_event_once(site: Site, 
         is_up = False
         site.write_config(logging={"level": "debug"})
 
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await client.follow(["events", "state"], interval=0.2)
             while not is_up:
                 message = await client.receive()
@@ -225,7 +225,7 @@ async def test_error_is_told_with_its_place(site: Site, haproxy_binary: Path) ->
 async def run_debug(site: Site, *arguments: str) -> str:
     """Return what `haptic-trio debug` prints, in a terminal of 80 columns."""
     command = [sys.executable, "-m", "haptic_trio", "debug", *arguments, "--state-dir", str(site.state)]
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         done = await trio.run_process(command, capture_stdout=True, env={**os.environ, "COLUMNS": "80"})
     return bytes(done.stdout).decode()
 

@@ -135,6 +135,19 @@ async def test_page_is_readable_in_light_and_dark(
                 colours = [await page.evaluate(COLOUR % name) for name in (text, behind)]
                 # WCAG 2, level AA, for text of usual size.
                 assert contrast(*colours) >= 4.5, (scheme, text, behind)
+        for part in ("--debounce", "--render", "--parse", "--check", "--deploy"):
+            colours = [await page.evaluate(COLOUR % name) for name in ("--on-bar", part)]
+            assert contrast(*colours) >= 4.5, (scheme, part)
+
+
+async def test_page_fits_a_narrow_window(site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
+        await page.call("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=False)
+        for view, element in (("tasks", "tasks"), ("channels", "stores"), ("config", "lines"), ("events", "events")):
+            await page.click(f"tab-{view}")
+            await page.shows(element, lambda text: len(text) > 100)
+            # Long lines and wide tables are scrolled to by themselves, not the page as a whole.
+            assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), view
 
 
 COLOUR = """(() => { const probe = document.createElement('i'); probe.style.color = 'var(%s)';

@@ -17,8 +17,8 @@ import trio
 from tests.features.harness import Site
 from tests.support.agents import Authority
 from tests.support.crash_rig import DRIFT_INTERVAL, Instance, Part, Rig
-from tests.support.haproxy import free_port
 from tests.support.launcher import Launcher, Program, launcher
+from tests.support.ports import free_port
 from tests.support.wanted import BACKENDS, FIELDS, KINDS, make_certificates
 from tests.support.witness import Witness, answering
 

@@ -2,9 +2,8 @@
 
 import base64
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,15 @@ import structlog.testing
 import trio
 import trustme
 
-from haptic_trio.cli.demo_facts import FactLog
 from haptic_trio.cli.endpoints import ApiList
-from haptic_trio.cli.options import InputOptions
-from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.dataplane.check import run_check
 from haptic_trio.dataplane.dataplaneapi_list import ApiAddress
 from haptic_trio.messages import InstanceDeployed, InstanceFailed
-from haptic_trio.stages.process import ConfigSource
 from tests.dataplane.test_dataplaneapi_network import serve
-from tests.features.harness import Running, Site, ingress
+from tests.features.harness import Running, Site, controller, ingress
 from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi
 from tests.support.dataplaneapi_state import DIRECTORIES, ROOT
-from tests.support.haproxy import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -47,30 +42,17 @@ def write_certificate(site: Site, authority: trustme.CA, host: str) -> None:
     site.write("certificate", secret)
 
 
-@asynccontextmanager
-async def controller(site: Site, binary: Path, authorities: Path | None, **urls: str) -> AsyncIterator[Running]:
+def controlling(
+    site: Site, binary: Path, authorities: Path | None, **urls: str
+) -> AbstractAsyncContextManager[Running]:
     """Run the controller over *site* with the APIs at *urls*, by name."""
     addresses = tuple(ApiAddress(name=name, url=url) for name, url in urls.items())
-    options = ServeOptions(
-        input=InputOptions(
-            manifests=site.manifests,
-            source=ConfigSource(namespace="default", config_map="haptic-trio", secret="haptic-trio"),
-            haproxy=os.fspath(binary),
-        ),
-        state_dir=site.state,
-        apis=ApiList(addresses=addresses, authorities=authorities),
-        listen="127.0.0.1:0",
-    )
-    facts = FactLog()
-    async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(run_serve, options, observe=facts.take))
-        yield Running(serving, facts)
-        nursery.cancel_scope.cancel()
+    return controller(site, binary, apis=ApiList(addresses=addresses, authorities=authorities))
 
 
 async def until(claim: Callable[[], bool]) -> None:
     """Return once *claim* holds; it is about another's state, which tells nobody when it changes."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while not claim():  # noqa: ASYNC110
             await trio.sleep(0.02)
 
@@ -113,7 +95,7 @@ async def test_apis_follow_the_manifests_and_what_others_change_is_put_right(
         async with (
             serve(one, directory, authority) as first,
             serve(two, directory, authority) as second,
-            controller(site, haproxy_binary, directory / "ca.pem", one=first, two=second) as running,
+            controlling(site, haproxy_binary, directory / "ca.pem", one=first, two=second) as running,
         ):
             await until(lambda: addresses_of(one) == addresses_of(two) == {9101})
             loads = one.loads, two.loads
@@ -162,7 +144,7 @@ async def test_mended_secret_is_used_from_the_next_iteration_on(site: Site, hapr
     site.write_ingress("web", "web.localhost", "web")
     api = FakeDataplaneApi()
     with trio.fail_after(60), structlog.testing.capture_logs() as logs:
-        async with serve(api) as url, controller(site, haproxy_binary, None, one=url) as running:
+        async with serve(api) as url, controlling(site, haproxy_binary, None, one=url) as running:
             failed = await running.wait(InstanceFailed)
             assert "401 unauthorized" in failed.error
             assert api.writes == []

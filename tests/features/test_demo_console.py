@@ -110,7 +110,8 @@ async def test_debug_works_against_the_demo_in_80_columns(tmp_path: Path, haprox
             live = await trio.lowlevel.open_process(
                 [*RUN, "debug", *where], stdin=end, stdout=end, stderr=end, env=environment
             )
-            await terminal.wait_for("iteration 1", "ready", "leader", "local-1", "deployed")
+            # What a new instance began with may be what is deployed first; then the outcome is `unchanged`.
+            await terminal.wait_for("iteration 1", "ready", "leader", "local-1", "reconciliation completed")
             lines = terminal.picture.split("\n")
             assert max(map(cell_len, lines)) <= COLUMNS
             assert len(lines) <= LINES
@@ -135,3 +136,16 @@ async def test_debug_works_against_the_demo_in_80_columns(tmp_path: Path, haprox
                 await terminal.read_all_of(shown)
                 assert shown.returncode == 0, terminal.shown
                 assert expected in terminal.shown
+
+        # A reader that has enough, such as `head`, is no failure, and gets no words about it.
+        for verb in ("config", "events"):
+            cut = await trio.lowlevel.open_process(
+                [*RUN, "debug", verb, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            assert cut.stdout is not None
+            assert cut.stderr is not None
+            await cut.stdout.aclose()
+            with trio.fail_after(LIMIT):
+                async with cut.stderr:
+                    assert b"".join([chunk async for chunk in cut.stderr]) == b""
+                assert await cut.wait() == 0

@@ -2,29 +2,25 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from haptic_trio.cli.demo_facts import FactLog
 from haptic_trio.cli.endpoints import PodMode
 from haptic_trio.cli.fleet import RefusedError, ask_controller
-from haptic_trio.cli.options import make_input
-from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess
 from haptic_trio.fleet.pods import MARK, PODS, SERVING
 from haptic_trio.k8s.resource import Resource
-from tests.features.harness import Running
-from tests.features.test_api_server import ServerSite
+from tests.features.harness import Running, controller
+from tests.features.server_site import ServerSite
 from tests.fleet.pod_rig import make_template
 from tests.support.agents import Authority, serving
 from tests.support.api_server import ApiServer
 from tests.support.api_server_kinds import make_kind
 from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -118,23 +114,15 @@ async def controlled(root: Path, binary: Path, **instances: Any) -> AsyncIterato
         site.write_class()
         site.write_pods(nodes.port, **instances)
         nursery.start_soon(nodes.run)
-        options = ServeOptions(
-            input=make_input(None, None, "haptic-trio", "haptic-trio", str(binary), kubeconfig=site.kubeconfig),
-            state_dir=site.state,
-            pods=PodMode(access=AgentAccess(tls=authority.issue("controller"))),
-            listen="127.0.0.1:0",
-        )
-        facts = FactLog()
-        async with trio.open_nursery() as controlling:
-            running = await controlling.start(partial(run_serve, options, observe=facts.take))
-            yield site, nodes, Running(running, facts)
-            controlling.cancel_scope.cancel()
+        pods = PodMode(access=AgentAccess(tls=authority.issue("controller")))
+        async with controller(site, binary, pods=pods) as running:
+            yield site, nodes, running
         nursery.cancel_scope.cancel()
 
 
 async def until_ready(nodes: Nodes, size: int, *, without: list[str] | None = None) -> list[str]:
     """Return the pods once exactly *size* are there, ready, and none of *without*."""
-    with trio.fail_after(25):
+    with trio.fail_after(60):
         while True:
             ready = nodes.ready()
             if len(ready) == len(nodes.pods) == size and not set(ready) & set(without or ()):
@@ -166,7 +154,7 @@ async def test_pods_of_a_deployment_are_looked_at_and_left_alone(tmp_path: Path,
             {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "ownerReferences": [owner]}, "spec": {}}
         )
         await until_ready(nodes, 1)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while (answer := await ask_controller(site.state, "GET", "/fleet"))["groups"] == []:  # noqa: ASYNC110
                 await trio.sleep(0.01)
         assert answer["owner"] == "Deployment edge"

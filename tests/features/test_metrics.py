@@ -15,9 +15,10 @@ from haptic_trio.cli.metrics_reference import all_families
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigInvalid, EndpointsDiscovered, InstanceDeployed, ReconcileCompleted
 from tests.chart.promql import parse
-from tests.features.harness import Running, Site, controller, serving_web
+from tests.features.harness import LIMIT, Running, Site, controller, serving_web
 from tests.features.harness import ingress as make_ingress
-from tests.support.haproxy import backend, free_port
+from tests.support.haproxy import backend
+from tests.support.ports import free_port
 from tests.support.scrape import Scrape
 from tests.support.scrape import scrape as ask_for_metrics
 
@@ -45,7 +46,7 @@ async def scrape(running: Running) -> Scrape:
 
 async def scraped(running: Running, wanted: Callable[[Scrape], bool]) -> Scrape:
     """Ask the controller until it says what is *wanted*."""
-    with trio.fail_after(20):
+    with trio.fail_after(LIMIT):
         while True:
             found = await scrape(running)
             if wanted(found):
@@ -113,15 +114,14 @@ async def test_series_of_an_instance_go_with_it_and_an_invalid_configuration_is_
         mark = len(running.facts)
         site.write_config(instances={"size": 1})
         await running.wait(EndpointsDiscovered, lambda fact: len(fact.endpoints) == 1, since=mark)
-        left = await scrape(running)
 
         assert len(both) == 2
-        for name in ("haptic_instance_failing", "haptic_instance_deployments_total"):
-            assert len(left.labels(name, "haproxy")) == 1
+        per_instance = ("haptic_instance_failing", "haptic_instance_deployments_total")
+        await scraped(running, lambda found: all(len(found.labels(name, "haproxy")) == 1 for name in per_instance))
         site.write_raw_config("nonsense: true")
         await running.wait(ConfigInvalid)
-        outdated = await scraped(running, lambda found: found("haptic_ready") == 1)
-        assert outdated("haptic_config_is_outdated") == 1
+        outdated = await scraped(running, lambda found: found("haptic_config_is_outdated") == 1)
+        assert outdated("haptic_ready") == 1
         assert outdated("haptic_config_invalid_total") == 1
 
 

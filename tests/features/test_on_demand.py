@@ -1,11 +1,9 @@
 """Certificates from Secrets of which the controller holds the keys alone: real TLS from a real HAProxy."""
 
 import base64
-import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,12 @@ import pytest
 import trio
 
 from haptic_trio.cli.demo_certificate import DemoCertificate, make_certificate
-from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.options import make_input
-from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.messages import Quarantined, Released
-from tests.features.harness import Running, ingress
-from tests.features.test_api_server import ServerSite
+from tests.features.harness import LIMIT, Running, controller, ingress
+from tests.features.server_site import ServerSite
 from tests.support.api_server import serving
-from tests.support.haproxy import backend, free_port
+from tests.support.haproxy import backend
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -68,7 +64,7 @@ class TlsSite(ServerSite):
     async def serves(self, host: str, certificate: DemoCertificate) -> None:
         """Return once *host* is served with *certificate*."""
         wanted = ssl.PEM_cert_to_DER_cert(certificate.chain)
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             while True:
                 if await self._served(host) == wanted:
                     return
@@ -87,22 +83,6 @@ class TlsSite(ServerSite):
         except (OSError, trio.BrokenResourceError):
             # Not listening yet.
             return None
-
-
-@asynccontextmanager
-async def controller(site: TlsSite, binary: Path) -> AsyncIterator[Running]:
-    """Run the controller over *site*, without a console: one that hides what Secrets hold has to read them."""
-    options = ServeOptions(
-        input=make_input(None, None, "haptic-trio", "haptic-trio", os.fspath(binary), kubeconfig=site.kubeconfig),
-        state_dir=site.state,
-        listen="127.0.0.1:0",
-        on_exit="stop",
-    )
-    facts = FactLog()
-    async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(run_serve, options, observe=facts.take))
-        yield Running(serving, facts)
-        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -13,7 +13,8 @@ import trio
 
 from haptic_trio.messages import InstanceDeployed
 from tests.features.harness import Site, Traffic, controller
-from tests.support.haproxy import backend, free_port, live_haproxies, paths_named, wait_for_body
+from tests.support.haproxy import backend, live_haproxies, paths_named, wait_for_body
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -28,7 +29,7 @@ class ServeProcess:
 
     async def wait_ready(self) -> None:
         """Return once `/readyz` says so."""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             async with httpx.AsyncClient(base_url=self._url, trust_env=False) as client:
                 while True:
                     if await self._is_ready(client):
@@ -38,7 +39,7 @@ class ServeProcess:
 
     async def wait_logged(self, text: str) -> None:
         """Return once a line of the log holds *text*."""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while True:
                 if text in self.log.read_text():
                     return
@@ -169,7 +170,7 @@ async def test_signal_ends_the_controller_cleanly_and_leaves_haproxy_serving(
             await serving.wait_ready()
             before = haproxies(site)
 
-            code = await serving.end(number, within=3)
+            code = await serving.end(number, within=30)
 
             assert code == 0, serving.log.read_text()
         assert await site.get("web.localhost") == (200, "one")
@@ -188,7 +189,7 @@ async def test_controller_that_is_to_stop_haproxy_takes_it_along(site: Site, hap
         async with serve_process(site, haproxy_binary, on_exit="stop") as serving:
             await serving.wait_ready()
 
-            assert await serving.end(signal.SIGTERM, within=10) == 0
+            assert await serving.end(signal.SIGTERM, within=30) == 0
 
     assert haproxies(site) == []
     assert paths_named(site.state / "scratch", "*") == []

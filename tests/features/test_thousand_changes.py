@@ -10,8 +10,8 @@ import trio
 from haptic_trio.dataplane.binary import probe_version
 from tests.features.harness import Site
 from tests.support.crash_rig import Instance
-from tests.support.haproxy import free_port
 from tests.support.launcher import Program, launcher
+from tests.support.ports import free_port
 from tests.support.thousand import (
     Clients,
     Figures,

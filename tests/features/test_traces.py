@@ -1,17 +1,12 @@
 """One change through a real HAProxy as one trace, as a receiver on the loopback interface gets it."""
 
-import os
-from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
-from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.options import make_input
-from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.messages import ConfigValidated, ReconcileTriggered
-from tests.features.harness import Running, Site
+from tests.features.harness import LIMIT, Site, controller
 from tests.support.haproxy import backend
 from tests.support.otlp import receiving
 
@@ -26,28 +21,22 @@ async def test_change_is_one_trace_from_its_watch_to_each_instance(
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
     site.write_config(validation={"interval": "0s"})
-    facts = FactLog()
-    async with receiving() as receiver, backend("one") as one, backend("two") as two, trio.open_nursery() as nursery:
-        options = ServeOptions(
-            input=make_input(site.manifests, "default", "haptic-trio", "haptic-trio", os.fspath(haproxy_binary)),
-            state_dir=site.state,
-            instances=2,
-            listen="127.0.0.1:0",
-            on_exit="stop",
-            otlp_endpoint=receiver.address,
-        )
-        running = Running(await nursery.start(partial(run_serve, options, observe=facts.take)), facts)
+    async with (
+        receiving() as receiver,
+        backend("one") as one,
+        backend("two") as two,
+        controller(site, haproxy_binary, instances=2, otlp_endpoint=receiver.address) as running,
+    ):
         site.write_service("web", one)
         site.write_ingress("web", "web.localhost", "web")
         await running.serves(site, "web.localhost", "one")
         await running.all_deployed(("local-1", "local-2"))
-        mark = len(facts)
+        mark = len(running.facts)
         site.write_service("web", two)
         trigger = await running.wait(ReconcileTriggered, since=mark)
         await running.wait(ConfigValidated, lambda fact: fact.correlation == trigger.correlation, since=mark)
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             spans = await receiver.wait_for(trigger.correlation, STEPS)
-        nursery.cancel_scope.cancel(reason="the test is over")
 
     (root,) = [span for span in spans if span.name == "reconciliation"]
     assert root.attributes["haptic.outcome"] == "deployed"

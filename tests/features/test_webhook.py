@@ -1,7 +1,8 @@
 """The whole controller, asked as the API server asks before it accepts an object."""
 
+import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import httpx
 import pytest
 import trio
 import trustme
+import yaml
 from prometheus_client import CollectorRegistry
 
 from haptic_trio.channels import Latest
@@ -18,11 +20,12 @@ from haptic_trio.cli.webhook_service import serve_reviews
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
 from haptic_trio.webhook.server import WebhookOptions
-from tests.features.harness import Running, Site, controller, ingress
+from tests.features.harness import LIMIT, Running, Site, controller, ingress
 from tests.support.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 INGRESSES = {"group": "networking.k8s.io", "version": "v1", "resource": "ingresses"}
+CONFIG_MAPS = {"group": "", "version": "v1", "resource": "configmaps"}
 
 
 class ApiServer:
@@ -31,7 +34,8 @@ class ApiServer:
     def __init__(self, url: str, authority: trustme.CA) -> None:
         context = ssl.create_default_context()
         authority.configure_trust(context)
-        self._client = httpx.AsyncClient(verify=context, trust_env=False, timeout=10)
+        authority.issue_cert("api-server.test").configure_cert(context)
+        self._client = httpx.AsyncClient(verify=context, trust_env=False, timeout=LIMIT)
         self._url = url
 
     async def __aenter__(self) -> Self:
@@ -40,18 +44,17 @@ class ApiServer:
     async def __aexit__(self, *_exc: object) -> None:
         await self._client.aclose()
 
-    async def connect_until_refused(self) -> None:
-        """Raises OSError, once nobody listens."""
-        port = httpx.URL(self._url).port
-        while True:
-            stream = await trio.open_tcp_stream("127.0.0.1", port or 443)
-            await stream.aclose()
-
-    async def ask(self, resource: Resource, operation: str = "CREATE", old: Resource | None = None) -> dict[str, Any]:
+    async def ask(
+        self,
+        resource: Resource,
+        operation: str = "CREATE",
+        old: Resource | None = None,
+        kind: Mapping[str, str] = INGRESSES,
+    ) -> dict[str, Any]:
         """Return the response to a review of *resource*."""
         request = {
             "uid": "u-1",
-            "resource": INGRESSES,
+            "resource": kind,
             "name": resource["metadata"]["name"],
             "namespace": "default",
             "operation": operation,
@@ -67,14 +70,18 @@ class ApiServer:
 
 
 @asynccontextmanager
-async def reviewing(running: Running, root: Path) -> AsyncIterator[ApiServer]:
-    """Serve the webhook of *running*, and ask it."""
+async def reviewing(running: Running, root: Path, *, known: bool = True) -> AsyncIterator[ApiServer]:
+    """Serve the webhook of *running*, and ask it; *known*: the API server has to show its certificate."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     certificate, key = root / "webhook.crt", root / "webhook.key"
     certificate.write_bytes(issued.cert_chain_pems[0].bytes())
     key.write_bytes(issued.private_key_pem.bytes())
-    options = WebhookOptions(listen="127.0.0.1:0", certificate=certificate, key=key)
+    authorities = root / "clients.crt"
+    authority.cert_pem.write_to_path(authorities)
+    options = WebhookOptions(
+        listen="127.0.0.1:0", certificate=certificate, key=key, authorities=authorities if known else None
+    )
     addresses: Latest[tuple[str, ...]] = Latest()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
@@ -87,7 +94,7 @@ async def reviewing(running: Running, root: Path) -> AsyncIterator[ApiServer]:
                 addresses=addresses,
             )
         )
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             _, (url, *_) = await addresses.wait_newer(0)
         async with ApiServer(url, authority) as server:
             yield server
@@ -119,7 +126,7 @@ async def test_only_what_would_break_the_configuration_is_refused_and_nothing_of
         assert good["allowed"], good
         assert not bad["allowed"], bad
         assert "Ingress default/three" in bad["status"]["message"]
-        assert "url_path: the value holds a space" in bad["status"]["message"]
+        assert "spec.rules[0].http.paths[0].path: the value holds a space" in bad["status"]["message"]
         assert second["allowed"], second
         assert gone["allowed"], gone
         state = running.iteration
@@ -153,21 +160,48 @@ async def test_what_comes_while_nobody_is_asked_is_quarantined_and_does_not_stan
         assert mended == {"uid": "u-1", "allowed": True}
 
 
-async def test_port_is_open_only_while_the_configuration_wants_reviews(
+def config_map(site: Site, **fields: Any) -> Resource:
+    """Return the ConfigMap of *site* with other *fields*."""
+    found = yaml.safe_load((site.manifests / "config.yaml").read_text())
+    config = {**json.loads(found["data"]["config"]), **fields}
+    return {**found, "data": {"config": json.dumps(config, indent=1)}}
+
+
+async def test_configuration_is_reviewed_with_its_tests_and_places_and_nothing_changes(
     site: Site, haproxy_binary: Path, tmp_path: Path
 ) -> None:
-    async with backend("one") as port, controller(site, haproxy_binary) as running:
-        site.write_service("web", port)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
+    missing = {"assertions": [{"type": "contains", "target": "haproxy.cfg", "pattern": "no such line"}]}
+    # Only HAProxy knows that this is no regular expression.
+    refused_by_haproxy = {
+        "templateSnippets": {
+            "backends-broken": {"template": "backend b\n    http-request deny if { path -m reg ([ }\n"}
+        },
+        "validationTests": {"valid": {"assertions": [{"type": "haproxy_valid"}]}},
+    }
+    async with controller(site, haproxy_binary) as running:
+        await running.settled()
+        state = running.iteration
         async with reviewing(running, tmp_path) as server:
-            assert (await server.ask(ingress("two", "two.localhost", "web")))["allowed"]
-            wanted = running.serving.process.reviewing
-            seen = wanted.version
-            site.write_config(
-                watchedResources={"ingresses": {"apiVersion": "networking.k8s.io/v1", "resources": "ingresses"}}
-            )
-            with trio.fail_after(20):
-                await wanted.wait_newer(seen)
-            with pytest.raises(OSError, match="failed"), trio.fail_after(20):
-                await server.connect_until_refused()
+
+            async def ask(**fields: Any) -> dict[str, Any]:
+                return await server.ask(config_map(site, **fields), "UPDATE", config_map(site), CONFIG_MAPS)
+
+            good = await ask(reconciler={"debounceInterval": "30ms"})
+            unknown = await ask(reconcilers={})
+            failing = await ask(validationTests={"lines": missing})
+            unreadable = await ask(**refused_by_haproxy)
+        async with reviewing(running, tmp_path, known=False) as server:
+            wanted = config_map(site, **refused_by_haproxy)
+            unasked = await server.ask(wanted, "UPDATE", config_map(site), CONFIG_MAPS)
+        assert running.iteration is state
+
+    assert good == {"uid": "u-1", "allowed": True}
+    assert not unknown["allowed"]
+    assert "ConfigMap default/haptic-trio is no valid configuration" in unknown["status"]["message"]
+    assert "line " in unknown["status"]["message"]
+    assert "reconcilers" in unknown["status"]["message"]
+    assert not failing["allowed"]
+    assert "no such line" in failing["status"]["message"]
+    assert not unreadable["allowed"], unreadable
+    assert "regex" in unreadable["status"]["message"]
+    assert unasked["allowed"], unasked

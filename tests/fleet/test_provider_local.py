@@ -21,7 +21,8 @@ from tests.fleet.local import (
     running_fleet,
     slow_backend,
 )
-from tests.support.haproxy import answering, fetch, free_port, instances, live_haproxies
+from tests.support.haproxy import answering, fetch, instances, live_haproxies
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

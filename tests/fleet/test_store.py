@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, Reason
-from haptic_trio.fleet.store import FileStore, MemoryStore, Store
+from haptic_trio.fleet.store import FileStore, Store
+from tests.fleet.memory_store import MemoryStore
 
 RECORD = InstanceRecord(
     id="web-1",

@@ -1,12 +1,9 @@
 """BackendTLSPolicies with `subjectAltNames`: which servers get to answer."""
 
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,8 @@ from haptic_trio.gateway.policies import SNI, alternative_names, check
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule, stores_of
 from tests.gateway.serving import Authority, endpoints, served
-from tests.support.traffic import ask, free_port
+from tests.support.ports import free_port
+from tests.support.traffic import QuietHandler, answering, ask
 
 AUTHORITY = Authority()
 HOSTS = ("own.test", "*.wild.test")
@@ -56,17 +54,13 @@ REFUSED = {
 EXPECTED = {"asked": {503}, "not-asked": {200}, "plain": {200}, "plain-other": {503}}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(QuietHandler):
     asked_for: list[str | None]
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
-        pass
 
 
 @contextmanager
@@ -78,18 +72,8 @@ def tls_server(directory: Path) -> Iterator[tuple[int, list[str | None]]]:
     context.load_cert_chain(directory / "server.pem")
     names: list[str | None] = []
     context.sni_callback = lambda _socket, name, _context: names.append(name)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    # The handshake belongs to the thread of its connection.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_address[1], names
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(_Handler, tls=context) as port:
+        yield port, names
 
 
 def policy(name: str, wanted: list[dict[str, str]], hostname: str = "own.test", **options: str) -> Resource:

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,24 @@ from hypothesis import strategies as st
 from haptic_trio.gateway.backends import ENDLESS, limit_of, retry_of
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import endpoints, served
-from tests.support.traffic import ask, free_port
+from tests.support.ports import free_port
+from tests.support.traffic import QuietHandler, answering, ask
 
 QUIET = 1.0
 """Seconds for which the backend says nothing, where it is asked to be slow."""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(QuietHandler):
     asked: Counter[str]
     released: threading.Event
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         self.asked[self.path] += 1
         if self.path.startswith("/slow"):
             self.released.wait(QUIET)
         self.send_response(500 if self.path.startswith("/failing") else 200)
         self.send_header("content-length", "0")
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
-        pass
 
 
 @contextmanager
@@ -45,17 +41,11 @@ def backend() -> Iterator[tuple[int, Counter[str]]]:
     asked: Counter[str] = Counter()
     released = threading.Event()
     handler = type("Handler", (_Handler,), {"asked": asked, "released": released})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
     try:
-        yield server.server_address[1], asked
+        with answering(handler) as port:
+            yield port, asked
     finally:
         released.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 CASES: dict[str, tuple[dict[str, Any], int, int]] = {

@@ -9,7 +9,6 @@ from haptic_trio.haproxy.replies import (
     parse_map,
     parse_proc,
     parse_servers_state,
-    parse_show_info,
 )
 
 Start = Callable[..., Callable[[str], str]]
@@ -24,15 +23,6 @@ PROC = """\
 # programs
 1244            exporter        0               0d00h00m00s     -
 """
-
-
-@pytest.mark.haproxy
-def test_show_info_of_real_haproxy_is_read(start_haproxy: Start) -> None:
-    info = parse_show_info(start_haproxy("backend b\n  mode http\n")("show info"))
-    assert info["Name"] == "HAProxy"
-    assert int(info["Pid"]) > 0
-    assert info["Uptime"].startswith("0d ")
-    assert int(info["Stopping"]) == 0
 
 
 @pytest.mark.haproxy

@@ -300,8 +300,9 @@ async def test_bookmarks_move_a_quiet_watch_past_a_compaction(kubeconfig: Path) 
             for number in range(20):
                 server.put(ingress(f"i{number}"))
             server.state.compact()
-            # Two bookmarks later the watch is past it.
-            await trio.sleep(0.15)
+            before = server.bookmarks
+            # When the third one goes out, the client has had an interval for each before it.
+            await server.until(lambda: server.bookmarks >= before + 3)
             server.cut_watches()
             server.put(service("b"))
             await view.until("a", "b")

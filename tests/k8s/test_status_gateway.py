@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from haptic_trio.embedded.certificates import issue
+from haptic_trio.gateway.attached import AttachedRoutes
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.kinds import HTTP_ROUTE
-from haptic_trio.gateway.status import AttachedRoutes
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.status import is_fulfilled
 from haptic_trio.k8s.status_gateway import (
@@ -70,7 +70,11 @@ def test_a_gateway_has_an_address_and_counts_its_routes_once() -> None:
     found = status_of(gateway(), twice, route("b", rule("/b")), route("c", rule(), parents=[{"name": "other"}]))
 
     assert found["addresses"] == [{"type": "IPAddress", "value": "10.0.0.1"}]
-    assert verdicts(found["conditions"]) == {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")}
+    assert verdicts(found["conditions"]) == {
+        "Accepted": ("True", "Accepted"),
+        "Programmed": ("True", "Programmed"),
+        "ResolvedRefs": ("True", "ResolvedRefs"),
+    }
     (listener,) = found["listeners"]
     assert listener["attachedRoutes"] == 2
     assert verdicts(listener["conditions"]) == {

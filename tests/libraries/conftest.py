@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
+from tests.support.ports import free_port
 from tests.support.proxy import check, running
 from tests.support.rendering import Rendered, render
-from tests.support.traffic import free_port
 
 
 class Cluster:

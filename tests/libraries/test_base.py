@@ -8,9 +8,10 @@ from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Config, Snippet, Template
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
+from tests.support.ports import free_port
 from tests.support.proxy import check, running
 from tests.support.rendering import library_config, render, render_config
-from tests.support.traffic import ask, free_port, serving
+from tests.support.traffic import ask, serving
 
 HOST = "a.example.com"
 

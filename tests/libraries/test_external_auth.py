@@ -5,9 +5,8 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import trustme
@@ -19,21 +18,21 @@ from haptic_trio.haproxy.plan import make_plan
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
+from tests.support.ports import free_port
 from tests.support.rendering import Rendered, render
-from tests.support.traffic import Answer, ask, free_port, serving
+from tests.support.traffic import Answer, QuietHandler, answering, ask, serving
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-ingress-annotations")
 NGINX, HI = "nginx.ingress.kubernetes.io/", "haproxy-ingress.github.io/"
 URL = "http://auth.default.svc.cluster.local:4180/check?u=$escaped_request_uri"
 
 
-class _Decider(BaseHTTPRequestHandler):
+class _Decider(QuietHandler):
     """Answers what the client asks for by X-Verdict, and keeps what it was asked."""
 
-    protocol_version = "HTTP/1.1"
     asked: ClassVar[list[tuple[str, str, dict[str, str]]]] = []
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.asked.append((self.command, self.path, headers))
         self.send_response(int(headers.get("x-verdict", "401")))
@@ -49,31 +48,17 @@ class _Decider(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
 
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
-        pass
-
 
 @contextmanager
 def deciding(certificate: trustme.LeafCert | None = None) -> Iterator[int]:
     """Run the server that decides, over TLS with a *certificate*; yields its port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Decider)
+    context: ssl.SSLContext | None = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         certificate.configure_cert(context)
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
     _Decider.asked.clear()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(_Decider, tls=context) as port:
+        yield port
 
 
 def checked(name: str, annotations: dict[str, str], prefix: str = NGINX) -> Resource:

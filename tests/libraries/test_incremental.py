@@ -1,6 +1,6 @@
 """What one change of the cluster costs: how many fragments the shipped libraries render for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -103,7 +103,7 @@ def test_nothing_is_rendered_when_nothing_changed(cluster: Cluster) -> None:
         pytest.param(lambda c: c.put(service("idle")), 1, id="new service"),
         pytest.param(lambda c: c.remove(service("web11")), 1, id="service gone"),
         pytest.param(lambda c: c.put(service("web12", {"port": 81, "protocol": "TCP"})), 2, id="service port"),
-        pytest.param(lambda c: c.put(tls_secret("used", *BUNDLE, age=3)), 2, id="certificate"),
+        pytest.param(lambda c: c.put(tls_secret("used", *BUNDLE, age=3)), 1, id="certificate"),
         pytest.param(lambda c: c.put(route(13, tls=[{"secretName": "unused"}])), 5, id="certificate used"),
         pytest.param(lambda c: c.put(ingress_class("foreign", "example.com/other")), 0, id="class of others"),
     ],
@@ -148,3 +148,82 @@ def test_first_certificate_opens_the_https_frontend_and_the_last_one_closes_it()
     assert "frontend https" not in few.render().text
     assert few.rendered.fragments_rendered == 1
     few.compare()
+
+
+SHARING = 300
+
+
+class CountingStore(Store):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def get(self, *keys: str) -> Sequence[Resource]:
+        self.asked += 1
+        return super().get(*keys)
+
+
+class Sharing(Cluster):
+    """Many Ingresses that name one Service and one certificate; whether they are ours, their class has to tell."""
+
+    def __init__(self) -> None:
+        self.config = library_config("base", "ssl", "ingress", "nginx-annotations")
+        watched = self.config.watched_resources
+        self.stores = Stores(CountingStore(name, each.index_by) for name, each in watched.items())
+        self.put(ingress_class("ours", "haptic-trio/ingress-controller"))
+        self.put(service("web0"), slices(0, "10.0.0.1"), tls_secret("used", *BUNDLE))
+        self.put(*(sharing(number) for number in range(SHARING)))
+        self.renderer = Renderer(self.config)
+        self.rendered = self.renderer.render_here(self.stores)
+
+    @property
+    def asked(self) -> int:
+        return sum(store.asked for store in self.stores.values() if isinstance(store, CountingStore))
+
+
+def sharing(number: int, where: str = "/") -> Resource:
+    secured = [{"secretName": "used", "hosts": [f"web{number}.example.com"]}]
+    return route(number, "web0", where, ingress_class="ours", tls=secured)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Sharing:
+    return Sharing()
+
+
+@pytest.mark.parametrize(
+    ("change", "fragments", "look_ups"),
+    [
+        pytest.param(lambda c: c.put(slices(0, "10.0.0.9")), 1, 20, id="endpoint"),
+        pytest.param(lambda c: c.put(slices(0)), 1, 40, id="no endpoint"),
+        pytest.param(lambda c: c.put(slices(0, "10.0.0.9")), 1, 20, id="endpoint again"),
+        # Its own parts, the backend and the certificate.
+        pytest.param(lambda c: c.put(sharing(SHARING)), 15, 90, id="new ingress"),
+        pytest.param(lambda c: c.put(sharing(7, "/x")), 15, 90, id="path"),
+        pytest.param(lambda c: c.remove(sharing(8)), 2, 30, id="ingress gone"),
+        pytest.param(lambda c: c.put(labelled(service("web0"))), 1, 20, id="service with a label"),
+        pytest.param(lambda c: c.put(tls_secret("used", *BUNDLE, age=3)), 1, 20, id="certificate"),
+    ],
+)  # fmt: skip
+def test_what_many_share_costs_no_more_than_what_one_has_alone(
+    shared: Sharing, change: Callable[[Cluster], None], fragments: int, look_ups: int
+) -> None:
+    change(shared)
+    before = shared.asked
+    assert shared.render().fragments_rendered == fragments
+    assert shared.asked - before <= look_ups
+
+
+def test_what_the_changes_of_what_is_shared_have_made_is_what_rendering_anew_gives(shared: Sharing) -> None:
+    shared.compare()
+
+
+def test_ports_of_a_service_that_many_name_are_the_affair_of_all_of_them(shared: Sharing) -> None:
+    shared.put(service("web0", {"port": 81, "protocol": "TCP"}))
+    assert shared.render().fragments_rendered >= SHARING
+    assert len(shared.rendered.remarks) == SHARING
+    shared.compare()
+
+
+def labelled(resource: Resource) -> Resource:
+    return {**resource, "metadata": {**resource["metadata"], "labels": {"team": "a"}}}

@@ -5,9 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import trustme
@@ -15,8 +13,9 @@ import trustme
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
+from tests.support.ports import free_port
 from tests.support.rendering import Rendered, render
-from tests.support.traffic import Answer, ask, dns_names, free_port, serving
+from tests.support.traffic import Answer, QuietHandler, answering, ask, dns_names, serving
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-org-annotations", "haproxy-ingress-annotations")
 PREFIXES: Final = {"nginx": "nginx.ingress.kubernetes.io/", "org": "haproxy.org/", "hi": "haproxy-ingress.github.io/"}
@@ -24,14 +23,13 @@ AUTHORITY = trustme.CA()
 ELSEWHERE = "127.0.0.9"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class _Handler(QuietHandler):
+    protocol_version = "HTTP/1.0"
+
+    def answer(self) -> None:
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b"own")
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
-        pass
 
 
 @contextmanager
@@ -39,17 +37,8 @@ def ending_tls() -> Iterator[int]:
     """Run an endpoint that has the certificate of `endpoint.example.com`; yields its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     AUTHORITY.issue_cert("endpoint.example.com").configure_cert(context)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(_Handler, tls=context) as port:
+        yield port
 
 
 def passing(name: str, vendor: str = "nginx", age: int = 1, more: dict[str, str] | None = None) -> Resource:

@@ -4,9 +4,7 @@ import base64
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import trustme
@@ -15,28 +13,20 @@ from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
 from tests.support.rendering import render
-from tests.support.traffic import ask
+from tests.support.traffic import QuietHandler, answering, ask
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-org-annotations", "haproxy-ingress-annotations")
 PREFIXES: Final = {"nginx": "nginx.ingress.kubernetes.io/", "org": "haproxy.org/", "hi": "haproxy-ingress.github.io/"}
 INSIDE, OUTSIDE = trustme.CA(), trustme.CA()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class _Handler(QuietHandler):
+    protocol_version = "HTTP/1.0"
+
+    def answer(self) -> None:
         shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
         self.send_response(200 if shown else 401)
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Refused handshakes are expected."""
 
 
 @contextmanager
@@ -45,16 +35,8 @@ def serving_tls() -> Iterator[int]:
     INSIDE.issue_cert("web.internal").configure_cert(context)
     INSIDE.configure_trust(context)
     context.verify_mode = ssl.CERT_OPTIONAL
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(_Handler, tls=context) as port:
+        yield port
 
 
 def secret(name: str, authority: trustme.CA) -> Resource:

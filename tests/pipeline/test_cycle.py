@@ -12,20 +12,9 @@ from haptic_trio.messages import ConfigRendered, Quarantined, Released
 from haptic_trio.pipeline.refusal import RefusedError
 from tests.support.controller import accepting_binary
 from tests.support.kubernetes import service
-from tests.support.pipeline import Bench
+from tests.support.pipeline import HEAD, Bench
 from tests.support.scripts import script
 
-HEAD = """\
-global
-    maxconn 10
-defaults
-    mode http
-    timeout connect 1s
-    timeout client 1s
-    timeout server 1s
-frontend http
-    bind 127.0.0.1:1
-"""
 EACH = "{% for service in resources.services.list() %}\n"
 FRAGMENT = """\
 {% fragment "backend" for service %}

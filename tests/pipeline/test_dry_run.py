@@ -45,7 +45,7 @@ class Site:
         config = load_config(configured(fields), None).config
         self.stores = stores_of(config)
         self.renderer = Renderer(config)
-        validator = Validator(binary, check_timeout=10.0, scratch=scratch)
+        validator = Validator(binary, check_timeout=60.0, scratch=scratch)
         self.quarantine = Quarantine()
         self.pipeline = Pipeline(self.stores, self.renderer, validator, self.quarantine, Facts())
         self.dry_runs = DryRuns(
@@ -212,6 +212,21 @@ async def test_what_an_object_would_put_into_the_section_global_is_not_run(
     assert "`global`" in found.unchecked
 
 
+async def test_what_would_take_haproxy_much_memory_is_not_believed(haproxy_binary: Path, tmp_path: Path) -> None:
+    template = (
+        "{% each service in resources.services %}\nring {{ ident(service.metadata.name) }}\n"
+        '    size {{ service | dig("spec.bytes", 65536) | integer }}\n{% endeach %}\n'
+    )
+    site = with_snippet(haproxy_binary, tmp_path, "backends-rings", template)
+    await site.run()
+
+    assert await site.try_out(service("two", bytes=1 << 20)) == DryRun()
+    found = await site.try_out(service("two", bytes=1 << 30))
+
+    assert found.faults == ()
+    assert "more than 512 MiB of memory" in found.unchecked
+
+
 async def test_what_two_objects_cannot_both_have_is_the_fault_of_the_one_that_comes(
     haproxy_binary: Path, tmp_path: Path
 ) -> None:
@@ -256,7 +271,7 @@ async def test_a_cycle_waits_for_one_dry_run_and_not_for_all_of_them(site: Site)
         await site.try_out(web(name))
         order.append(name)
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             for number in range(6):
                 nursery.start_soon(note, f"try-{number}")

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.model import FileKind, Files, make_file
+from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
 from haptic_trio.pages import Paged, Piece, Shelf
 from haptic_trio.pipeline.eclipsed import MOST_REMARKS, Eclipses
 from haptic_trio.templating.subjects import Origin, RenderedText, Subject
@@ -105,3 +106,62 @@ def test_change_after_change_it_is_what_the_whole_file_says(changes: Any) -> Non
         found = eclipses.take(files, {PATH: text})
 
         assert {(one.subject.name, one.message.split()[2]) for one in found} == expected(entries)
+
+
+def test_change_of_one_entry_reads_its_page_alone() -> None:
+    shelf: Shelf[int, Piece] = Shelf()
+    for number in range(5_000):
+        # Some keys are there twice: they cost nothing more while they stay as they are.
+        shelf.put(number, piece(f"web{number}", f"{number % 4_900} {number}\n"))
+    eclipses = Eclipses(lambda _path, _origin: False)
+
+    def take() -> int:
+        text = RenderedText(shelf.paged())
+        files = Files.of([make_file(FileKind.MAP, PATH, text.pieces, secret=False)])
+        before = eclipses.pages_read
+        assert len(eclipses.take(files, {PATH: text})) == 100
+        return eclipses.pages_read - before
+
+    assert take() == len(shelf.paged().pages)
+    shelf.put(2_500, piece("web2500", "2500 other\n"))
+    assert take() == 1
+    shelf.put(2_500, piece("web2500", "2500 other\n", version="2"))
+    shelf.put(10, piece("web10", "10 other\n"))
+    assert take() == 2
+
+
+def test_change_of_one_certificate_reads_the_lines_about_it_alone() -> None:
+    authority = trustme.CA()
+
+    def issue(name: str, host: str) -> AuxFile:
+        issued = authority.issue_cert(host, key_type=trustme.KeyType.ECDSA)
+        return make_file(FileKind.CERT, f"ssl/{name}.pem", issued.cert_chain_pems[0].bytes())
+
+    first, other = issue("first", "a.example.com"), issue("other", "b.example.com")
+    shelf: Shelf[int, Piece] = Shelf()
+    for number in range(300):
+        name = {0: "first", 299: "other"}.get(number, "else")
+        shelf.put(number, piece(f"web{number}", f"ssl/{name}.pem\n" if name != "else" else f"ssl/{number}.pem\n"))
+    text = RenderedText(shelf.paged())
+    eclipses = Eclipses(lambda _path, _origin: False)
+
+    def take() -> list[str]:
+        crt_list = make_file(FileKind.CRT_LIST, "crt-lists/https.list", text.pieces)
+        files = Files.of([crt_list, first, other])
+        return [f"{one.subject.name}: {one.message}" for one in eclipses.take(files, {crt_list.path: text})]
+
+    assert take() == []
+    other = issue("other", "a.example.com")
+    before = eclipses.pages_read
+    assert take() == [
+        "web299: the certificate for a.example.com is only for clients that cannot use that of Ingress default/web0"
+    ]
+    assert eclipses.pages_read - before == 1
+    other = issue("other", "c.example.com")
+    assert take() == []
+
+
+def test_nothing_stays_of_a_file_that_is_gone() -> None:
+    eclipses = Eclipses(lambda _path, _origin: False)
+    assert len(told(piece("a", "x 1\n"), piece("b", "x 2\n"), eclipses=eclipses)) == 1
+    assert eclipses.take(Files.of([]), {}) == ()

@@ -29,6 +29,18 @@ PARTS = (
         "\n{{ s.metadata.name }} {{ o.spec.n if o else 'none' }} "
         "{{ resources.byRef.get(s.metadata.name) | length }}\n{% endeach %}\n"
     ),
+    # Look-ups of which the answer counts.
+    (
+        "{% each s in resources.services as 'pick' %}\n"
+        "{% set found = resources.byRef.pick('spec.text', s.metadata.name) %}\n"
+        "{{ s.metadata.name }} {{ found | length }} {{ found | select | join('.') | length }} "
+        "{{ resources.others.pick('spec.n', s.spec.ref) | join('.') }}\n{% endeach %}\n"
+    ),
+    (
+        "{% each s in resources.services as 'has' if not resources.others.has(s.spec.ref) %}\n"
+        "{{ s.metadata.name }} {{ 'y' if resources.byRef.has(s.metadata.name) else 'n' }}\n{% endeach %}\n"
+        "{% if resources.others.has() %}{{ resources.others.pick('spec.n') | length }}{% endif %}\n"
+    ),
     # Names from around, some of which change later on.
     (
         "{% set total = resources.others.list() | length %}\n{% macro show(x) %}{{ x }}/{{ total }}"

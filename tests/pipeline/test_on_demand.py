@@ -136,6 +136,7 @@ async def test_what_is_found_together_is_fetched_together() -> None:
     for template in (
         "{% for s in resources.services.list() %}{{ s.spec.n }} {% endfor %}\n",
         "{% for s in resources.services.get('x') %}{{ s.spec.n }} {% endfor %}\n",
+        "{{ resources.services.pick('spec.n', 'x') | join(' ') }}\n",
         "{% for s in resources.services.list() %}{% fragment 'f' for s %}{{ s.spec.n }}{% endfragment %}{% endfor %}\n",
         "{% each s in resources.services as 'f' by ['spec.n:desc'] %}{{ s.spec.n }} {% endeach %}\n",
         "{% set all %}{% each s in resources.services as 'f' by 'spec.n' %}{{ s.spec.n }} {% endeach %}{% endset %}\n",

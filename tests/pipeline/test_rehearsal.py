@@ -56,8 +56,8 @@ class Site:
         with self.stores.frozen():
             return (await self.renderer.render(self.stores)).text
 
-    async def rehearse(self, resource: Resource, limit: float = 10.0) -> Rehearsed:
-        with self.stores.frozen(), trio.fail_after(10):
+    async def rehearse(self, resource: Resource, limit: float = 60.0) -> Rehearsed:
+        with self.stores.frozen(), trio.fail_after(60):
             replacements = {"services": {ref_of(resource): resource}}
             return await rehearse(self.renderer, self.stores, replacements, Recall(), limit=limit)
 

@@ -13,20 +13,9 @@ from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from tests.support.kubernetes import service
-from tests.support.pipeline import config_of, stores_of
+from tests.support.pipeline import HEAD, config_of, stores_of
 from tests.support.scripts import script
 
-HEAD = """\
-global
-    maxconn 10
-defaults
-    mode http
-    timeout connect 1s
-    timeout client 1s
-    timeout server 1s
-frontend http
-    bind 127.0.0.1:1
-"""
 BACKENDS = (
     HEAD
     + """\
@@ -205,7 +194,7 @@ async def test_checks_run_one_at_a_time(tmp_path: Path) -> None:
     rendered = await rendered_from(HEAD)
     generation = await validator.parse(rendered)
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(validator.check, generation, rendered)
@@ -237,7 +226,7 @@ async def test_cancelled_check_leaves_neither_process_nor_directory(tmp_path: Pa
     validator = Validator(hanging, check_timeout=60, scratch=scratch)
     generation = await validator.parse(rendered)
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(validator.check, generation, rendered)
             # Opens once the script opens it, too.

@@ -64,6 +64,11 @@ class ApiServer:
         return len(self._watches)
 
     @property
+    def bookmarks(self) -> int:
+        """How many bookmarks were sent."""
+        return self._watches.bookmarks
+
+    @property
     def bookmark_interval(self) -> float:
         """Seconds between two bookmarks of a watch."""
         return self._routes.bookmark_interval
@@ -157,8 +162,8 @@ class ApiServer:
         return path
 
     async def until(self, claim: Callable[[], bool]) -> None:
-        """Return once *claim* holds; looked at after each request, and each beginning or end of a watch."""
-        with trio.fail_after(10):
+        """Return once *claim* holds; looked at after each request, bookmark, and beginning or end of a watch."""
+        with trio.fail_after(60):
             while not claim():
                 await self._noted.wait()
 
@@ -207,7 +212,7 @@ async def serving_beside(kubeconfig: Path) -> AsyncIterator[None]:
             partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, check=False)
         )
         assert process.stdout is not None
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             if not await process.stdout.receive_some():
                 raise RuntimeError("the API server did not start")
         yield

@@ -74,9 +74,11 @@ def list_page(state: State, collection: Collection, wanted: Filter, query: dict[
 
 
 class WatchSet:
-    """The watches that are open; *noted* is called when there is one more or less."""
+    """The watches that are open; *noted* is called when there is one more or less, and after each bookmark."""
 
     def __init__(self, noted: Callable[[], None]) -> None:
+        self.bookmarks = 0
+        """How many bookmarks have been taken by the network, all in all."""
         self._noted = noted
         self._watches: set[Watch] = set()
 
@@ -89,6 +91,11 @@ class WatchSet:
     def add(self, watch: "Watch") -> None:
         """A watch is opened."""
         self._watches.add(watch)
+        self._noted()
+
+    def count_bookmark(self) -> None:
+        """A bookmark was sent."""
+        self.bookmarks += 1
         self._noted()
 
     def discard(self, watch: "Watch") -> None:
@@ -168,6 +175,7 @@ class Watch:
                     news = b"".join(self._news())
                     self._version = max(self._version, self._state.version)
                     yield news + self._bookmark({})
+                    self._register.count_bookmark()
         finally:
             self._register.discard(self)
 

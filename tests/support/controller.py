@@ -168,7 +168,7 @@ class ControllerRig:
         self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
     ) -> Fact:
         """Return the first such fact of those told after the first *since*."""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             return await self.facts.wait_for(kind, where, since=since)
 
     async def reached(self, stage: int, iteration: int) -> StageReached:

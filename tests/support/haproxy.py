@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -16,7 +15,6 @@ import trio
 from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy
 from haptic_trio.dataplane.endpoint import EndpointError
-from haptic_trio.dataplane.local import LocalInstances
 from haptic_trio.dataplane.supervisor import OnExit
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.parser import parse_config
@@ -54,7 +52,7 @@ def instance_root(tmp_path: Path) -> Iterator[Path]:
     assert not left, "an haproxy was left behind"
 
 
-def live_haproxies(directory: Path, *, within: float = 3.0) -> list[int]:
+def live_haproxies(directory: Path, *, within: float = 10.0) -> list[int]:
     """Return the live processes that name *directory* in their command line, after giving them time to go."""
     deadline = time.monotonic() + within
     while (found := _live_now(directory)) and time.monotonic() < deadline:
@@ -75,14 +73,6 @@ def _live_now(directory: Path) -> list[int]:
         if ours and state not in "ZX":
             found.append(int(entry.name))
     return found
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def build_generation(text: str, files: Iterable[AuxFile] = ()) -> Generation:
@@ -132,7 +122,7 @@ async def bodies_of(port: int) -> set[str]:
 
 async def wait_for_body(port: int, body: str, *, host: str = "example.org") -> None:
     """Return once a request is answered with *body*."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while True:
             try:
                 if await fetch(port, host=host) == (200, body):
@@ -164,10 +154,13 @@ async def backend(answer: str) -> AsyncIterator[int]:
 async def instances(
     root: Path, binary: Path, *, count: int = 1, on_exit: OnExit = "stop"
 ) -> AsyncIterator[tuple[LocalAgent, ...]]:
-    """Run instances in the state directory *root*; yields their endpoints, once each is settled."""
-    with trio.fail_after(30):
+    """Run `local-1` and so on in the state directory *root*; yields their endpoints, once each is settled."""
+    directory = root / "instances"
+    agents = tuple(LocalAgent(name, directory / name, binary) for name in (f"local-{n + 1}" for n in range(count)))
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            agents = await nursery.start(LocalInstances(root, binary, count=count, on_exit=on_exit, grace=0.2).run)
+            for agent in agents:
+                await nursery.start(partial(agent.run, on_exit=on_exit, grace=0.2))
             yield agents
             nursery.cancel_scope.cancel()
 

@@ -17,6 +17,19 @@ from haptic_trio.pipeline.validate import Validator
 from tests.support.controller import config_map
 from tests.support.facts import drain
 
+HEAD = """\
+global
+    maxconn 10
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 1s
+    timeout server 1s
+frontend http
+    bind 127.0.0.1:1
+"""
+"""The part of a haproxy.cfg that any HAProxy takes, for templates to go on with."""
+
 
 def config_of(template: str, **fields: Any) -> Config:
     """Return a configuration without libraries that watches Services, with *template* for haproxy.cfg."""

@@ -39,7 +39,7 @@ def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) 
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while not socket_answers(port):
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()

@@ -13,8 +13,9 @@ import trustme
 
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
-from tests.support.haproxy import build_generation, free_port, instances
+from tests.support.haproxy import build_generation, instances
 from tests.support.haproxy_versions import VersionUnavailableError, provide
+from tests.support.ports import free_port
 
 VERSIONS = ("2.8", "3.2", "3.4")
 PAGE = Path(__file__).parents[2] / "docs" / "runtime-changes.md"

@@ -49,7 +49,7 @@ class Web:
 
     async def wait_asked(self, number: int) -> None:
         """Return once *number* requests have come, all in all."""
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while len(self.asked) < number:
                 await self._news.wait()
 

@@ -35,7 +35,6 @@ class Rig:
         self.clients = trustme.CA()
         self.clients.cert_pem.write_to_path(root / "clients.pem")
         self.write_certificate(self.authority)
-        self.wanted: Latest[bool] = Latest()
         self.addresses: Latest[tuple[str, ...]] = Latest()
         self.reports: Latest[tuple[Problem, ...]] = Latest()
         self.url = ""
@@ -64,7 +63,6 @@ class Rig:
                     options,
                     Admission(lambda: None, metrics),
                     metrics,
-                    self.wanted,
                     report=lambda _source, problems: self.reports.put(problems),
                     announce=self.addresses.put,
                 )
@@ -73,9 +71,8 @@ class Rig:
             nursery.cancel_scope.cancel()
 
     async def open(self) -> None:
-        self.wanted.put(True)
         with trio.fail_after(10):
-            _, (self.url, *_) = await self.addresses.wait_newer(self.addresses.version)
+            _, (self.url, *_) = await self.addresses.wait_newer(0)
 
     @asynccontextmanager
     async def client(
@@ -203,31 +200,12 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_go_on(rig: R
             assert (await rig.ask(old)).status_code == 200
 
 
-async def test_port_is_closed_while_no_reviews_are_wanted_and_open_again_afterwards(rig: Rig) -> None:
-    async with rig.serving(rig.options()):
-        for _ in range(2):
-            await rig.open()
-            async with rig.client() as client:
-                assert (await rig.ask(client)).status_code == 200
-            port = httpx.URL(rig.url).port
-            rig.wanted.put(False)
-            with pytest.raises(OSError, match="failed"), trio.fail_after(10):
-                await until_closed(port or 0)
-
-
-async def until_closed(port: int) -> None:
-    while True:
-        stream = await trio.open_tcp_stream("127.0.0.1", port)
-        await stream.aclose()
-
-
 async def test_certificate_that_is_not_there_yet_is_reported_and_waited_for(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("haptic_trio.webhook.server.RETRY_INTERVAL", 0.01)
     (rig.root / "tls.key").unlink()
     async with rig.serving(rig.options()):
-        rig.wanted.put(True)
         with trio.fail_after(10):
             _, problems = await rig.reports.wait_newer(0)
         rig.write_certificate(rig.authority)
@@ -247,7 +225,6 @@ async def test_port_that_is_taken_is_reported_and_taken_once_it_is_free(
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         async with rig.serving(rig.options(f"127.0.0.1:{port}")):
-            rig.wanted.put(True)
             with trio.fail_after(10):
                 await rig.reports.wait_newer(0)
             holder.close()

@@ -9,7 +9,7 @@ import pytest
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.webhook.targets import find_replacements, targets_of, wants_review
+from haptic_trio.webhook.targets import find_replacements, targets_of
 from tests.webhook.builders import request_of, web
 
 REF = ResourceRef("Ingress", "default", "web")
@@ -68,8 +68,3 @@ def test_new_object_is_the_youngest_and_where_the_request_says() -> None:
     assert resource is not None
     assert resource["metadata"]["creationTimestamp"] == "2026-05-06T07:08:09Z"
     assert (resource["metadata"]["namespace"], resource["metadata"]["name"]) == ("default", "web")
-
-
-def test_configuration_says_whether_anything_is_reviewed() -> None:
-    assert wants_review(config_of(one=ASKED))
-    assert not wants_review(config_of(one=KIND))

@@ -115,3 +115,25 @@ def test_every_text_of_a_fault_is_cleaned() -> None:
     for operation in ("CREATE", "DELETE"):
         given = judge(REF, operation, found, clean)
         assert "hunter2" not in given.message + "".join(given.warnings)
+
+
+def test_field_of_the_object_is_named_and_of_no_other_object() -> None:
+    found = DryRun(faults=(fault("url_path: no"), fault("url_path: no", "Service", "shop")))
+
+    given = judge(REF, "CREATE", found, str, lambda _message: ("spec.path",))
+
+    assert "- spec.path: no\n" in given.message
+    assert given.message.endswith("Service default/shop could not be served with it: url_path: no")
+
+
+def test_no_more_fields_are_looked_for_than_are_told() -> None:
+    asked: list[str] = []
+
+    def find(message: str) -> tuple[str, ...]:
+        asked.append(message)
+        return ()
+
+    given = judge(REF, "CREATE", DryRun(faults=tuple(fault(f"no {n}") for n in range(1000))), str, find)
+
+    assert given.message.endswith("and 990 more")
+    assert len(asked) == 10

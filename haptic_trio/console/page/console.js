@@ -34,20 +34,26 @@ function connect(token) {
     } else take(told);
   });
   socket.addEventListener("close", (end) => {
-    byId("headline").textContent = "Not connected";
     waiting.clear();
     if (!welcomed && end.code === 1008) {
+      say("Not connected");
       keepToken(null);
       byId("refusal").textContent = "This token is not right.";
       byId("login").hidden = false;
       byId("token").focus();
     } else {
+      say(`Not connected${end.reason ? `: ${end.reason}` : ""}; trying again`);
       // A controller that was started again counts its events from one.
       events = [];
       seen = 0;
       setTimeout(() => connect(token), 1000);
     }
   });
+}
+
+function say(text) {
+  // Only what is new is to be read aloud.
+  if (byId("headline").textContent !== text) byId("headline").textContent = text;
 }
 
 function setMoment(now) {

@@ -81,7 +81,8 @@ function how(one) {
   if (one.error) return make("span", one.error, "bad");
   if (one.held) return make("span", `holds back: ${one.held.join(", ")}`, "warn");
   if (one.reloaded) return `loaded: ${(one.reasons ?? []).join(", ")}`;
-  return one.at ? `${one.operations ?? 0} operations` : "";
+  const count = one.operations ?? 0;
+  return one.at ? `${count} operation${count === 1 ? "" : "s"}` : "";
 }
 
 export function showTasks(tree, clock) {

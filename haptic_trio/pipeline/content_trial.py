@@ -29,7 +29,7 @@ class _Phase(IntEnum):
     CHECK = 3
 
 
-class Trial:
+class ContentTrial:
     """The decision, one for all cycles of an iteration; what it decides is done with the contents at once."""
 
     def __init__(self, contents: Contents) -> None:

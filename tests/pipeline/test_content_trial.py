@@ -10,91 +10,16 @@ import trio
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.content import FetchError
 from haptic_trio.httpstore.contents import Contents
-from haptic_trio.httpstore.store import Accepted, Refused
 from haptic_trio.k8s.resource import ref_of
 from haptic_trio.messages import ConfigRendered, Quarantined, Released, RenderDiffered
-from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.rehearsal import rehearse
 from haptic_trio.pipeline.render import Renderer
-from tests.support.contents import Kept, Servers
+from tests.pipeline.content_bench import CONFIG, EACH, LIMIT, LIST, ContentBench, lines_of
 from tests.support.kubernetes import service
-from tests.support.pipeline import Bench, config_of
+from tests.support.pipeline import config_of
 
 pytestmark = pytest.mark.haproxy
-
-LIST = "https://lists.example.com/"
-CONFIG = """\
-global
-    maxconn 100
-defaults
-    mode http
-    timeout connect 1s
-    timeout client 1s
-    timeout server 1s
-frontend f
-    bind 127.0.0.1:8080
-"""
-
-
-def lines_of(name: str, value: str) -> str:
-    """Return a template that makes an entry of each line of the list *name*."""
-    return f"""\
-{{% for line in http.fetch("{LIST}{name}").splitlines() %}}
-{{{{ line | map_key }}}} {value}
-{{% endfor %}}
-"""
-
-
-EACH = (
-    CONFIG
-    + """\
-{% each svc in resources.services as "service" %}
-backend {{ ident(svc.metadata.name) }}
-{% for line in http.fetch("https://lists.example.com/" ~ svc.metadata.name).splitlines() %}
-    server s{{ loop.index }} {{ line | address }}:80
-{% endfor %}
-
-{% endeach %}
-"""
-)
-
-
-class ContentBench(Bench):
-    """A pipeline whose templates fetch from servers that the test speaks for."""
-
-    def __init__(self, binary: Path, template: str, texts: dict[str, str | FetchError], **fields: Any) -> None:
-        self.kept = Kept(Servers({f"{LIST}{name}": text for name, text in texts.items()}))
-        super().__init__(binary, template, **fields)
-
-    def configure(self, template: str, **fields: Any) -> None:
-        super().configure(template, **fields)
-        self.renderer = Renderer(config_of(template, **fields), self.kept.store)
-        self.pipeline = Pipeline(self.stores, self.renderer, self.validator, self.quarantine, self.facts)
-
-    async def give(self, **texts: str) -> None:
-        """Have the servers give *texts*, and these fetched."""
-        self.kept.servers.texts.update({f"{LIST}{name}": text for name, text in texts.items()})
-        await self.kept.refresh()
-
-    async def made(self) -> Generation:
-        """Return what a cycle makes."""
-        with trio.fail_after(20):
-            return (await self.run()).generation
-
-    @property
-    def refused(self) -> list[tuple[str, str]]:
-        """What has been refused, and why."""
-        return [
-            (one.label.removeprefix(LIST), one.problem.message)
-            for one in self.kept.told(Refused)
-            if isinstance(one, Refused)
-        ]
-
-    @property
-    def accepted(self) -> int:
-        """How often a content was accepted."""
-        return len(self.kept.told(Accepted))
 
 
 def map_of(generation: Generation) -> str:
@@ -218,7 +143,7 @@ async def test_contents_are_tried_one_after_another_where_the_check_runs_beside(
     await bench.give(a="192.0.2.0/25", b="192.0.2.0/99", c="192.0.2.0/25")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.kept.run)
-        with trio.fail_after(20):
+        with trio.fail_after(LIMIT):
             first = await bench.pipeline.prepare("1")
             with pytest.raises(RefusedError) as caught:
                 await bench.pipeline.check(first, idle=False)
@@ -370,9 +295,9 @@ async def test_rehearsal_fetches_nothing(haproxy_binary: Path) -> None:
     bench.put(service("web"))
     before = await bench.made()
     new = service("new")
-    with trio.fail_after(20):
+    with trio.fail_after(LIMIT):
         rehearsed = await rehearse(
-            bench.renderer, bench.stores, {"services": {ref_of(new): new}}, bench.quarantine.recall(), limit=10
+            bench.renderer, bench.stores, {"services": {ref_of(new): new}}, bench.quarantine.recall(), limit=LIMIT
         )
 
     assert rehearsed.after is not None

@@ -1,0 +1,62 @@
+"""Where requests to Gateways go, told in notes: there are as many answers as there are frontends."""
+
+import posixpath
+from collections.abc import Iterator
+
+import msgspec
+
+from haptic_trio.explain.base_maps import RouteMap, read_entries
+from haptic_trio.explain.gateway_maps import MAPS, Hit, Visit, outcomes, visits
+from haptic_trio.explain.site import Site
+from haptic_trio.haproxy.model import FileKind
+
+
+class _GatewayMaps(msgspec.Struct, frozen=True):
+    paths: dict[str, str]
+    maps: dict[str, RouteMap]
+
+
+def gateway_notes(site: Site, host: str, path: str) -> Iterator[str]:
+    """Yield a sentence for each frontend of a Gateway that takes a request for *host* and *path*.
+
+    Without a *path* only the listeners are told.
+    """
+    known = _maps_of(site)
+    if known is not None:
+        for visit in visits(known.maps, host, path or "/"):
+            place = f"frontend {visit.frontend}"
+            if visit.front:
+                place = f"frontend {visit.front}, which hands it on to {place}"
+            taken = f"at {place} it is for the listener {visit.listener}"
+            yield f"{taken} and gets {_routes(site, known, visit)}" if path else taken
+
+
+def _maps_of(site: Site) -> _GatewayMaps | None:
+    paths = {
+        posixpath.basename(file.path): file.path
+        for file in site.files.values()
+        if file.kind is FileKind.MAP and posixpath.basename(file.path) in MAPS
+    }
+    if paths.keys() != MAPS:
+        return None
+    known: _GatewayMaps | None = site.memo.get("gateways")
+    if known is None:
+        # Frontends, hosts, listeners and backends alone: which of them there are may depend on a Secret, but no name.
+        maps = {name: RouteMap(tuple(read_entries(site.texts[path].text))) for name, path in paths.items()}
+        known = site.memo["gateways"] = _GatewayMaps(paths, maps)
+    return known
+
+
+def _routes(site: Site, known: _GatewayMaps, visit: Visit) -> str:
+    told = [_route(site, known, hit) for hit in visit.hits]
+    if not visit.hits or visit.hits[-1].is_conditional:
+        told.append("no route")
+    return "; else ".join(told)
+
+
+def _route(site: Site, known: _GatewayMaps, hit: Hit) -> str:
+    path = known.paths[hit.map]
+    maker = site.made_by(path, site.texts[path].origin_of(hit.entry.line)).object
+    place = f"{path}:{hit.entry.line}" + (f", {maker}" if maker is not None else "")
+    condition = "under conditions " if hit.is_conditional else ""
+    return f"{condition}{' and '.join(outcomes(known.maps, hit.target))} ({place})"

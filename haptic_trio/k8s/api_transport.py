@@ -1,0 +1,166 @@
+"""How requests travel to an API server: those with short answers on connections of their own.
+
+A status or a lease is written in one message and answered in one, a hundred
+times a second when many objects change. httpx's transport takes more time of
+ours for that than everything else that is done for such an object; what goes
+on, such as a watch, still goes through it.
+"""
+
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import h11
+import httpx
+import trio
+
+GOES_ON: Final = "haptic_goes_on"
+"""The extension of a request whose answer is read while it comes."""
+_IDLE_LIMIT: Final = 60.0
+"""Seconds after which a connection that nobody used is closed."""
+_CHUNK: Final = 65_536
+
+
+class _Connection:
+    """One connection, for one request at a time."""
+
+    def __init__(self, stream: trio.abc.Stream, socket: trio.SocketStream) -> None:
+        self.idle_since = 0.0
+        self._stream = stream
+        self._socket = socket
+        self._http = h11.Connection(h11.CLIENT)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another request may be sent: the server has neither closed it nor said anything unasked."""
+        return not self._socket.socket.is_readable()
+
+    async def exchange(self, request: httpx.Request, limit: float) -> tuple[httpx.Response, bool]:
+        """Return the whole answer, and whether the connection can be used again.
+
+        There are at most *limit* seconds without data. What goes wrong is an
+        `httpx.TransportError`.
+        """
+        head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+        body = h11.Data(await request.aread())
+        try:
+            parts = [self._http.send(one) for one in (head, *([body] if body.data else []), h11.EndOfMessage())]
+            with trio.fail_after(limit):
+                # A server that answers before it has read everything will say why.
+                await self._stream.send_all(b"".join(part for part in parts if part))
+            return await self._receive(limit)
+        except trio.TooSlowError as error:
+            raise httpx.ReadTimeout(f"no data within {limit:g} s") from error
+        except h11.ProtocolError as error:
+            raise httpx.RemoteProtocolError(str(error)) from error
+        except trio.BrokenResourceError as error:
+            raise httpx.ReadError(str(error.__cause__ or error)) from error
+        except trio.ClosedResourceError as error:
+            raise httpx.ReadError("the client is closed") from error
+
+    async def _receive(self, limit: float) -> tuple[httpx.Response, bool]:
+        status, headers, content = 0, [], bytearray()
+        while True:
+            match self._http.next_event():
+                case h11.NEED_DATA:
+                    with trio.fail_after(limit):
+                        self._http.receive_data(bytes(await self._stream.receive_some(_CHUNK)))
+                case h11.Response() as response:
+                    status, headers = response.status_code, response.headers.raw_items()
+                case h11.Data() as data:
+                    content += data.data
+                case h11.EndOfMessage():
+                    break
+                case h11.ConnectionClosed():
+                    raise httpx.RemoteProtocolError("the server closed the connection without an answer")
+        is_reusable = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        if is_reusable:
+            self._http.start_next_cycle()
+        return httpx.Response(status, headers=headers, content=bytes(content)), is_reusable
+
+    async def aclose(self) -> None:
+        """Close it at once, without a farewell, cancelled or not."""
+        await trio.aclose_forcefully(self._socket)
+
+
+class ApiTransport(httpx.AsyncBaseTransport):
+    """Sends requests to one server: those that are marked as `GOES_ON` by *streams*, others itself, by HTTP/1.1."""
+
+    def __init__(
+        self,
+        streams: httpx.AsyncBaseTransport,
+        context: ssl.SSLContext,
+        socket_options: Sequence[tuple[int, int, int]] = (),
+    ) -> None:
+        self._streams = streams
+        self._context = context
+        self._socket_options = socket_options
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._is_closed = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """See `httpx.AsyncBaseTransport`."""
+        if request.extensions.get(GOES_ON):
+            return await self._streams.handle_async_request(request)
+        limits: dict[str, float | None] = request.extensions.get("timeout", {})
+        connection = await self._take() or await self._open(request, limits.get("connect") or _IDLE_LIMIT)
+        self._busy.add(connection)
+        is_reusable = False
+        try:
+            response, is_reusable = await connection.exchange(request, limits.get("read") or _IDLE_LIMIT)
+        finally:
+            self._busy.discard(connection)
+            if is_reusable and not self._is_closed:
+                connection.idle_since = time.monotonic()
+                self._idle.append(connection)
+            else:
+                await connection.aclose()
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections, those in use as well."""
+        self._is_closed = True
+        for connection in (*self._idle, *self._busy):
+            await connection.aclose()
+        self._idle.clear()
+        await self._streams.aclose()
+
+    async def _take(self) -> _Connection | None:
+        """Return the connection that was used last, if it can be used again; close others whose time is over."""
+        while self._idle and time.monotonic() > self._idle[0].idle_since + _IDLE_LIMIT:
+            await self._idle.pop(0).aclose()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable:
+                return connection
+            await connection.aclose()
+        return None
+
+    async def _open(self, request: httpx.Request, limit: float) -> _Connection:
+        host, is_secure = request.url.host, request.url.scheme == "https"
+        name: Any = request.extensions.get("sni_hostname") or host
+        socket: trio.SocketStream | None = None
+        connection: _Connection | None = None
+        try:
+            with trio.fail_after(limit):
+                socket = await trio.open_tcp_stream(host, request.url.port or (443 if is_secure else 80))
+                for option in self._socket_options:
+                    socket.setsockopt(*option)
+                stream: trio.abc.Stream = socket
+                if is_secure:
+                    secure = trio.SSLStream(socket, self._context, server_hostname=name, https_compatible=True)
+                    await secure.do_handshake()
+                    stream = secure
+            connection = _Connection(stream, socket)
+        except trio.TooSlowError as error:
+            raise httpx.ConnectTimeout(f"no connection within {limit:g} s") from error
+        except trio.BrokenResourceError as error:
+            raise httpx.ConnectError(str(error.__cause__ or error)) from error
+        except OSError as error:
+            raise httpx.ConnectError(str(error)) from error
+        finally:
+            if connection is None and socket is not None:
+                await trio.aclose_forcefully(socket)
+        return connection

@@ -1,0 +1,183 @@
+"""Where requests to Gateways go, as notes tell it."""
+
+import itertools
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from haptic_trio.config.templates import template_set
+from haptic_trio.embedded.fixtures import make_stores
+from haptic_trio.explain.answers import HostAnswer, RouteAnswer
+from haptic_trio.explain.base_maps import MapEntry, RouteMap, read_entries
+from haptic_trio.explain.gateway_maps import EXACT, LISTENERS, PREFIX, RULES, outcomes, visits
+from haptic_trio.explain.resolve import explain
+from haptic_trio.explain.site import Site
+from haptic_trio.explain.targets import UnknownTargetError
+from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.pipeline.render import Renderer
+from tests.gateway.objects import gateway, gateway_class, plural_of, route, rule, service
+from tests.gateway.serving import Authority, endpoints, secret, served
+from tests.support.ports import free_port
+from tests.support.rendering import library_config
+from tests.support.traffic import ask, serving
+
+PAIR = {"certificateRefs": [{"name": "pair"}]}
+
+
+def site_of(*objects: Resource) -> Site:
+    config = library_config("base", "ssl", "gateway")
+    stores = make_stores(config)
+    for one in (gateway_class(), *objects):
+        for name, kind in config.watched_resources.items():
+            if (kind.api_version, kind.resources) == (one["apiVersion"], plural_of(one)):
+                stores[name].upsert(one)
+    renderer = Renderer(config)
+    rendered = renderer.render_here(stores)
+    provenance = renderer.provenance()
+    assert provenance is not None
+    return Site(
+        provenance=provenance,
+        texts=rendered.texts,
+        files=rendered.files,
+        refusals=rendered.refusals,
+        stores=stores,
+        plurals={name: watched.resources for name, watched in config.watched_resources.items()},
+        templates=template_set(config).texts,
+        config=parse_config(rendered.config.pieces),
+    )
+
+
+def mixed() -> Site:
+    through = {"protocol": "TLS", "hostname": "through.test", "tls": {"mode": "Passthrough"}}
+    backends = [{"name": "app", "port": 80}]
+    return site_of(
+        gateway(
+            "gw",
+            {"name": "through", "port": 443, **through},
+            {"name": "web", "port": 443, "protocol": "HTTPS", "hostname": "*.test", "tls": PAIR},
+            {"name": "plain", "port": 80, "protocol": "HTTP"},
+        ),
+        secret("pair", Authority().issue("*.test")),
+        service("app"),
+        route("web", rule("/shop"), hostnames=["shop.test"], parents=[{"name": "gw", "sectionName": "web"}]),
+        route("through", {"backendRefs": backends}, hostnames=["through.test"], kind="TLSRoute"),
+    )
+
+
+def notes_of(site: Site, target: str) -> list[str]:
+    answer = explain(site, target)
+    assert isinstance(answer, RouteAnswer | HostAnswer)
+    return [note for note in answer.notes if "listener" in note]
+
+
+def test_a_mixed_port_is_followed_to_the_frontend_that_serves() -> None:
+    site = mixed()
+
+    plain, web = notes_of(site, "shop.test/shop/a")
+
+    front = "gateway_web_gw_443"
+    place = f"at frontend {front}, which hands it on to frontend {front}_inner_https it is for the listener web/gw/web"
+    assert web.startswith(f"{place} and gets backend gateway_web_app_80 (maps/gateway-prefix.map:")
+    assert web.endswith(", HTTPRoute web/web)")
+    assert plain == "at frontend gateway_web_gw_80 it is for the listener web/gw/plain and gets no route"
+    _, through = notes_of(site, "through.test/")
+    assert through.startswith(f"at frontend {front} it is for the listener web/gw/through and gets backend")
+    assert "TLSRoute web/through" in through
+
+
+def test_a_host_has_its_listeners_and_another_one_is_unknown() -> None:
+    site = site_of(gateway("gw", {"name": "a", "port": 80, "protocol": "HTTP", "hostname": "a.test"}))
+
+    assert notes_of(site, "a.test") == ["at frontend gateway_web_gw_80 it is for the listener web/gw/a"]
+    with pytest.raises(UnknownTargetError):
+        explain(site, "b.test")
+
+
+def test_conditions_weights_and_what_haproxy_answers() -> None:
+    site = site_of(
+        gateway(),
+        service("app"),
+        service("more"),
+        route(
+            "all",
+            {**rule("/"), "matches": [{"method": "POST"}], "backendRefs": [{"name": "gone", "port": 80}]},
+            {"backendRefs": [{"name": "app", "port": 80, "weight": 3}, {"name": "more", "port": 80}]},
+            rule("/away", filters=[{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]),
+            {**rule("/only"), "matches": [{"path": {"value": "/only"}, "method": "PUT"}]},
+        ),
+    )
+
+    (split,), (away,), (only,) = (notes_of(site, f"a.test{path}") for path in ("/", "/away", "/only"))
+
+    assert "gets under conditions the answer 500 (" in split
+    assert "; else backend gateway_web_app_80 for 3 of 4 and backend gateway_web_more_80 for 1 of 4 (" in split
+    assert " gets a redirect (" in away
+    assert " gets under conditions backend gateway_web_app_80 (" in only
+
+
+def maps_of(**texts: str) -> Mapping[str, RouteMap]:
+    names = {"listeners": LISTENERS, "exact": EXACT, "prefix": PREFIX, "rules": RULES}
+    lines = {name: texts.get(short, "").split(";;") for short, name in names.items()}
+    return {
+        name: RouteMap([MapEntry(number, *line.split(" ")) for number, line in enumerate(found, 1) if line])
+        for name, found in lines.items()
+    }
+
+
+def test_the_narrowest_host_and_the_longest_prefix_win() -> None:
+    maps = maps_of(
+        listeners="f|* any;;f|*.b.test wide",
+        exact="wide|*|/x exact",
+        prefix="wide|*.test|/ short;;wide|*.test|/x/ long;;wide|*|/ last",
+    )
+
+    def hits(host: str, path: str) -> list[str]:
+        return [hit.target for visit in visits(maps, host, path) for hit in visit.hits]
+
+    assert [visit.listener for visit in visits(maps, "c.test", "/")] == ["any"]
+    assert hits("a.b.test", "/x") == ["long"]
+    assert hits("a.b.test", "/xy") == ["short"]
+    assert hits("c.test", "/") == []
+
+
+@pytest.mark.haproxy
+def test_haproxy_goes_where_it_is_told_to_go(tmp_path: Path) -> None:
+    port = free_port()
+    names = ("one", "two", "three")
+    listeners = [{"name": "any"}, {"name": "wide", "hostname": "*.b.test"}, {"name": "own", "hostname": "a.b.test"}]
+    routes = [
+        route("one", rule("/", to="one"), {**rule(to="two"), "matches": [{"path": {"type": "Exact", "value": "/x"}}]}),
+        route("two", rule("/x", to="two"), hostnames=["*.c.test", "c.b.test"]),
+        route("three", rule("/x/y", "/z", to="three"), hostnames=["a.c.test", "*.b.test"]),
+    ]
+    with serving(*names) as servers:
+        found = [endpoints(name, ("", servers[name])) for name in names]
+        ways = [{"port": port, "protocol": "HTTP", **one} for one in listeners]
+        objects = [gateway("gw", *ways), *map(service, names), *found, *routes]
+        with served(tmp_path, port, *objects) as rendered:
+            files = {posixpath.basename(file.path): file.content.decode() for file in rendered.files.values()}
+            maps = {name: RouteMap(tuple(read_entries(files[name]))) for name in (LISTENERS, EXACT, PREFIX, RULES)}
+            for host, path in itertools.product(
+                ("a.b.test", "c.b.test", "x.c.b.test", "b.test", "a.c.test", "b.a.c.test", "d"),
+                ("/", "/x", "/x/", "/x/y", "/xy", "/z/1", "/zz"),
+            ):
+                (visit,) = visits(maps, host, path)
+                told = [outcome for hit in visit.hits for outcome in outcomes(maps, hit.target)]
+                answer = ask(port, host, path)
+                seen = answer.body.partition("\n")[0] if answer.status == 200 else answer.status
+                expected = [f"backend gateway_web_{seen}_80"] if answer.status == 200 else []
+                assert (seen in (*names, 404), told) == (True, expected), (host, path)
+
+
+def test_a_rule_that_is_not_there_or_refused_is_an_error() -> None:
+    maps = maps_of(rules="k x;;z b,0,app")
+
+    assert [list(outcomes(maps, target)) for target in ("=k", "=gone", "=z", "app")] == [
+        ["the answer 500"],
+        ["the answer 500"],
+        ["the answer 500"],
+        ["backend app"],
+    ]

@@ -1,0 +1,93 @@
+"""Answers that are compared, in rehearsals: what was tried leaves none behind, and what is shared costs nothing."""
+
+from functools import partial
+from typing import Any
+
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.rehearsal import Rehearsed, rehearse
+from haptic_trio.pipeline.render import Renderer
+from haptic_trio.templating.outputs import Recall
+from tests.support.kubernetes import service
+from tests.support.pipeline import config_of, stores_of
+
+ASKING = (
+    "global\n    maxconn 10\n"
+    "{% each service in resources.services %}\n# {{ service.metadata.name }}"
+    "{{ ' there' if resources.services.has('default', service.spec.other) }}"
+    "{% for n in resources.services.pick('spec.n', 'default', service.spec.other) if n %} {{ n }}{% endfor %}"
+    "\n{% endeach %}\n"
+)
+
+
+def renderer_and_stores() -> tuple[Renderer, Stores]:
+    config = config_of(ASKING)
+    return Renderer(config), stores_of(config)
+
+
+async def tried(renderer: Renderer, stores: Stores, name: str, replacement: Resource | None) -> Rehearsed:
+    with stores.frozen(), trio.fail_after(60):
+        replacements = {"services": {ref_of(service(name)): replacement}}
+        return await rehearse(renderer, stores, replacements, Recall(), limit=60)
+
+
+async def text_of(renderer: Renderer, stores: Stores) -> str:
+    with stores.frozen():
+        return (await renderer.render(stores)).text
+
+
+async def test_part_that_nobody_picks_is_tried_without_rendering_those_who_ask() -> None:
+    renderer, stores = renderer_and_stores()
+    shared = service("shared", other="none", n=1)
+    stores["services"].replace([shared, *(service(f"s{number}", other="shared") for number in range(50))])
+    before = await text_of(renderer, stores)
+    assert before.count("there 1#") == 50
+
+    rehearsed = await tried(renderer, stores, "shared", service("shared", other="none", n=1, more=True))
+    assert {key.name for key in rehearsed.changed} == {"shared"}
+    rehearsed = await tried(renderer, stores, "shared", service("shared", other="none", n=2))
+    assert len(rehearsed.changed) == 51
+    assert rehearsed.after is not None
+    assert rehearsed.after.text.count("there 2#") == 50
+    assert await text_of(renderer, stores) == before
+
+
+NAMES = st.sampled_from("abc")
+OBJECTS = st.builds(lambda name, other, n: service(name, other=other, n=n), NAMES, NAMES, st.integers(0, 2))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), OBJECTS),
+        st.tuples(st.just("remove"), NAMES),
+        st.tuples(st.just("try"), OBJECTS),
+        st.tuples(st.just("try without"), NAMES),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(STEPS)
+def test_whatever_is_tried_what_follows_is_what_rendering_anew_gives(steps: list[tuple[str, Any]]) -> None:
+    trio.run(partial(_play, steps))
+
+
+async def _play(steps: list[tuple[str, Any]]) -> None:
+    renderer, stores = renderer_and_stores()
+    await text_of(renderer, stores)
+    for verb, value in steps:
+        match verb:
+            case "put":
+                stores["services"].upsert(value)
+            case "remove":
+                stores["services"].delete(ref_of(service(value)))
+            case "try":
+                await text_of(renderer, stores)
+                await tried(renderer, stores, value["metadata"]["name"], value)
+            case "try without":
+                await text_of(renderer, stores)
+                await tried(renderer, stores, value, None)
+        assert await text_of(renderer, stores) == Renderer(config_of(ASKING)).render_here(Stores(stores.values())).text

@@ -1,0 +1,182 @@
+"""Look-ups of which the answer counts: whoever asked is rendered again when it is another one, and not before."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.store import Store
+from haptic_trio.templating.engine import Engine
+from haptic_trio.templating.refresh import Touched, take_changes
+from haptic_trio.templating.views import ResourcesView
+from tests.k8s.objects import service
+from tests.templating.rendering import refused
+
+PICKING = (
+    "{% each s in resources.services %}{{ s.metadata.name }}"
+    "{{ resources.others.pick('data.a', 'default', s.spec.of) | join }} {% endeach %}"
+)
+HAVING = (
+    "{% each s in resources.services %}{{ s.metadata.name }}"
+    "{{ 'y' if resources.others.has('default', s.spec.of) else 'n' }} {% endeach %}"
+)
+BOTH = PICKING + HAVING
+
+
+def config_map(name: str, **data: Any) -> Resource:
+    return {"kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}, "data": data}
+
+
+class Site:
+    """A template over Services, and over the ConfigMaps that it asks about."""
+
+    def __init__(self, source: str) -> None:
+        self.engine = Engine({"main": source})
+        self.stores = {name: Store(name, ["metadata.namespace", "metadata.name"]) for name in ("services", "others")}
+        self.trackers = {name: store.track() for name, store in self.stores.items()}
+        self.run = self.engine.start_run()
+        self.context = {"resources": ResourcesView(self.stores)}
+
+    def put(self, name: str, *, of: str) -> None:
+        self.stores["services"].upsert(service(name, spec={"of": of}))
+
+    def other(self, name: str, **data: Any) -> None:
+        self.stores["others"].upsert(config_map(name, **data))
+
+    def remove(self, name: str) -> None:
+        self.stores["others"].delete(ref_of(config_map(name)))
+
+    def render(self) -> str:
+        changes = {}
+        for name, store in self.stores.items():
+            touched = self.trackers[name].take()
+            objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in touched}
+            changes[name] = Touched(set().union(*touched.values()), objects, store.get)
+        take_changes(self.run, changes)
+        return self.engine.render("main", self.context, self.run).text.strip()
+
+    def count(self) -> int:
+        """Return how many fragments a render renders."""
+        before = self.run.rendered
+        self.render()
+        return self.run.rendered - before
+
+
+def test_other_parts_of_an_object_render_nobody_who_has_picked_one() -> None:
+    site = Site(PICKING)
+    site.other("x", a="1", b="1")
+    for number in range(20):
+        site.put(f"s{number:02}-", of="x")
+    assert site.render().split()[0] == "s00-1"
+
+    site.other("x", a="1", b="2")
+    assert site.count() == 0
+    site.other("x", a="2", b="2")
+    assert site.count() == 20
+    assert site.render().split()[-1] == "s19-2"
+    site.other("x", a="2", b="3")
+    assert site.count() == 0
+
+
+def test_whether_there_is_one_renders_nobody_while_there_is_one() -> None:
+    site = Site(HAVING)
+    site.put("s", of="x")
+    assert site.render() == "sn"
+    site.other("y")
+    assert site.count() == 0
+    site.other("x", a="1")
+    assert site.render() == "sy"
+    site.other("x", a="2")
+    assert site.count() == 0
+    site.remove("x")
+    assert site.render() == "sn"
+
+
+def test_what_went_and_came_between_two_renders_is_compared_with_what_was_answered() -> None:
+    site = Site(PICKING)
+    site.put("s", of="x")
+    site.other("x", a="1")
+    site.render()
+    site.remove("x")
+    site.other("x", a="1")
+    assert site.count() == 0
+    site.remove("x")
+    assert site.count() == 1
+    site.other("x", a="1")
+    assert site.render() == "s1"
+
+
+def test_nothing_is_remembered_for_those_that_ask_no_more() -> None:
+    site = Site(BOTH)
+    site.other("x", a="1")
+    site.put("s", of="x")
+    site.render()
+    question = ("has", "others", "default", "x")
+    assert question in site.run.index
+    site.put("s", of="y")
+    site.render()
+    assert question not in site.run.index
+    # Without an answer to compare with, anybody would have to be told.
+    assert site.run.index.renew(question, lambda _aspect: None)
+    site.other("x", a="2")
+    assert site.count() == 0
+
+
+def test_an_answer_that_is_asked_for_again_beside_others_stays_known() -> None:
+    site = Site(
+        "{% each s in resources.services %}{{ 'y' if resources.others.has('default', 'x') }}{% if s.spec.of != 'x' %}"
+        "{{ 'y' if resources.others.has('default', s.spec.of) }}{% endif %} {% endeach %}"
+    )
+    site.put("s", of="x")
+    site.other("x", a="1")
+    site.render()
+    site.put("s", of="y")
+    site.render()
+    site.other("x", a="2")
+    assert site.count() == 0
+
+
+def test_pick_wants_a_path_and_no_secret() -> None:
+    secret = {"kind": "Secret", "metadata": {"namespace": "default", "name": "x"}, "data": {"a": "b"}}
+    store = Store("secrets", ["metadata.namespace", "metadata.name"])
+    store.upsert(secret)
+    resources = ResourcesView({"secrets": store})
+    problem = refused("{{ resources.secrets.pick('data.a', 'default', 'x') }}", resources=resources)
+    assert (problem.message, problem.hint) == ("pick is not for Secrets", "get gives the whole object")
+    assert (
+        refused("{{ resources.secrets.pick('', 'default') }}", resources=resources).message == "pick wants a path first"
+    )
+    assert refused("{{ resources.secrets.pick(1) }}", resources=resources).message == "pick wants a path first"
+
+
+NAMES = st.sampled_from("xyz")
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from("abc"), NAMES),
+        st.tuples(st.just("other"), NAMES, st.sampled_from("12"), st.sampled_from("12")),
+        st.tuples(st.just("remove"), NAMES),
+        st.just(("render",)),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("source", [PICKING, HAVING, BOTH])
+@given(changes=CHANGES)
+def test_whatever_happens_it_is_what_rendering_anew_gives(source: str, changes: list[tuple[str, ...]]) -> None:
+    site = Site(source)
+    for verb, *arguments in changes:
+        match verb, arguments:
+            case "put", [name, of]:
+                site.put(name, of=of)
+            case "other", [name, one, two]:
+                site.other(name, a=one, b=two)
+            case "remove", [name]:
+                site.remove(name)
+            case _:
+                anew = Engine({"main": source}).render("main", dict(site.context), Engine({}).start_run()).text
+                assert site.render() == anew.strip()
+    anew = Engine({"main": source}).render("main", dict(site.context), Engine({}).start_run()).text
+    assert site.render() == anew.strip()

@@ -1,0 +1,76 @@
+"""Templates that were fine before are not parsed again, and are looked at again where they depend on others."""
+
+from typing import Any
+
+import pytest
+
+from haptic_trio.errors import Problem
+from haptic_trio.templating.engine import Engine, TemplateSyntaxProblems
+from haptic_trio.templating.sandbox import TemplateEnvironment
+
+CALLING = "{% from 'known-macros' import known_macro %}{{ known_macro(1) }}\n"
+MACROS = "{% macro known_macro(x) %}{{ x | integer }}{% endmacro %}\n"
+INCLUDING = (
+    "{% include 'known-leaf' %}{% include 'known-absent' ignore missing %}{% include ['known-a', 'known-leaf'] %}\n"
+)
+LEAF = "leaf\n"
+
+
+def problems_of(**templates: str) -> list[Problem]:
+    try:
+        Engine({name.replace("_", "-"): source for name, source in templates.items()})
+    except TemplateSyntaxProblems as error:
+        return list(error.problems)
+    return []
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which templates have been parsed."""
+    names: list[str] = []
+    parse = TemplateEnvironment.parse
+
+    def counting(self: TemplateEnvironment, source: str, name: Any = None, filename: Any = None) -> Any:
+        names.append(name)
+        return parse(self, source, name, filename)
+
+    monkeypatch.setattr(TemplateEnvironment, "parse", counting)
+    return names
+
+
+def test_what_was_fine_is_not_parsed_again_and_what_is_new_is(parsed: list[str]) -> None:
+    assert problems_of(known_calling=CALLING, known_macros=MACROS, known_including=INCLUDING, known_leaf=LEAF) == []
+    parsed.clear()
+    engine = Engine({"known-calling": CALLING, "known-macros": MACROS, "known-new": "{{ 1 + 41 }}\n"})
+    assert parsed == ["known-new"]
+    assert engine.render("known-calling", {}, engine.start_run()).text == "1\n"
+    assert set(engine.names) == {"known-calling", "known-macros", "known-new"}
+
+
+@pytest.mark.parametrize(
+    ("templates", "message"),
+    [
+        ({"known_calling": CALLING, "known_macros": "{# nothing #}"}, None),
+        ({"known_calling": CALLING}, "there is no template 'known-macros'"),
+        ({"known_including": INCLUDING}, "there is no template 'known-leaf'"),
+        ({"known_plain": "{{ known_plain_macro() }}\n"}, "there is no function or macro 'known_plain_macro'"),
+    ],
+)
+def test_what_was_fine_is_refused_where_what_it_needs_is_gone(templates: dict[str, str], message: str | None) -> None:
+    needed = "{% macro known_plain_macro() %}{% endmacro %}\n"
+    fine = {"known_macros": MACROS, "known_leaf": LEAF, "known_needed": needed}
+    assert problems_of(**{**fine, **templates, "known_macros": MACROS}) == []
+
+    found = problems_of(**templates)
+    assert [problem.message for problem in found[:1]] == ([] if message is None else [message])
+    # As if nobody had ever seen it.
+    anew = problems_of(**{name: f"{source} " for name, source in templates.items()})
+    assert [(problem.message, problem.line, problem.hint) for problem in found] == [
+        (problem.message, problem.line, problem.hint) for problem in anew
+    ]
+
+
+def test_what_is_wrong_is_told_every_time() -> None:
+    for _ in range(2):
+        (problem,) = problems_of(known_wrong="{{ 1 | absent_filter }}\n")
+        assert problem.message == "there is no filter 'absent_filter'"

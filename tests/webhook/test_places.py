@@ -1,0 +1,120 @@
+"""A refusal leads to the fields that it is about, and to none where it could be about any."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.templating.emit import EmitError
+from haptic_trio.templating.emitters import EMITTERS
+from haptic_trio.webhook.places import MOST_TEXTS, find_fields, without_emitter
+from tests.webhook.builders import web
+
+PATH_RULE = "a path must begin with / and hold no empty, . or .. element and no encoded slash"
+
+
+def with_paths(*paths: str, host: str = "shop.test", **annotations: str) -> dict[str, Any]:
+    """Return an Ingress `web` with *paths* under one host."""
+    rule = {"host": host, "http": {"paths": [{"path": each, "pathType": "Exact"} for each in paths]}}
+    return {**web(annotations=annotations), "spec": {"rules": [rule]}}
+
+
+def refusal_of(emitter: str, value: str) -> str:
+    """Return how *emitter* refuses *value*."""
+    with pytest.raises(EmitError) as refused:
+        EMITTERS[emitter](value)
+    return str(refused.value)
+
+
+def test_field_is_found_by_the_emitter_that_refuses_it_in_the_same_words() -> None:
+    found = find_fields(with_paths("/", "/a b", "/cd e"), refusal_of("url_path", "/a b"))
+
+    assert found == ("spec.rules[0].http.paths[1].path",)
+
+
+def test_fields_with_the_same_fault_are_all_named_up_to_a_few() -> None:
+    message = refusal_of("url_path", "/a b")
+
+    assert len(find_fields(with_paths("/a b", "/b c"), message)) == 2
+    assert find_fields(with_paths(*["/a b"] * 4), message) == ()
+
+
+def test_item_of_a_list_in_an_annotation_leads_to_the_annotation() -> None:
+    message = refusal_of("header_name", "X Y")
+
+    assert find_fields(with_paths("/", headers="X-A, X Y"), message) == ("metadata.annotations.headers",)
+
+
+@pytest.mark.parametrize("path", ["a", "/a//b", "/a/../b", "/a%2Fb"])
+def test_path_that_a_library_refuses_is_found(path: str) -> None:
+    assert find_fields(with_paths("/", "/good/", path), PATH_RULE) == ("spec.rules[0].http.paths[2].path",)
+
+
+def test_path_of_a_route_is_found() -> None:
+    matches = [{"path": {"type": "Exact", "value": value}} for value in ("/", "/a b")]
+    route = {"kind": "HTTPRoute", "metadata": {"name": "r"}, "spec": {"rules": [{"matches": matches}]}}
+    message = "a path must begin with / and hold no blank, empty, . or .. element"
+
+    assert find_fields(route, message) == ("spec.rules[0].matches[1].path.value",)
+
+
+def test_message_that_could_be_about_anything_leads_nowhere() -> None:
+    resource = with_paths("/", "/b", a="x", b="y", c="z")
+
+    assert find_fields(resource, refusal_of("duration", "x")) == ()
+    assert find_fields(resource, "a Service of type ExternalName cannot be behind an Ingress") == ()
+    assert find_fields(None, PATH_RULE) == ()
+
+
+def test_nothing_of_a_secret_is_looked_at() -> None:
+    secret = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"path": "/a b"}}
+
+    assert find_fields(secret, refusal_of("url_path", "/a b")) == ()
+
+
+def test_what_the_author_has_not_written_is_not_named() -> None:
+    resource = with_paths("/", **{"kubectl.kubernetes.io/last-applied-configuration": "/a b"})
+    resource["status"] = {"path": "/a b"}
+    resource["metadata"]["managedFields"] = ["/a b"]
+
+    assert find_fields(resource, refusal_of("url_path", "/a b")) == ()
+
+
+def test_object_that_is_made_to_take_long_does_not() -> None:
+    long_list = with_paths("/", **{f"a{n}": ",".join(["x"] * 2000) for n in range(500)})
+    deep: Any = "/a b"
+    for _ in range(500):
+        deep = [deep]
+    began = time.process_time()
+
+    assert find_fields(long_list, refusal_of("url_path", "/a b")) == ()
+    assert find_fields({**web(), "spec": deep}, refusal_of("url_path", "/a b")) == ()
+    assert time.process_time() - began < 0.5
+    assert MOST_TEXTS < 500 * 2000
+
+
+TEXTS = st.text(max_size=8)
+OBJECTS = st.dictionaries(
+    TEXTS,
+    st.recursive(
+        st.none() | st.integers() | TEXTS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=4,
+)
+
+
+@given(
+    spec=OBJECTS,
+    message=st.sampled_from([f"{name}: the value is empty" for name in EMITTERS] + [PATH_RULE]) | TEXTS,
+)
+def test_any_object_and_message_give_a_few_fields_or_none(spec: dict[str, Any], message: str) -> None:
+    assert len(find_fields({**web(), "spec": spec}, message)) <= 3
+
+
+def test_name_of_the_emitter_is_not_told() -> None:
+    assert without_emitter("url_path: the value is empty") == "the value is empty"
+    assert without_emitter("the Service has: nothing") == "the Service has: nothing"
