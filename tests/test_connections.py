@@ -3,6 +3,7 @@
 import gc
 
 import httpx
+import pytest
 import trio
 
 from haptic_trio.connections import open_transport
@@ -11,6 +12,7 @@ LARGE = b"x" * (64 << 20)
 """More than sockets hold of what nobody reads."""
 
 
+@pytest.mark.filterwarnings("error")
 async def test_request_that_is_cancelled_while_it_is_sent_leaves_nothing_to_be_collected(nursery: trio.Nursery) -> None:
     begun = trio.Event()
 

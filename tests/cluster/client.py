@@ -195,9 +195,14 @@ class Cluster:
     async def control(self, part: str, action: Action) -> None:
         """Start, stop, kill, freeze or thaw `etcd`, `kube-apiserver` or `kube-controller-manager`.
 
-        Returns when a part that was started is ready, and when one that shall end has ended.
+        Returns when a part that was started is ready, and when one that shall end has ended. With a new API server the
+        controller manager begins anew.
         """
         await self._order(f"/parts/{part}/{action}", None, None)
+        if (part, action) == ("kube-apiserver", "start"):
+            # It would try again after ever longer pauses, and what it knows would be old for minutes.
+            await self._order("/parts/kube-controller-manager/kill", None, None)
+            await self._order("/parts/kube-controller-manager/start", None, None)
 
     async def restart_apiserver(self) -> None:
         """Kill the API server and start it again: every watch ends, and every token is looked at anew."""
