@@ -32,13 +32,20 @@ def default_state_dir() -> Path:
     return home / "haptic-trio" if home.is_absolute() else Path(tempfile.gettempdir()) / "haptic-trio"
 
 
-def state_dir_option(command: F) -> F:
-    """Add `--state-dir`, by which a controller on this machine is found."""
+def state_dir_option(text: str) -> Callable[[F], F]:
+    """Return what adds `--state-dir`, which *text* explains."""
     return click.option(
         "--state-dir",
         type=click.Path(file_okay=False, path_type=Path),
         default=default_state_dir,
         show_default="the user's state directory",
         envvar="HAPTIC_STATE_DIR",
-        help="That of the controller, which has to run on this machine; who may read it may ask.",
-    )(command)
+        help=text,
+    )
+
+
+def controller_dir_option(command: F) -> F:
+    """Add `--state-dir`, by which a controller on this machine is found."""
+    return state_dir_option("That of the controller, which has to run on this machine; who may read it may ask.")(
+        command
+    )

@@ -14,7 +14,7 @@ import trio
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from haptic_trio.cli.choices import output_option, state_dir_option
+from haptic_trio.cli.choices import controller_dir_option, output_option
 from haptic_trio.cli.console_client import ConsoleClient, find_console, open_console
 from haptic_trio.cli.debug_text import (
     channel_table,
@@ -47,7 +47,7 @@ def viewer_options(command: F) -> F:
             help="File with the console's token.",
         ),
         click.option("--url", metavar="URL", envvar="HAPTIC_CONSOLE_URL", help="Admin port of the controller."),
-        state_dir_option,
+        controller_dir_option,
         output_option,
     ):
         decorated = decorate(decorated)

@@ -14,7 +14,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from haptic_trio.cli.choices import output_option, state_dir_option
+from haptic_trio.cli.choices import controller_dir_option, output_option
 from haptic_trio.cli.fleet_service import control_path
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.status import FleetStatus, GroupStatus
@@ -33,7 +33,7 @@ class RefusedError(HapticError):
 
 def control_options(command: F) -> F:
     """Add `--state-dir` and `--output`."""
-    return output_option(state_dir_option(command))
+    return output_option(controller_dir_option(command))
 
 
 @click.group()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import click
 
 from haptic_trio.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PROBLEMS, cli
-from haptic_trio.cli.reference_text import cell, table
+from haptic_trio.cli.reference_text import table
+from haptic_trio.config.reference import cell
 
 _HEAD = f"""\
 # Commands

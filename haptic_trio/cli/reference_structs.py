@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from haptic_trio import channels, messages
-from haptic_trio.cli.reference_text import cell, table
+from haptic_trio.cli.reference_text import table
+from haptic_trio.config.reference import cell
 from haptic_trio.console import protocol, stream
 
 _MESSAGES_HEAD = """\

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from jinja2 import filters, nodes, tests
 
-from haptic_trio.cli.reference_text import cell, doc_of, table
+from haptic_trio.cli.reference_text import doc_of, table
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Snippet, Template
+from haptic_trio.config.reference import cell
 from haptic_trio.httpstore.fetches import HttpView
 from haptic_trio.templating import filters as ours
 from haptic_trio.templating import functions

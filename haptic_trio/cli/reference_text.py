@@ -1,13 +1,7 @@
 """Pieces of Markdown that all generated references are made of."""
 
 import inspect
-import re
 from collections.abc import Iterable, Sequence
-
-
-def cell(text: str) -> str:
-    """Return *text* as the content of a table's cell."""
-    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

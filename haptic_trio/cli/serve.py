@@ -16,7 +16,7 @@ import trio
 
 from haptic_trio import __version__
 from haptic_trio.channels import Facts, Latest
-from haptic_trio.cli.choices import default_state_dir
+from haptic_trio.cli.choices import state_dir_option
 from haptic_trio.cli.cluster import make_cluster
 from haptic_trio.cli.console_service import console_option, make_console
 from haptic_trio.cli.endpoints import (
@@ -101,14 +101,7 @@ class Serving(msgspec.Struct, frozen=True):
 
 @click.command()
 @input_options
-@click.option(
-    "--state-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=default_state_dir,
-    show_default="the user's state directory",
-    envvar="HAPTIC_STATE_DIR",
-    help="Where the files of local HAProxy instances are kept.",
-)
+@state_dir_option("Where the files of local HAProxy instances are kept.")
 @click.option(
     "--instances",
     type=click.IntRange(1, 64),

@@ -16,7 +16,7 @@ import msgspec
 
 from haptic_trio.config.libraries import LibraryDoc, library_names, load_library
 from haptic_trio.config.model import Template
-from haptic_trio.config.reference import replace_below
+from haptic_trio.config.reference import cell, replace_below
 from haptic_trio.config.settings import Setting, SettingType, limits_of
 
 MARKER: Final = (
@@ -169,11 +169,7 @@ def _files(library: LibraryDoc) -> Iterator[str]:
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return "\n".join(f"| {' | '.join(cell(text) for text in line)} |" for line in lines)
 
 
 if __name__ == "__main__":

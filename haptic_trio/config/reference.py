@@ -70,7 +70,7 @@ def describe_struct(title: str, struct: inspect.StructType) -> str:
     """Return a section of Markdown with a table of the fields of *struct*, without its tag."""
     meanings = _field_docs(struct.cls)
     rows = [
-        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} | {_cell(meanings[field.name])} |"
+        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} | {cell(meanings[field.name])} |"
         for field in struct.fields
     ]
     table = ["| Field | Type | Default | Meaning |", "|---|---|---|---|", *rows]
@@ -144,7 +144,8 @@ def _default(field: inspect.Field) -> str:
     return f"`{plain}`" if isinstance(plain, str) else f"`{msgspec.json.encode(plain).decode()}`"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Return *text* as the content of a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

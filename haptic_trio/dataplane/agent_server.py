@@ -1,18 +1,13 @@
 """Serve an agent: HTTPS with client certificates, on Trio."""
 
 import secrets
-import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from ssl import SSLContext
 from typing import Final
 
-import hypercorn.trio
 import msgspec
 import trio
-from hypercorn.config import Config as ServerConfig
-from starlette.types import ASGIApp
 
 from haptic_trio.dataplane.agent_api import Agent
 from haptic_trio.dataplane.agent_blobs import BlobStore
@@ -20,19 +15,16 @@ from haptic_trio.dataplane.agent_events import Observer
 from haptic_trio.dataplane.agent_limits import Guard
 from haptic_trio.dataplane.agent_messages import AgentLimits, Worker
 from haptic_trio.dataplane.agent_routes import HEARTBEAT, make_agent_app
-from haptic_trio.dataplane.agent_tls import ALPN, RenewedContext, TlsFiles
+from haptic_trio.dataplane.agent_tls import RenewedContext, TlsFiles
 from haptic_trio.dataplane.cli_socket import exchange
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
+from haptic_trio.dataplane.https_server import HttpsConfig, serve_https
 from haptic_trio.haproxy.replies import parse_proc
 
 HANDSHAKE_LIMIT: Final = 10.0
 """Seconds that a TLS handshake may take."""
 IDLE_LIMIT: Final = 60.0
 """Seconds that an idle connection is kept; clients give theirs up earlier."""
-GRACE: Final = 1.0
-"""Seconds that requests in flight are given at the end."""
-UNREAD_LIMIT: Final = 20_000
-"""Milliseconds after which a connection is given up whose client reads nothing: writing to it cannot be cancelled."""
 BLOBS: Final = "blobs"
 WORKERS_LIMIT: Final = 5.0
 
@@ -88,54 +80,13 @@ async def serve_agent(
         make_agent_app(agent, heartbeat=options.heartbeat),
         limits=options.limits,
         allowed=options.allowed,
-        trust=lambda: _renewed_trust(context),
+        trust=context.newest_trust,
     )
+    config = HttpsConfig(options.listen, context, handshake_limit=HANDSHAKE_LIMIT, idle_limit=IDLE_LIMIT)
     async with trio.open_nursery() as nursery:
         await nursery.start(observer.run)
-        addresses: Sequence[str] = await nursery.start(partial(_serve, app, options.listen, context))
+        addresses: Sequence[str] = await nursery.start(serve_https, app, config)
         task_status.started(ServedAgent(tuple(addresses), observer))
-
-
-def _renewed_trust(context: RenewedContext) -> int:
-    # No new connection may have come since the files changed.
-    context.renew()
-    return context.trust
-
-
-class _TlsConfig(ServerConfig):
-    """A server's configuration with a context of ours."""
-
-    context: SSLContext
-
-    @property
-    def ssl_enabled(self) -> bool:
-        """There is nothing without it."""
-        return True
-
-    def create_ssl_context(self) -> SSLContext:
-        """Return ours."""
-        return self.context
-
-    def _create_sockets(self, binds: list[str], type_: int = socket.SOCK_STREAM) -> list[socket.socket]:
-        sockets = super()._create_sockets(binds, type_)
-        for one in sockets:
-            # Inherited by each connection.
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_LIMIT)
-        return sockets
-
-
-async def _serve(app: ASGIApp, bind: str, context: SSLContext, *, task_status: trio.TaskStatus[list[str]]) -> None:
-    config = _TlsConfig()
-    config.context = context
-    config.bind = [bind]
-    config.alpn_protocols = list(ALPN)
-    config.accesslog = None
-    config.loglevel = "ERROR"
-    config.include_server_header = False
-    config.graceful_timeout = GRACE
-    config.keep_alive_timeout = IDLE_LIMIT
-    config.ssl_handshake_timeout = HANDSHAKE_LIMIT
-    await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]
 
 
 async def list_workers(master_socket: Callable[[], Path | None], name: str) -> tuple[Worker, ...]:

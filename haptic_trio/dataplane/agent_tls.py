@@ -110,6 +110,11 @@ class RenewedContext(ssl.SSLContext):
         self._stamp, self._current, self._authorities = stamp, fresh, authorities
         self._log.info("certificates were read again", certificate=str(self._files.certificate))
 
+    def newest_trust(self) -> int:
+        """Return `trust` by the files as they are now: no new connection may have come since they changed."""
+        self.renew()
+        return self.trust
+
     def wrap_bio(
         self,
         incoming: ssl.MemoryBIO,

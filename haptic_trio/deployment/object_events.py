@@ -88,60 +88,35 @@ def ref_of_remark(remark: Remark) -> ResourceRef:
 
 def remarked(resource: Resource, remark: Remark) -> Notice:
     """Return what the owner of an object is told that is served otherwise than it says."""
-    return Notice(
-        regarding=regarding_of(resource),
-        type=EventType.WARNING,
-        reason=remark.reason,
-        action="Render",
-        note=remark.message,
-    )
+    return _notice(resource, EventType.WARNING, remark.reason, remark.message)
 
 
 def resolved(resource: Resource, remark: Remark) -> Notice:
     """Return what the owner of an object is told of which *remark* does not hold any more."""
-    return Notice(
-        regarding=regarding_of(resource),
-        type=EventType.NORMAL,
-        reason="Resolved",
-        action="Render",
-        note=f"no longer so: {remark.reason}: {remark.message}",
-    )
+    return _notice(resource, EventType.NORMAL, "Resolved", f"no longer so: {remark.reason}: {remark.message}")
 
 
 def quarantined(resource: Resource, held: HeldObject) -> Notice:
     """Return what the owner of a held object is told."""
     served = "what it was before is served instead" if held.has_stand_in else "nothing of it is served"
-    return Notice(
-        regarding=regarding_of(resource),
-        type=EventType.WARNING,
-        reason="Quarantined",
-        action="Render",
-        note=f"{held.problem}; {served}",
-    )
+    return _notice(resource, EventType.WARNING, "Quarantined", f"{held.problem}; {served}")
 
 
 def released(resource: Resource) -> Notice:
     """Return what the owner of an object is told that is held no more."""
-    return Notice(
-        regarding=regarding_of(resource),
-        type=EventType.NORMAL,
-        reason="Released",
-        action="Render",
-        note="it is served as it is again",
-    )
+    return _notice(resource, EventType.NORMAL, "Released", "it is served as it is again")
 
 
 def refused(config_map: Resource, problems: Sequence[Problem]) -> Notice:
     """Return what the owner of the configuration is told when nothing can be deployed."""
     first = str(problems[0]) if problems else "no reason given"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return Notice(
-        regarding=regarding_of(config_map),
-        type=EventType.WARNING,
-        reason="ConfigurationRefused",
-        action="Deploy",
-        note=f"{first}{more}; what was deployed before stays",
-    )
+    note = f"{first}{more}; what was deployed before stays"
+    return _notice(config_map, EventType.WARNING, "ConfigurationRefused", note, action="Deploy")
+
+
+def _notice(resource: Resource, type_: EventType, reason: str, note: str, *, action: str = "Render") -> Notice:
+    return Notice(regarding=regarding_of(resource), type=type_, reason=reason, action=action, note=note)
 
 
 _OF_REFUSALS: Final = {"Quarantined", "Released", "ConfigurationRefused"}

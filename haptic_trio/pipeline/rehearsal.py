@@ -20,7 +20,7 @@ from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.render import CANCELLED, Rendered, Renderer, _versions_of
+from haptic_trio.pipeline.render import CANCELLED, Rendered, Renderer, output_of, versions_of
 from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.pipeline.wanting import Wanting, fetch_all
 from haptic_trio.templating.limits import clock
@@ -55,7 +55,7 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
 def newest_of(renderer: Renderer, stores: Mapping[str, ReadableStore]) -> Rendered | None:
     """Return the newest render, if it is one of *stores* as they are."""
     newest, session = renderer._newest, renderer._session  # noqa: SLF001  the two are one piece, here and below
-    if newest is None or session is None or session.stores is not stores or newest[1] != _versions_of(stores):
+    if newest is None or session is None or session.stores is not stores or newest[1] != versions_of(stores):
         return None
     return newest[0]
 
@@ -132,7 +132,7 @@ class _Stage:
                 session.take_fetched()
                 if wanting := self._render(session, self._leave):
                     return wanting
-                after = _look_at(session)
+                after = msgspec.structs.replace(output_of(session), is_new=False)
         except RefusedError as exc:
             if not self._leave.is_given or clock() > self._leave.until:
                 raise RehearsalError("rendering it takes too long") from exc
@@ -179,17 +179,3 @@ def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
 
 def _id_of(ref: ResourceRef) -> tuple[str, str, str]:
     return ref.namespace, ref.name, ref.kind
-
-
-def _look_at(session: Session) -> Rendered:
-    run = session.run
-    files, texts = session.take_files(), session.texts.snapshot()
-    return Rendered(
-        files=files,
-        texts=texts,
-        remarks=session.take_remarks(files, texts),
-        produced=run.produced.snapshot(),
-        refusals=run.refusals,
-        changed={key: run.produced.get(key) for key in run.changed},
-        is_new=False,
-    )

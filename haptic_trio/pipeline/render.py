@@ -75,6 +75,20 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
         return f"Rendered({self.serial}, {self.fragments_rendered} fragments rendered, {self.fragments_reused} reused)"
 
 
+def output_of(session: Session) -> Rendered:
+    """Return what the templates have made in *session*."""
+    run = session.run
+    files, texts = session.take_files(), session.texts.snapshot()
+    return Rendered(
+        files=files,
+        texts=texts,
+        remarks=session.take_remarks(files, texts),
+        produced=run.produced.snapshot(),
+        refusals=run.refusals,
+        changed={key: run.produced.get(key) for key in run.changed},
+    )
+
+
 class Renderer:
     """The compiled templates of one configuration, and what they made last. Renders one at a time."""
 
@@ -135,7 +149,7 @@ class Renderer:
                     abandon_on_cancel=True,
                 )
             self._deliver()
-            self._newest = outcome, _versions_of(stores)
+            self._newest = outcome, versions_of(stores)
             return outcome
         finally:
             # A thread that was abandoned meets its deadline at the next loop or call, and ends.
@@ -194,7 +208,7 @@ class Renderer:
 
         def look() -> T | None:
             provenance = self.provenance()
-            if self._newest is None or provenance is None or self._newest[1] != _versions_of(stores):
+            if self._newest is None or provenance is None or self._newest[1] != versions_of(stores):
                 return None
             return ask(self._newest[0], provenance)
 
@@ -291,15 +305,9 @@ class Renderer:
         self._serial += 1
         rendered, session.rendered_before = run.rendered - session.rendered_before, run.rendered
         left_out = sum(not refusal.has_stand_in for refusal in run.refusals)
-        files, texts = session.take_files(), session.texts.snapshot()
-        return Rendered(
-            files=files,
-            texts=texts,
-            remarks=session.take_remarks(files, texts),
-            produced=run.produced.snapshot(),
-            refusals=run.refusals,
+        return msgspec.structs.replace(
+            output_of(session),
             serial=self._serial,
-            changed={key: run.produced.get(key) for key in run.changed},
             contents=session.fetches.given(run),
             is_new=not session.is_delivered,
             fragments_rendered=rendered,
@@ -329,7 +337,8 @@ class Renderer:
         return self._take(fresh, differing)
 
 
-def _versions_of(stores: Mapping[str, ReadableStore]) -> dict[str, int]:
+def versions_of(stores: Mapping[str, ReadableStore]) -> dict[str, int]:
+    """Return the version of each store."""
     return {name: store.version for name, store in stores.items()}
 
 

@@ -1,19 +1,17 @@
-"""Serve the webhook: HTTPS on a port of its own, opened only while the configuration wants reviews."""
+"""Serve the webhook: HTTPS on a port of its own."""
 
 import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from ssl import SSLContext
 from typing import Final, NoReturn, Protocol
 
-import hypercorn.trio
 import msgspec
 import trio
-from hypercorn.config import Config as ServerConfig
 from starlette.types import ASGIApp
 
-from haptic_trio.dataplane.agent_tls import ALPN, OpenFiles, RenewedContext, TlsFiles, TlsFilesError
+from haptic_trio.dataplane.agent_tls import OpenFiles, RenewedContext, TlsFiles, TlsFilesError
+from haptic_trio.dataplane.https_server import HttpsConfig, serve_https
 from haptic_trio.errors import Problem, leaves_of
 from haptic_trio.logs import get_logger
 from haptic_trio.webhook.admission import Admission
@@ -24,10 +22,6 @@ HANDSHAKE_LIMIT: Final = 5.0
 """Seconds that a TLS handshake may take."""
 IDLE_LIMIT: Final = 120.0
 """Seconds that an idle connection is kept; the API server gives its own up after 90."""
-GRACE: Final = 1.0
-"""Seconds that requests in flight are given at the end."""
-UNREAD_LIMIT: Final = 20_000
-"""Milliseconds after which a connection is given up whose client reads nothing."""
 RETRY_INTERVAL: Final = 10.0
 """Seconds until it is tried again to open what could not be opened."""
 _BACKLOG: Final = 128
@@ -97,21 +91,12 @@ async def serve_webhook(
     TlsFilesError, and OSError when the address is taken.
     """
     context = await trio.to_thread.run_sync(partial(RenewedContext, _files_of(options), server=True))
-    doorkeeper = Doorkeeper(partial(_renewed_trust, context), options.allowed) if options.authorities else None
-    config = _TlsConfig()
-    config.context = context
-    config.bind = [options.listen]
-    config.alpn_protocols = list(ALPN)
-    config.accesslog = None
-    config.loglevel = "ERROR"
-    config.include_server_header = False
+    doorkeeper = Doorkeeper(context.newest_trust, options.allowed) if options.authorities else None
+    config = _Config(options.listen, context, handshake_limit=HANDSHAKE_LIMIT, idle_limit=IDLE_LIMIT)
     config.backlog = _BACKLOG
-    config.graceful_timeout = GRACE
-    config.keep_alive_timeout = IDLE_LIMIT
-    config.ssl_handshake_timeout = HANDSHAKE_LIMIT
     app: ASGIApp = make_app(admission, metrics, doorkeeper)
     async with trio.open_nursery() as nursery:
-        binds = await nursery.start(_serve, app, config)
+        binds = await nursery.start(serve_https, app, config)
         task_status.started(tuple(f"{bind}{PATH}" for bind in binds))
 
 
@@ -121,31 +106,8 @@ def _files_of(options: WebhookOptions) -> TlsFiles | OpenFiles:
     return TlsFiles(certificate=options.certificate, key=options.key, authorities=options.authorities)
 
 
-async def _serve(app: ASGIApp, config: ServerConfig, *, task_status: trio.TaskStatus[list[str]]) -> None:
-    await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]
-
-
-def _renewed_trust(context: RenewedContext) -> int:
-    # No new connection may have come since the files changed.
-    context.renew()
-    return context.trust
-
-
-class _TlsConfig(ServerConfig):
-    """A server's configuration with a context of ours."""
-
-    context: SSLContext
-
-    @property
-    def ssl_enabled(self) -> bool:
-        """There is nothing without it."""
-        return True
-
-    def create_ssl_context(self) -> SSLContext:
-        """Return ours."""
-        return self.context
-
-    def _create_sockets(self, binds: list[str], type_: int = socket.SOCK_STREAM) -> list[socket.socket]:
+class _Config(HttpsConfig):
+    def open_sockets(self, binds: list[str], type_: int) -> list[socket.socket]:
         # Hypercorn leaves one open that cannot be bound, and this is tried again and again.
         return [_bind(bind) for bind in binds] if type_ == socket.SOCK_STREAM else []
 
@@ -156,6 +118,4 @@ def _bind(address: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
     bound.setblocking(False)
-    # Inherited by each connection.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_LIMIT)
     return bound

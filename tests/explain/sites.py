@@ -1,6 +1,6 @@
 """Rendered sites of the shipped libraries, to ask about."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import trustme
@@ -24,6 +24,23 @@ def secret(name: str, *hosts: str, age: int = 1, namespace: str = "default") -> 
     issued = AUTHORITY.issue_cert(*hosts)
     chain = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
     return tls_secret(name, chain, issued.private_key_pem.bytes(), age=age, namespace=namespace)
+
+
+def site_of_render(config: Config, stores: Mapping[str, Store], renderer: Renderer, rendered: Rendered) -> Site:
+    """Return what can be asked of what *renderer* has just *rendered*."""
+    provenance = renderer.provenance()
+    assert provenance is not None
+    return Site(
+        provenance=provenance,
+        texts=rendered.texts,
+        files=rendered.files,
+        refusals=rendered.refusals,
+        remarks=rendered.remarks,
+        stores=stores,
+        plurals={name: watched.resources for name, watched in config.watched_resources.items()},
+        templates=template_set(config).texts,
+        config=parse_config(rendered.config.pieces),
+    )
 
 
 class Workshop:
@@ -65,20 +82,7 @@ class Workshop:
 
     def site(self) -> Site:
         """Render, and return what can be asked."""
-        rendered = self.render()
-        provenance = self.renderer.provenance()
-        assert provenance is not None
-        return Site(
-            provenance=provenance,
-            texts=rendered.texts,
-            files=rendered.files,
-            refusals=rendered.refusals,
-            remarks=rendered.remarks,
-            stores=self.stores,
-            plurals={name: watched.resources for name, watched in self.config.watched_resources.items()},
-            templates=template_set(self.config).texts,
-            config=parse_config(rendered.config.pieces),
-        )
+        return site_of_render(self.config, self.stores, self.renderer, self.render())
 
 
 def site_of(*objects: Resource, snippets: dict[str, str] | None = None, **context: Any) -> Site:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.config.templates import template_set
 from haptic_trio.embedded.fixtures import make_stores
 from haptic_trio.explain.answers import HostAnswer, RouteAnswer
 from haptic_trio.explain.base_maps import MapEntry, RouteMap, read_entries
@@ -15,9 +14,9 @@ from haptic_trio.explain.gateway_maps import EXACT, LISTENERS, PREFIX, RULES, ou
 from haptic_trio.explain.resolve import explain
 from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import UnknownTargetError
-from haptic_trio.haproxy.parser import parse_config
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Renderer
+from tests.explain.sites import site_of_render
 from tests.gateway.objects import gateway, gateway_class, plural_of, route, rule, service
 from tests.gateway.serving import Authority, endpoints, secret, served
 from tests.support.ports import free_port
@@ -35,19 +34,7 @@ def site_of(*objects: Resource) -> Site:
             if (kind.api_version, kind.resources) == (one["apiVersion"], plural_of(one)):
                 stores[name].upsert(one)
     renderer = Renderer(config)
-    rendered = renderer.render_here(stores)
-    provenance = renderer.provenance()
-    assert provenance is not None
-    return Site(
-        provenance=provenance,
-        texts=rendered.texts,
-        files=rendered.files,
-        refusals=rendered.refusals,
-        stores=stores,
-        plurals={name: watched.resources for name, watched in config.watched_resources.items()},
-        templates=template_set(config).texts,
-        config=parse_config(rendered.config.pieces),
-    )
+    return site_of_render(config, stores, renderer, renderer.render_here(stores))
 
 
 def mixed() -> Site:

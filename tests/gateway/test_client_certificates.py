@@ -104,6 +104,13 @@ def visit(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = N
         return 0, False, None
 
 
+def in_front(web: int, ports: Ports, *listeners: dict[str, Any]) -> Iterator[Resource]:
+    """Yield what is `around` the listeners, and the Service `web`, whose endpoint listens at the port *web*."""
+    yield from around(ports, *listeners)
+    yield made("Service", "web", version="v1", spec={"ports": [{"port": 80}]})
+    yield endpoints("web", ("", web))
+
+
 @pytest.mark.haproxy
 @pytest.mark.parametrize("newest", [False, True], ids=["TLS 1.2", "TLS 1.3"])
 @pytest.mark.parametrize("is_mixed", [False, True], ids=["alone", "mixed"])
@@ -118,9 +125,7 @@ def test_a_session_that_began_at_another_port_brings_nobody_in(tmp_path: Path, n
     nobody, joe, eve = (client(tmp_path, authority, newest=newest) for authority in (None, ONE, TWO))
     with serving("web") as running:
         objects = [
-            *around(ports, *listeners),
-            made("Service", "web", version="v1", spec={"ports": [{"port": 80}]}),
-            endpoints("web", ("", running["web"])),
+            *in_front(running["web"], ports, *listeners),
             route("web", rule("/", to="web")),
         ]
         with served(tmp_path, ports.nothing, *objects):
@@ -150,9 +155,7 @@ def test_nor_does_it_to_a_port_whose_connections_end_here(tmp_path: Path) -> Non
     nobody, joe, eve = (client(tmp_path, authority) for authority in (None, ONE, TWO))
     with serving("web") as running:
         objects = [
-            *around(ports, *listeners),
-            made("Service", "web", version="v1", spec={"ports": [{"port": 80}]}),
-            endpoints("web", ("", running["web"])),
+            *in_front(running["web"], ports, *listeners),
             route("web", {"backendRefs": [{"name": "web", "port": 80}]}, hostnames=[HOST], kind="TLSRoute"),
         ]
         with served(tmp_path, ports.nothing, *objects):
@@ -175,9 +178,7 @@ def test_a_certificate_for_one_listener_is_none_for_another_one(tmp_path: Path) 
     joe = client(tmp_path, ONE)
     with serving("web") as running:
         objects = [
-            *around(ports, *listeners),
-            made("Service", "web", version="v1", spec={"ports": [{"port": 80}]}),
-            endpoints("web", ("", running["web"])),
+            *in_front(running["web"], ports, *listeners),
             route("web", rule("/", to="web")),
         ]
         with served(tmp_path, ports.one, *objects):
