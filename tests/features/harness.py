@@ -175,9 +175,10 @@ class Running:
         with trio.fail_after(LIMIT):
             return await self.facts.wait_for(kind, where, since=since)
 
-    async def settled(self, *, since: int = 0) -> ReconcileCompleted:
-        """Return the first reconciliation that ended after the first *since* facts."""
-        return await self.wait(ReconcileCompleted, since=since)
+    async def settled(self, *, since: int = 0, iteration: int | None = None) -> ReconcileCompleted:
+        """Return the first reconciliation, of *iteration* if it is given, that ended after the first *since* facts."""
+        of = "" if iteration is None else f"{iteration}-"
+        return await self.wait(ReconcileCompleted, lambda fact: fact.correlation.startswith(of), since=since)
 
     async def serves(self, site: Site, host: str, body: str, path: str = "/") -> None:
         """Return once a request is answered with *body*."""
@@ -252,11 +253,12 @@ async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **optio
 
 @asynccontextmanager
 async def serving_web(site: Site, binary: Path) -> AsyncIterator[Running]:
-    """Run the controller over *site* with an Ingress for `web.localhost`, whose backend answers `one`."""
+    """Run the controller over *site* with an Ingress for `web.localhost`, whose backend answers `one`; nothing is open."""
     async with backend("one") as port, controller(site, binary) as running:
         site.write_service("web", port)
         site.write_ingress("web", "web.localhost", "web")
         await running.serves(site, "web.localhost", "one")
+        await running.quiet()
         yield running
 
 

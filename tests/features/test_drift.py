@@ -45,7 +45,6 @@ async def repaired(running: Running, *, since: int) -> InstanceDeployed:
 async def test_file_that_was_edited_by_hand_is_repaired(site: Site, haproxy_binary: Path, name: str) -> None:
     site.write_config(dataplane=EVERY_SECOND)
     async with serving_web(site, haproxy_binary) as running:
-        await running.quiet()
         path = deployed_file(site, name)
         before = path.read_bytes()
         path.chmod(0o600)
@@ -64,7 +63,6 @@ async def test_file_that_was_edited_by_hand_is_repaired(site: Site, haproxy_bina
 async def test_file_that_was_deleted_is_put_back(site: Site, haproxy_binary: Path) -> None:
     site.write_config(dataplane=EVERY_SECOND)
     async with serving_web(site, haproxy_binary) as running:
-        await running.quiet()
         path = deployed_file(site, "path-prefix.map")
         before = path.read_bytes()
         since = len(running.facts)
@@ -87,7 +85,6 @@ async def test_what_was_said_on_the_runtime_socket_is_put_right_without_a_reload
 ) -> None:
     site.write_config(dataplane=EVERY_SECOND)
     async with serving_web(site, haproxy_binary) as running:
-        await running.quiet()
         client = socket_of(site)
         servers = parse_servers_state(await client.ask("show servers state\n"))
         [server] = [one for one in servers if one.port and one.state == "ready"]
@@ -128,7 +125,6 @@ async def test_runtime_drift_is_put_right_while_deployments_leave_no_quiet_inter
 async def test_instance_as_it_should_be_is_compared_and_left_alone(site: Site, haproxy_binary: Path) -> None:
     site.write_config(dataplane=EVERY_SECOND)
     async with serving_web(site, haproxy_binary) as running:
-        await running.quiet()
         [before] = await running.describe()
         since = len(running.facts)
 
@@ -150,7 +146,6 @@ async def test_last_valid_configuration_is_deployed_against_drift_while_the_temp
 ) -> None:
     site.write_config(dataplane=EVERY_SECOND, templateSnippets=BREAKS_WITH_A_SECOND)
     async with serving_web(site, haproxy_binary) as running:
-        await running.quiet()
         path = deployed_file(site, "haproxy.cfg")
         before = path.read_bytes()
         site.write_ingress("more", "more.localhost", "web")
@@ -175,7 +170,6 @@ async def test_configuration_of_before_is_deployed_against_drift_while_a_changed
 ) -> None:
     site.write_config(dataplane=EVERY_SECOND)
     async with serving_web(site, haproxy_binary) as running:
-        await running.quiet()
         path = deployed_file(site, "haproxy.cfg")
         before = path.read_bytes()
         site.write_config(

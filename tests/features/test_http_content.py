@@ -124,7 +124,7 @@ async def test_reinitialisation_fetches_nothing_again_and_needs_no_server(site: 
         write_config(site, web.url("/deny.txt"), fields=fields, interval="1h", critical=True)
         await running.wait(IterationEnded, since=since)
         await running.wait(StageReached, lambda fact: fact.stage == 5, since=since)
-        await running.settled(since=since)
+        await running.settled(since=since, iteration=2)
 
         assert (await site.get("web.localhost"))[0] == 403
         assert len(web.asked) == 1

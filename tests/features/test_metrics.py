@@ -56,7 +56,6 @@ async def scraped(running: Running, wanted: Callable[[Scrape], bool]) -> Scrape:
 
 async def test_what_is_exported_is_what_the_reference_says(site: Site, haproxy_binary: Path) -> None:
     async with serving_web(site, haproxy_binary) as running:
-        await running.quiet()
         found = await scrape(running)
 
     known = {sample: family for family in all_families() for sample in family.samples}

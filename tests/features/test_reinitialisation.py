@@ -15,7 +15,7 @@ pytestmark = pytest.mark.haproxy
 async def next_iteration(running: Running, number: int, *, since: int) -> None:
     """Return once iteration *number* is up and its first reconciliation has ended."""
     await running.wait(StageReached, lambda fact: (fact.stage, fact.iteration) == (5, number), since=since)
-    await running.settled(since=since)
+    await running.settled(since=since, iteration=number)
 
 
 async def test_haproxy_stays_the_same_process_across_reinitialisations(site: Site, haproxy_binary: Path) -> None:

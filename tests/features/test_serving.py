@@ -179,7 +179,7 @@ async def test_configmap_changes_under_traffic_lose_no_request(site: Site, hapro
                 )
                 reached = await running.wait(StageReached, is_last_stage, since=since)
                 assert reached.iteration == number
-                await running.settled(since=since)
+                await running.settled(since=since, iteration=number)
                 await traffic.wait_for(3)
             nursery.cancel_scope.cancel()
 
