@@ -96,7 +96,7 @@ def _validated(fact: m.ConfigValidated) -> Story:
 
 
 def _refused(fact: m.ValidationFailed) -> Story:
-    return "error", "configuration refused", {
+    return "error", "configuration refused" if fact.is_verdict else "configuration not checked", {
         "correlation": fact.correlation, "phase": fact.phase, "problems": [str(problem) for problem in fact.problems],
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What the HTTP client uses, such that nothing is left to be collected when a request is cancelled on the way.
+"""Requests over HTTP/1.1: over a stream of the caller's, and by httpx, which leaves nothing behind then.
 
 httpcore closes a connection whose TLS handshake fails, but not one whose
 handshake is cancelled: the socket would stay open until it is collected. The
@@ -6,12 +6,66 @@ body of a request is an asynchronous generator of httpx's, which nobody closes
 when it is cancelled while it is sent.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
+import h11
 import httpcore
 import httpx
 import trio
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+_CHUNK: Final = 65_536
+_HEAD_BYTES: Final = 65_536
+
+
+class Exchange:
+    """HTTP/1.1 over *stream*, which stays the caller's: one request at a time, its answer as it comes.
+
+    Raises what *stream* raises, `h11.ProtocolError` for what is none, and
+    `trio.TooSlowError` once nothing has moved for `silence` seconds. After
+    any of that, or a cancellation, the connection is of no use.
+    """
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.silence = math.inf
+        self._stream = stream
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
+
+    async def send(self, method: str, target: str | bytes, headers: Headers, body: bytes = b"") -> None:
+        """Send a whole request; *headers* have what it needs, `host` and the length of *body* included."""
+        head = h11.Request(method=method, target=target, headers=list(headers))
+        events = (head, h11.Data(body), h11.EndOfMessage()) if body else (head, h11.EndOfMessage())
+        data = b"".join(self._http.send(event) or b"" for event in events)
+        with trio.fail_after(self.silence):
+            # A server that answers before it has read everything will say why.
+            await self._stream.send_all(data)
+
+    async def receive_head(self) -> tuple[int, Headers]:
+        """Return the status of the answer and its headers, their names in lower case."""
+        while not isinstance(event := await self._receive(), h11.Response):
+            if not isinstance(event, h11.InformationalResponse):
+                raise h11.RemoteProtocolError("the server closed the connection without an answer")
+        return event.status_code, list(event.headers)
+
+    async def receive_some(self) -> bytes:
+        """Return what comes next of the answer's body; empty at its end."""
+        event = await self._receive()
+        return bytes(event.data) if isinstance(event, h11.Data) else b""
+
+    def renew(self) -> bool:
+        """Be ready for another request, after the end of an answer; False where the server allows for no other."""
+        is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        if is_done:
+            self._http.start_next_cycle()
+        return is_done
+
+    async def _receive(self) -> Any:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            with trio.fail_after(self.silence):
+                self._http.receive_data(bytes(await self._stream.receive_some(_CHUNK)))
+        return event
 
 
 def open_transport(**options: Any) -> httpx.AsyncHTTPTransport:

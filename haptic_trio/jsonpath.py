@@ -275,9 +275,9 @@ def _rfc_find(expression: str, segments: list[_Segment]) -> Find:
     except jsonpath_rfc9535.JSONPathError as error:
         message = Exception.__str__(error)
         position = _origin(segments, error.token.index if error.token else 0)
-        raise JSONPathError(
-            expression, message, position=position, hint="filters are written as in [?@.type == 'Ready']"
-        ) from error
+        key = re.search(r"\[\s*([A-Za-z_][\w./-]*)\s*\]", expression)
+        hint = f"write ['{key[1]}']" if key else "filters are written as in [?@.type == 'Ready']"
+        raise JSONPathError(expression, message, position=position, hint=hint) from error
 
     def find(obj: Any) -> list[Any]:
         try:

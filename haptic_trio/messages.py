@@ -196,6 +196,8 @@ class ValidationFailed(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     """`render`, `parse` or `check`."""
     problems: tuple[Problem, ...]
+    is_verdict: bool = True
+    """Else HAProxy has not said what it thinks of it, such as for want of time; what is served of it stays, too."""
 
 
 class ReconcileFailed(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,25 +74,30 @@ class Readings(Collector):
 
     def __init__(self, families: Families) -> None:
         self._families = families
-        self._reads: list[tuple[Family, Callable[[], Iterable[Reading]]]] = []
+        self._reads: list[tuple[Sequence[Family], Callable[[], Iterable[Iterable[Reading]]]]] = []
         families.registry.register(self)
 
     def add(self, family: Family, read: Callable[[], Iterable[Reading]]) -> None:
         """Have *family* filled by *read*, which must not block."""
-        self._families.known.append(family)
-        self._reads.append((family, read))
+        self.add_together([family], lambda: [read()])
+
+    def add_together(self, families: Sequence[Family], read: Callable[[], Iterable[Iterable[Reading]]]) -> None:
+        """Have *families* filled by one look: *read*, which must not block, gives the readings of each, in order."""
+        self._families.known += families
+        self._reads.append((families, read))
 
     def describe(self) -> Iterable[Metric]:
         """Name the families that collect() yields."""
-        return [_empty(family) for family, _ in self._reads]
+        return [_empty(family) for families, _ in self._reads for family in families]
 
     def collect(self) -> Iterable[Metric]:
         """Read all of them."""
-        for family, read in self._reads:
-            metric = _empty(family)
-            for labels, value in read():
-                metric.add_metric(labels, value)
-            yield metric
+        for families, read in self._reads:
+            for family, found in zip(families, read(), strict=True):
+                metric = _empty(family)
+                for labels, value in found:
+                    metric.add_metric(labels, value)
+                yield metric
 
 
 def _empty(family: Family) -> CounterMetricFamily | GaugeMetricFamily:

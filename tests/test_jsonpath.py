@@ -121,6 +121,13 @@ def test_an_error_has_position_and_hint(expression: str, position: int, part: st
     assert caught.value.hint
 
 
+def test_a_key_that_needs_quotes_is_told_to_be_put_in_them() -> None:
+    with pytest.raises(JSONPathError) as caught:
+        compile_path("metadata.labels[kubernetes.io/service-name]")
+
+    assert caught.value.hint == "write ['kubernetes.io/service-name']"
+
+
 def test_an_object_that_is_nested_too_deeply_yields_nothing_for_descent() -> None:
     deep: dict[str, Any] = {"x": 1}
     for _level in range(5000):

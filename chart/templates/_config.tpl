@@ -11,6 +11,9 @@
 {{- if has "gateway" .Values.config.templating.libraries }}
 {{- $_ := set $known "gatewayController" .Values.gatewayClass.controller }}
 {{- end }}
+{{- if and (include "haptic-trio.offersHttp3" .) (not (hasKey .Values.config.templating.extraContext "http3Port")) }}
+{{- $_ := set $known "http3Port" (int .Values.haproxy.service.ports.https) }}
+{{- end }}
 {{- $ports := values .Values.haproxy.ports }}
 {{- if .Values.haproxy.metrics.enabled }}
 {{- $ports = append $ports .Values.haproxy.metrics.port }}
@@ -117,6 +120,34 @@
 {{- define "haptic-trio.makesGatewayServices" -}}
 {{- $templating := .Values.config.templating }}
 {{- if and (has "gateway" $templating.libraries) $templating.extraContext.gatewayServices }}yes{{ end }}
+{{- end }}
+
+{{/* Not empty where clients may come by UDP, too. */}}
+{{- define "haptic-trio.offersHttp3" -}}
+{{- $templating := .Values.config.templating }}
+{{- if and (has "ssl" $templating.libraries) $templating.extraContext.http3 }}yes{{ end }}
+{{- end }}
+
+{{/*
+  Refuses an upgrade that would take HTTPS away: helm tells the ports of a Service apart by their numbers, and would make that
+  of HTTPS one for UDP. What is there already it leaves alone.
+*/}}
+{{- define "haptic-trio.requireMergeablePorts" -}}
+{{- $name := printf "%s-haproxy" (include "haptic-trio.fullname" .) }}
+{{- $found := lookup "v1" "Service" .Release.Namespace $name }}
+{{- if and $found (include "haptic-trio.offersHttp3" .) }}
+{{- $protocols := list }}
+{{- range $found.spec.ports }}
+{{- if eq (int .port) (int $.Values.haproxy.service.ports.https) }}
+{{- $protocols = append $protocols .protocol }}
+{{- end }}
+{{- end }}
+{{- if eq (join "" $protocols) "TCP" }}
+{{- $port := dict "name" "http3" "port" (int .Values.haproxy.service.ports.https) "protocol" "UDP" "targetPort" (int .Values.haproxy.ports.https) }}
+{{- $patch := list (dict "op" "add" "path" "/spec/ports/-" "value" $port) | toJson }}
+{{- fail (printf "HTTP/3 for a release that runs: helm would lose the Service's port for HTTPS. Add the one for UDP first, and upgrade then: kubectl --namespace %s patch service %s --type json --patch '%s'" .Release.Namespace $name $patch) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Not empty where a resource is watched in the whole cluster, of (list ROOT GROUP/RESOURCE). */}}

@@ -13,6 +13,7 @@ from trio_websocket import ConnectionClosed, ConnectionRejected, HandshakeError,
 from haptic_trio.cli.console_service import ADDRESS_NAME, TOKEN_NAME
 from haptic_trio.console.protocol import PROTOCOL
 from haptic_trio.console.site import STREAM
+from haptic_trio.console.stream import NOT_ALLOWED
 from haptic_trio.errors import HapticError
 
 CONNECT_LIMIT = 10.0
@@ -77,7 +78,8 @@ class _mapped:  # noqa: N801  used as a keyword
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, ConnectionClosed):
             reason = error.reason.reason if error.reason is not None else None
-            raise NoConsoleError(f"the console has closed the connection: {reason or 'it has ended'}") from error
+            hint = "; is this its token?" if reason == NOT_ALLOWED else ""
+            raise NoConsoleError(f"the console has closed the connection: {reason or 'it has ended'}{hint}") from error
         if isinstance(error, trio.TooSlowError):
             raise NoConsoleError("the console does not answer in time") from error
 
@@ -96,7 +98,9 @@ async def open_console(
                     nursery, stream, host, STREAM, extra_headers=list(headers), max_message_size=MOST_RECEIVED
                 )
         except (HandshakeError, OSError, trio.TooSlowError) as exc:
-            why = f"status {exc.status_code}" if isinstance(exc, ConnectionRejected) else str(exc) or repr(exc)
+            why = (
+                f"status {exc.status_code}" if isinstance(exc, ConnectionRejected) else str(exc) or "it takes too long"
+            )
             raise NoConsoleError(f"no console answers at {url}: {why}") from exc
         with _mapped(), trio.fail_after(CONNECT_LIMIT):
             await socket.send_message(msgspec.json.encode({"hello": PROTOCOL, "token": token}).decode())

@@ -1,10 +1,11 @@
 """`debug`: what a running controller does, in a terminal, by its console."""
 
 import os
+import stat
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,10 +26,15 @@ from haptic_trio.cli.debug_text import (
     store_table,
     task_tree,
 )
-from haptic_trio.cli.findings import visible
+from haptic_trio.cli.explain_text import print_answer
+from haptic_trio.cli.findings import make_console, visible
+from haptic_trio.explain.answers import Answer
 
 F = TypeVar("F", bound=Callable[..., Any])
 Talk = Callable[[ConsoleClient], Awaitable[None]]
+
+STDOUT = 1
+_LIVE = ("state", "channels", "events")
 
 
 def viewer_options(command: F) -> F:
@@ -74,7 +80,7 @@ def debug(context: click.Context, /, **where: Any) -> None:
     """Look into a running controller; without a command, a live view.
 
     \b
-      haptic-trio debug                    live view, until Ctrl-C
+      haptic-trio debug                    live view, until Ctrl-C; into a file or pipe, one look
       haptic-trio debug tasks              all tasks, and where each waits
       haptic-trio debug channels           how full each channel is
       haptic-trio debug stores             how many objects are watched
@@ -87,7 +93,7 @@ def debug(context: click.Context, /, **where: Any) -> None:
     its hash. Exit codes: 0 done, 2 no console answers.
     """
     if context.invoked_subcommand is None:
-        _talk(where, partial(_show_live, as_json=where["output_format"] == "json"))
+        _talk(where, _print_live if where["output_format"] == "json" else _show_live)
 
 
 @debug.command()
@@ -196,7 +202,13 @@ def explain(*, target: tuple[str, ...], **where: Any) -> None:
         if where["output_format"] == "json":
             _print_json(answer)
             return
-        _print_fields(answer)
+        try:
+            known: Answer = msgspec.convert(answer, Answer)
+        except msgspec.ValidationError:
+            # The controller is of another version.
+            _print_fields(answer)
+        else:
+            print_answer(make_console(sys.stdout), known)
 
     _talk(where, show)
 
@@ -226,14 +238,24 @@ def _print_answer(where: dict[str, Any], topic: str, show: Callable[[Any, Consol
     _talk(where, talk)
 
 
-async def _show_live(client: ConsoleClient, *, as_json: bool) -> None:
+async def _print_live(client: ConsoleClient) -> None:
+    await client.follow(_LIVE)
+    while True:
+        click.echo(msgspec.json.encode(await client.receive()))
+
+
+async def _show_live(client: ConsoleClient) -> None:
     known: dict[str, Any] = {}
     happened: deque[dict[str, Any]] = deque(maxlen=200)
-    await client.follow(["state", "channels", "events"])
-    while as_json:
-        click.echo(msgspec.json.encode(await client.receive()))
     terminal = Console(highlight=False)
-    with Live(console=terminal, auto_refresh=False, screen=terminal.is_terminal) as live:
+    if not terminal.is_terminal:
+        # There is nothing to draw on again.
+        known = {topic: await client.ask(topic) for topic in ("state", "channels")}
+        happened.extend(await client.ask("events"))
+        terminal.print(live_view(known, happened, client.welcome["now"], terminal.height))
+        return
+    await client.follow(_LIVE)
+    with Live(console=terminal, auto_refresh=False, screen=True) as live:
         while True:
             message = await client.receive()
             if message["kind"] == "events":
@@ -248,8 +270,11 @@ def _talk(where: dict[str, Any], talk: Talk) -> None:
     address, token = find_console(where["state_dir"], where["url"], where["token_file"])
 
     async def run() -> None:
-        async with open_console(address, token) as client:
-            await talk(client)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_fail_when_unread)
+            async with open_console(address, token) as client:
+                await talk(client)
+            nursery.cancel_scope.cancel(reason="everything is said")
 
     try:
         trio.run(run)
@@ -258,6 +283,19 @@ def _talk(where: dict[str, Any], talk: Talk) -> None:
     except* (BrokenPipeError, SystemExit):
         # The reader, such as `head`, has enough; rich exits of itself then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def _fail_when_unread() -> None:
+    """Raise `BrokenPipeError` when nobody reads the pipe that is standard output: a write may be far away."""
+    try:
+        is_pipe = stat.S_ISFIFO(os.fstat(STDOUT).st_mode)
+    except OSError:
+        is_pipe = False
+    if not is_pipe:
+        await trio.sleep_forever()
+    # The end that is written to is never readable, but for that: the kernel tells of an error to whoever waits.
+    await trio.lowlevel.wait_readable(STDOUT)
+    raise BrokenPipeError
 
 
 def _terminal() -> Console:

@@ -1,6 +1,7 @@
 """What the demo tells the person in front of it."""
 
 from pathlib import Path
+from shlex import quote
 
 from haptic_trio.cli.demo_ports import LOOPBACK
 from haptic_trio.cli.demo_site import HOST, DemoSite
@@ -27,7 +28,7 @@ HAProxy serves what is in {shown}/manifests. Ask it:
 
   curl -H 'Host: {HOST}' http://{LOOPBACK}:{ports.http}/
   curl -H 'Host: {HOST}' http://{LOOPBACK}:{ports.http}/api
-  curl --cacert {shown}/ca.crt --resolve {HOST}:{ports.https}:{LOOPBACK} https://{HOST}:{ports.https}/
+  curl --cacert {quote(str(shown / "ca.crt"))} --resolve {HOST}:{ports.https}:{LOOPBACK} https://{HOST}:{ports.https}/
 
 Now edit a file, save it, and ask again:
 
@@ -35,8 +36,8 @@ Now edit a file, save it, and ask again:
 
 See what the controller does, and what made a route:
 
-  {program} debug --state-dir {shown}/state
-  {program} explain --manifests {shown}/manifests {HOST}/api
+  {program} debug --state-dir {quote(str(shown / "state"))}
+  {program} explain --manifests {quote(str(shown / "manifests"))} {HOST}/api
 
 The same as a page: {health}/console, with the token in {shown}/state/console.token
 State of the controller: {health}/readyz and {health}/metrics

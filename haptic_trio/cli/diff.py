@@ -63,7 +63,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     help="Directory of manifests with the change.",
 )
 @click.option("--overlay", is_flag=True, help="DIR holds only what changes: put it on top of what the cluster has.")
-@click.option("--check", is_flag=True, help="Have HAProxy check both results, too.")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    show_default=True,
+    help="Have HAProxy check both results: what it refuses changes nothing.",
+)
 @output_option
 def diff(*, source: InputOptions, to: Path, overlay: bool, check: bool, output_format: str) -> None:
     """Show what would change in HAProxy if the cluster was what is in DIR: lines, runtime commands, reload or not.

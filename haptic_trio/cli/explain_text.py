@@ -1,5 +1,6 @@
 """Explanations as text for people."""
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 
@@ -28,18 +29,36 @@ from haptic_trio.explain.answers import (
 
 _LINES = 20
 _WIDTH = 14
+_NARROWEST = 30
+_DIGITS = 12
+"""Of a digest: enough to see whether two are the same."""
 
 Row = tuple[str, str, str]
 """Label, text, and style of the text; a row without a label goes on with the one before."""
 
 
 def print_answer(console: Console, answer: Answer) -> None:
-    """Print *answer*."""
+    """Print *answer*; on a terminal each text stays in its column."""
     for label, text, style in rows_of(answer):
-        line = Text(f"{label:<{_WIDTH}}" if label else " " * _WIDTH, style="dim" if label else "")
-        line.append(one_line(text), style=style)
-        line.rstrip()
-        console.print(line)
+        told = one_line(text)
+        for number, part in enumerate(_fold(told, console.width) if console.is_terminal else [told]):
+            line = Text()
+            line.append(f"{'' if number else label:<{_WIDTH}}", style="dim")
+            line.append(part, style=style)
+            line.rstrip()
+            console.print(line)
+
+
+def _fold(text: str, width: int) -> list[str]:
+    """Return *text* as lines that fit beside a label; what has no spaces is left whole, to be copied."""
+    lead = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(
+        text,
+        max(width - _WIDTH, _NARROWEST),
+        subsequent_indent=f"{lead}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
 
 
 def one_line(text: str) -> str:
@@ -80,7 +99,7 @@ def _(answer: SectionAnswer) -> Iterator[Row]:
 @rows_of.register
 def _(answer: FileAnswer) -> Iterator[Row]:
     yield "file", answer.path, "bold"
-    yield "is", f"{answer.kind}, {answer.lines} lines, {answer.size} bytes, digest {answer.digest}", ""
+    yield "is", f"{answer.kind}, {answer.lines} lines, {answer.size} bytes, digest {answer.digest[:_DIGITS]}", ""
     if answer.is_secret:
         yield "", "secret: its content is not shown", "yellow"
     if answer.output != answer.path:
@@ -222,7 +241,7 @@ def _part_rows(parts: Sequence[Part], count: int) -> Iterator[Row]:
 def _certificate_rows(certificates: Sequence[Certificate]) -> Iterator[Row]:
     for number, certificate in enumerate(certificates):
         names = ", ".join(certificate.names)
-        text = f"{_place(certificate.line)}  {certificate.path} for {names}, digest {certificate.digest}"
+        text = f"{_place(certificate.line)}  {certificate.path} for {names}, digest {certificate.digest[:_DIGITS]}"
         yield ("" if number else "certificate"), text, ""
         yield "", f"  {_maker(certificate.made_by)}", ""
 

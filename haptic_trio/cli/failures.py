@@ -1,17 +1,11 @@
 """What is said on standard error when a command gives no document: a text for people, or JSON for machines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import click
 import msgspec
 
 from haptic_trio.errors import ProblemsError, leaves_of
-
-
-def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON; it is looked at as it stands: what is wrong may be the line itself."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=False)
-    return any(one == "--output=json" or (one == "--output" and value == "json") for one, value in pairs)
 
 
 def failures_of(error: BaseException) -> list[dict[str, object]]:
@@ -27,7 +21,14 @@ def _entries_of(error: BaseException) -> list[dict[str, object]]:
         ]
     if isinstance(error, click.ClickException):
         return [{"message": error.format_message()}]
-    return [{"message": str(error) or type(error).__name__}]
+    return [{"message": words_of(error)}]
+
+
+def words_of(error: BaseException) -> str:
+    """Return *error* in words for people: of one of the system its file and what is wrong, without its number."""
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | None):
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
 
 
 def print_failures(failures: Iterable[Mapping[str, object]]) -> None:

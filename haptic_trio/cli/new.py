@@ -3,6 +3,7 @@
 import re
 from importlib.resources import files as resources_of
 from pathlib import Path
+from shlex import quote
 
 import click
 import msgspec
@@ -178,7 +179,7 @@ def new(
       haptic-trio new export --no-example --library nginx-annotations --ingress-class nginx
     """
     values = {
-        "directory": directory,
+        "directory": quote(str(directory)),
         "name": name,
         "namespace": namespace,
         "http_port": http_port,
@@ -196,7 +197,7 @@ def new(
         replace_file(directory / file, template.format(**values))
     written = [str(directory / file) for file in files]
     options = "" if (name, namespace) == ("haptic-trio", "default") else f" --namespace {namespace} --config-map {name}"
-    advice = f"haptic-trio test --manifests {directory}{options}"
+    advice = f"haptic-trio test --manifests {quote(str(directory))}{options}"
     if output_format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode({"files": written, "next": advice}), indent=2))
         return

@@ -11,8 +11,10 @@ from haptic_trio.channels import Facts
 from haptic_trio.cli.cluster import make_cluster
 from haptic_trio.cli.findings import Area, Finding, find
 from haptic_trio.cli.options import InputOptions
+from haptic_trio.cli.origins import with_origins
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import Config
+from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.haproxy.model import Generation
@@ -252,10 +254,24 @@ async def render_snapshot(
     try:
         valid = await pipeline.run("oneshot")
     except RefusedError as exc:
-        findings = (*_found(quarantine), *_fetched(happened), *find(Area.OUTPUT, exc.problems))
+        problems = await _with_origins(exc.problems, snapshot, renderer, quarantine)
+        findings = (*_found(quarantine), *_fetched(happened), *find(Area.OUTPUT, problems))
         return Outcome(generation=None, findings=findings)
     warnings = find(Area.OUTPUT, valid.warnings, is_warning=True)
     return Outcome(generation=valid.generation, findings=(*_found(quarantine), *_fetched(happened), *warnings))
+
+
+async def _with_origins(
+    problems: tuple[Problem, ...], snapshot: Snapshot, renderer: Renderer, quarantine: Quarantine
+) -> tuple[Problem, ...]:
+    assert snapshot.loaded is not None
+    try:
+        # What was refused is still there, and not rendered again.
+        rendered = await renderer.render(snapshot.stores, quarantine.recall())
+    except RefusedError:
+        return problems
+    templates = template_set(snapshot.loaded.config).texts
+    return tuple(with_origins(problems, rendered.texts[MAIN_TEMPLATE].text, templates))
 
 
 def _fetched(happened: Iterable[Happening]) -> Iterator[Finding]:

@@ -2,18 +2,23 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from haptic_trio.cli.findings import Finding
+from haptic_trio.cli.files import manifest_texts
+from haptic_trio.cli.findings import Area, Finding, find
 from haptic_trio.cli.options import InputOptions
 from haptic_trio.config.document import parse_document
+from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.load import LoadedConfig
 from haptic_trio.embedded.results import CaseResult, Checked
 from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.k8s.files import SUFFIXES
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.stages.process import Load
 
 _DOCUMENT: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 
@@ -41,24 +46,40 @@ def placed(findings: Iterable[Finding], options: InputOptions | None) -> tuple[F
         return found
     return tuple(
         msgspec.structs.replace(finding, problem=_moved(finding.problem, block))
-        if finding.problem.source == block.source and finding.problem.line
+        if _is_in(finding.problem, block)
         else finding
         for finding in found
     )
 
 
+def placing(load: Load, options: InputOptions) -> Load:
+    """Return *load*, whose problems have their place in the file that has the ConfigMap, as `placed` says."""
+
+    def load_placed(config_map: Resource, secret: Resource | None) -> LoadedConfig:
+        try:
+            return load(config_map, secret)
+        except ConfigInvalidError as exc:
+            findings = placed(find(Area.CONFIGURATION, exc.problems), options)
+            raise ConfigInvalidError(finding.problem for finding in findings) from exc
+
+    return load_placed
+
+
 def placed_cases(cases: Iterable[CaseResult], options: InputOptions | None) -> tuple[CaseResult, ...]:
-    """Return *cases* with the places of their assertions in the file that has the ConfigMap, as `placed` does."""
+    """Return *cases*, they and their assertions with their place in the file with the ConfigMap, as `placed` does."""
     found = tuple(cases)
-    block = _block_for((one for case in found for one in case.checked), options)
+    assertions = (one for case in found for one in case.checked)
+    block = _block_for(chain(found, assertions), options)
     if block is None:
         return found
     return tuple(
         msgspec.structs.replace(
             case,
+            source=str(block.path) if _is_in(case, block) else case.source,
+            line=case.line + block.first - 1 if _is_in(case, block) else case.line,
             checked=tuple(
                 msgspec.structs.replace(one, source=str(block.path), line=one.line + block.first - 1)
-                if one.source == block.source and one.line
+                if _is_in(one, block)
                 else one
                 for one in case.checked
             ),
@@ -67,7 +88,11 @@ def placed_cases(cases: Iterable[CaseResult], options: InputOptions | None) -> t
     )
 
 
-def _block_for(places: Iterable[Problem | Checked], options: InputOptions | None) -> Block | None:
+def _is_in(place: Problem | CaseResult | Checked, block: Block) -> bool:
+    return place.source == block.source and bool(place.line)
+
+
+def _block_for(places: Iterable[Problem | CaseResult | Checked], options: InputOptions | None) -> Block | None:
     """Return where the configuration is, if any of *places* is in it."""
     if options is None or options.manifests is None:
         return None
@@ -80,12 +105,7 @@ def _block_for(places: Iterable[Problem | Checked], options: InputOptions | None
 
 def find_block(directory: Path, namespace: str, name: str) -> Block | None:
     """Return where the configuration of the ConfigMap *name* is below *directory*; None if it is no block of text."""
-    for path in sorted(one for one in directory.rglob("*") if one.name.endswith(SUFFIXES)):
-        try:
-            text = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            # It has a finding of its own.
-            continue
+    for path, text in manifest_texts(directory):
         for line, chunk in _documents(text):
             if "ConfigMap" not in chunk:
                 continue

@@ -101,6 +101,8 @@ class Scrapes:
         self._looked_at = ""
         self._one_at_a_time = trio.Lock()
         readings = Readings(families)
+        readings.add_together((ITERATION, STAGE, READY, STALLED), self._health)
+        readings.add_together((CHANNEL_USED, CHANNEL_SIZE), self._channels)
         for family, read in self._levels().items():
             readings.add(family, read)
         if isinstance(cluster, ApiCluster):
@@ -122,12 +124,6 @@ class Scrapes:
     def _levels(self) -> dict[Family, Callable[[], Iterable[Reading]]]:
         return {
             RESOURCES: self._resources,
-            CHANNEL_USED: lambda: ((labels, used) for labels, used, _ in self._channels()),
-            CHANNEL_SIZE: lambda: ((labels, size) for labels, _, size in self._channels()),
-            ITERATION: lambda: [((), float(health_of(self._process).iteration))],
-            STAGE: lambda: [((), float(health_of(self._process).stage))],
-            READY: lambda: [((), float(health_of(self._process).is_ready))],
-            STALLED: lambda: [((one.name,), float(one.stalled)) for one in health_of(self._process).components],
             OUTDATED: lambda: [((), float(self._is_outdated()))],
             CONTENTS: lambda: [((), float(len(store))) for store in self._contents()],
             CONTENT_AGE: self._content_age,
@@ -153,9 +149,18 @@ class Scrapes:
             if age is not None:
                 yield (), age
 
-    def _channels(self) -> Iterator[tuple[tuple[str], float, float]]:
+    def _health(self) -> Iterator[list[Reading]]:
+        state = health_of(self._process)
+        yield [((), float(state.iteration))]
+        yield [((), float(state.stage))]
+        yield [((), float(state.is_ready))]
+        yield [((one.name,), float(one.stalled)) for one in state.components]
+
+    def _channels(self) -> Iterator[list[Reading]]:
         state = self._process.running.value
-        yield from fill_of(state.channels if state is not None else None, self._process.facts)
+        fills = list(fill_of(state.channels if state is not None else None, self._process.facts))
+        yield [(labels, used) for labels, used, _ in fills]
+        yield [(labels, size) for labels, _, size in fills]
 
     def _is_outdated(self) -> bool:
         state = self._process.running.value

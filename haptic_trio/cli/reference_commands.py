@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from haptic_trio.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PROBLEMS, cli
+from haptic_trio.cli.door import EXIT_FAILED, EXIT_PROBLEMS, cli
+from haptic_trio.cli.main import EXIT_INTERRUPTED
 from haptic_trio.cli.reference_text import table
 from haptic_trio.config.reference import cell
 
@@ -23,7 +24,7 @@ command line goes before it.
 | 0 | All is well. |
 | {EXIT_PROBLEMS} | Something is wrong with the input. `diff`: something would change. `test`: a test failed. |
 | {EXIT_FAILED} | The command could not do its work: wrong usage, a missing file, no HAProxy, no answer. |
-| {EXIT_INTERRUPTED} | Ctrl-C came before it was done. `serve`, `agent`, `demo` and `debug`, which run until then: 0. |
+| {EXIT_INTERRUPTED} | Ctrl-C came before it was done. `serve`, `agent`, `demo` and `debug`, once they run: 0. |
 
 ## For machines
 

@@ -83,7 +83,7 @@ def _functions() -> Iterator[str]:
     yield _section(
         "`resources.NAME`",
         "Look-ups in what is watched; each is recorded, and what asked is rendered again when the answer changes.",
-        _methods(ResourceView, without=("peek",)),
+        _methods(ResourceView, without=("peek", "derive")),
         skip=1,
     )
     yield _section(

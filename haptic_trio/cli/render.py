@@ -30,7 +30,7 @@ from haptic_trio.haproxy.model import AuxFile, Generation
 @click.option("--with-files", is_flag=True, help="On standard output, show maps, certificates and other files, too.")
 @click.option("--show-secrets", is_flag=True, help="On standard output, show private keys instead of their digest.")
 @click.option("--check", is_flag=True, help="Have HAProxy check the result (`haproxy -c`), too.")
-@click.option("--strict", is_flag=True, help="Write nothing if anything is wrong.")
+@click.option("--strict", is_flag=True, help="Write nothing if anything is wrong; HAProxy is asked as by --check.")
 def render(
     *,
     source: InputOptions,
@@ -59,7 +59,7 @@ def render(
     findings = list(snapshot.findings)
     generation = None
     if snapshot.loaded is not None:
-        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=check))
+        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=check or strict))
         generation = outcome.generation
         findings += outcome.findings
     findings = list(placed(findings, source))

@@ -33,6 +33,7 @@ from haptic_trio.cli.endpoints import (
 from haptic_trio.cli.fleet_service import serving_control, with_fleet
 from haptic_trio.cli.loading import choose_load
 from haptic_trio.cli.options import InputOptions, check_listen, input_options, log_format_option
+from haptic_trio.cli.placing import placing
 from haptic_trio.cli.probes import Scrapes, health_of, observing
 from haptic_trio.cli.publishing import Publishing, make_publishing, publish_options
 from haptic_trio.cli.tracing import otlp_option, tracing
@@ -130,7 +131,8 @@ class Serving(msgspec.Struct, frozen=True):
     type=click.Choice(["leave", "stop"]),
     default="leave",
     show_default=True,
-    help="Leave HAProxy serving when the controller ends (the next start adopts it), or stop it.",
+    help="Leave HAProxy serving when the controller ends (the next start adopts it), or stop it: it has 5 seconds to"
+    " finish what it serves.",
 )
 @log_format_option
 @click.option(
@@ -257,7 +259,7 @@ async def _run_locked(
     process = Process(
         client=cluster,
         source=options.input.source,
-        load=GuardedLoad(load, binary, scratch=scratch),
+        load=placing(GuardedLoad(load, binary, scratch=scratch), options.input),
         pods=PodEndpoints(cluster, namespace, options.pods.access, report=report) if options.pods is not None else None,
         telling=_telling_of(options, server, identity),
         haproxy=binary,

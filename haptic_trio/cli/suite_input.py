@@ -11,7 +11,9 @@ from haptic_trio.cli.options import InputOptions
 from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import library_names
 from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.model import Config
 from haptic_trio.config.suites import Suite, read_library_suites, read_suite
+from haptic_trio.config.templates import template_set
 from haptic_trio.embedded.gate import suite_of
 from haptic_trio.errors import HapticError, Problem
 
@@ -28,6 +30,12 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     suites: tuple[Suite, ...]
     files: dict[str, Path]
     """By name of the suite."""
+
+    @property
+    def own_templates(self) -> frozenset[str]:
+        """The names of the templates that a configuration has written itself, or in place of those of a library."""
+        own = (layer.value for suite in self.suites for layer in suite.layers if isinstance(layer.value, Config))
+        return frozenset(name for config in own for name in template_set(config).texts)
 
 
 async def read_input(options: InputOptions | None, tests: Sequence[Path], libraries: Sequence[str]) -> Input:
@@ -55,11 +63,20 @@ async def read_input(options: InputOptions | None, tests: Sequence[Path], librar
 
 
 def _read_file(path: Path, loaded: LoadedConfig) -> Suite:
-    return read_suite(path.read_text("utf-8"), source=str(path), config=loaded.config, layers=loaded.layers)
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as exc:
+        raise ConfigInvalidError(
+            [Problem(message="is not UTF-8", source=str(path), hint="save the file as UTF-8")]
+        ) from exc
+    return read_suite(text, source=str(path), config=loaded.config, layers=loaded.layers)
 
 
 def _find_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
-        found += sorted(one for one in path.rglob("*") if one.suffix in SUFFIXES) if path.is_dir() else [path]
+        own = sorted(one for one in path.rglob("*") if one.suffix in SUFFIXES) if path.is_dir() else [path]
+        if not own:
+            raise NoTestsError(f"there is no file of tests in {path}: their names end in {' or '.join(SUFFIXES)}")
+        found += own
     return found

@@ -29,6 +29,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     coverage: tuple[TemplateCoverage, ...] | None = None
     """None when it was not asked for."""
+    own: frozenset[str] = frozenset()
+    """The templates that are no library's."""
     slowest: tuple[tuple[str, Timing], ...] | None = None
     updated: int = 0
     """How many expected texts have been rewritten."""
@@ -53,7 +55,7 @@ def print_report(stream: TextIO, report: Report, *, verbose: bool) -> None:
             _add_case(tree, case, verbose=verbose)
         console.print(tree)
     if report.coverage is not None:
-        _print_coverage(console, report.coverage)
+        _print_coverage(console, report.coverage, report.own)
     if report.slowest is not None:
         _print_slowest(console, report.slowest)
     console.print(_summary(report))
@@ -94,15 +96,27 @@ def _summary(report: Report) -> Text:
     failed = sum(case.failed for case in report.cases)
     asserted = sum(len(case.checked) for case in report.cases)
     skipped = count(report.cases, Verdict.SKIPPED)
-    parts = [f"{len(report.cases) - failed} of {len(report.cases)} tests passed", f"{asserted} assertions"]
+    parts = [
+        f"{len(report.cases) - failed} of {len(report.cases)} tests passed",
+        _number(asserted, "assertion"),
+    ]
     parts += [f"{skipped} skipped"] if skipped else []
-    parts += [f"{report.updated} expected texts rewritten"] if report.updated else []
+    parts += [f"{_number(report.updated, 'expected text')} rewritten"] if report.updated else []
     return Text(f"{', '.join(parts)} in {_time(report.seconds)}", style="bold red" if failed else "bold green")
 
 
-def _print_coverage(console: Console, found: Sequence[TemplateCoverage]) -> None:
-    console.print(Text(f"templates rendered: {total(list(found)):.0%} of lines and branches", style="bold"))
-    for one in found:
+def _number(count_of_them: int, name: str) -> str:
+    return f"{count_of_them} {name}{'' if count_of_them == 1 else 's'}"
+
+
+def _print_coverage(console: Console, found: Sequence[TemplateCoverage], names: frozenset[str]) -> None:
+    own = [one for one in found if one.name in names]
+    others = [one for one in found if one.name not in names]
+    whole = f"templates rendered: {total(list(found)):.0%} of lines and branches"
+    # Whoever takes templates of a library tests his own.
+    part = f", {total(own):.0%} of those that are no library's" if own and others else ""
+    console.print(Text(f"{whole}{part}", style="bold"))
+    for one in (*own, *others):
         if not one.missing_lines and not one.missing_branches:
             continue
         text = Text(f"  {one.covered:4.0%}  {one.name}", style="yellow" if one.covered < 1 else "")
@@ -136,7 +150,10 @@ def report_to_json(report: Report) -> dict[str, object]:
     if report.coverage is not None:
         data["coverage"] = {
             "covered": round(total(list(report.coverage)), 4),
-            "templates": [{**msgspec.to_builtins(one), "covered": round(one.covered, 4)} for one in report.coverage],
+            "templates": [
+                {**msgspec.to_builtins(one), "covered": round(one.covered, 4), "own": one.name in report.own}
+                for one in report.coverage
+            ],
         }
     if report.slowest is not None:
         data["slowest"] = [

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from haptic_trio.cli.files import replace_file
-from haptic_trio.cli.suite_input import SUFFIXES, Input
+from haptic_trio.cli.files import manifest_texts, replace_file
+from haptic_trio.cli.suite_input import Input
 from haptic_trio.embedded.cases import updates_of
 from haptic_trio.embedded.results import CaseResult
 from haptic_trio.embedded.update import UpdateError, update_config_map, update_tests
@@ -31,8 +31,7 @@ def update_files(
 
 
 def _update_manifests(manifests: Path, found: dict[tuple[str, int], str], source: ConfigSource) -> None:
-    for path in sorted(one for one in manifests.rglob("*") if one.suffix in SUFFIXES):
-        text = path.read_text("utf-8")
+    for path, text in manifest_texts(manifests):
         updated = update_config_map(text, found, namespace=source.namespace, name=source.config_map, source=str(path))
         if updated is not None:
             _replace(path, updated)
@@ -41,4 +40,7 @@ def _update_manifests(manifests: Path, found: dict[tuple[str, int], str], source
 
 
 def _replace(path: Path, text: str) -> None:
-    replace_file(path, text, mode=path.stat().st_mode & 0o777)
+    # Lines end as they did, and a link stays one.
+    if b"\r\n" in path.read_bytes():
+        text = text.replace("\n", "\r\n")
+    replace_file(path.resolve(), text, mode=path.stat().st_mode & 0o777)

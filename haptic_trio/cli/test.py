@@ -10,7 +10,7 @@ import msgspec
 import trio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from haptic_trio.cli.failures import failures_of, print_failures
+from haptic_trio.cli.failures import failures_of, print_failures, words_of
 from haptic_trio.cli.files import replace_file
 from haptic_trio.cli.findings import Area, find, findings_to_json, make_console, print_findings
 from haptic_trio.cli.junit import to_junit
@@ -133,7 +133,7 @@ def test(
 
     \b
       haptic-trio test --manifests DIR                    the tests in DIR's ConfigMap
-      haptic-trio test --manifests DIR --tests DIR/tests  and those in files beside it
+      haptic-trio test --manifests DIR --tests TESTS      and those in files of their own, outside of DIR
       haptic-trio test --library all                      the tests of the shipped libraries
       haptic-trio test --manifests DIR --update           take what is rendered as expected
 
@@ -201,6 +201,7 @@ async def _run(options: SuiteOptions) -> Report:
         cases=tuple(results),
         seconds=trio.current_time() - began,
         coverage=tuple(measure(tracer)) if tracer is not None and options.coverage else None,
+        own=given.own_templates,
         slowest=tuple(slowest_of(tracer, options.slowest)) if tracer is not None and options.slowest else None,
         updated=updated,
     )
@@ -258,7 +259,7 @@ def _explain(group: BaseExceptionGroup[BaseException], source: InputOptions | No
         elif findings:
             print_findings(console, findings)
         else:
-            click.secho(f"error: {error}", fg="red", err=True)
+            click.secho(f"error: {words_of(error)}", fg="red", err=True)
     if as_json:
         print_failures(failures)
     return EXIT_UNUSABLE

@@ -125,7 +125,7 @@ def _verdict(report: Report, area: Area, found: list[Finding]) -> str:
         return f"ok ({len(objects)} watched)"
     if area is Area.TESTS and report.snapshot.loaded is not None:
         cases = find_cases([suite_of(report.snapshot.loaded)])
-        return f"ok ({len(cases)} tests)" if cases else "none"
+        return f"ok ({len(cases)} test{'s' if len(cases) > 1 else ''})" if cases else "none"
     if area is Area.OUTPUT and report.outcome is not None and report.outcome.generation is not None:
         generation = report.outcome.generation
         return f"ok ({len(generation.config.sections)} sections, {len(generation.files)} files)"

@@ -1,7 +1,7 @@
 """What the types cannot say of embedded tests: whether names exist, expressions are some, and fields go together."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from haptic_trio.config.assertions import (
@@ -20,7 +20,7 @@ from haptic_trio.config.assertions import (
 from haptic_trio.config.check_http import check_http_resources
 from haptic_trio.config.decode import nearest_hint
 from haptic_trio.config.document import item_path, key_path
-from haptic_trio.config.model import ValidationTest
+from haptic_trio.config.model import ValidationTest, WatchedResource
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.errors import Problem
 from haptic_trio.jsonpath import JSONPathError, compile_path
@@ -35,8 +35,8 @@ CERTIFICATE_FOR: Final = "certificateFor"
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
 
 
-def check_tests(tests: Mapping[str, ValidationTest], kinds: Collection[str]) -> Iterator[Problem]:
-    """Yield what is wrong with *tests*, where *kinds* are the names of all watched resources."""
+def check_tests(tests: Mapping[str, ValidationTest], kinds: Mapping[str, WatchedResource]) -> Iterator[Problem]:
+    """Yield what is wrong with *tests*, where *kinds* are all watched resources by name."""
     extended = {test.extends for test in tests.values()}
     for name, test in tests.items():
         path = key_path("validationTests", name)
@@ -69,7 +69,7 @@ def _check_extends(name: str, path: str, tests: Mapping[str, ValidationTest]) ->
 
 
 def _check_fixtures(
-    path: str, fixtures: Mapping[str, list[dict[str, Any]]], kinds: Collection[str]
+    path: str, fixtures: Mapping[str, list[dict[str, Any]]], kinds: Mapping[str, WatchedResource]
 ) -> Iterator[Problem]:
     for name, objects in fixtures.items():
         where = key_path(path, name)
@@ -77,6 +77,28 @@ def _check_fixtures(
             yield Problem(message=f"there is no watched resource {name!r}", path=where, hint=nearest_hint(name, kinds))
         for index, fixture in enumerate(objects):
             yield from _check_fixture(item_path(where, index), fixture)
+            if name in kinds:
+                yield from _check_kind(item_path(where, index), fixture, name, kinds)
+
+
+def _check_kind(
+    path: str, fixture: dict[str, Any], name: str, kinds: Mapping[str, WatchedResource]
+) -> Iterator[Problem]:
+    """Yield that *fixture* is of another kind than *name*, if it is plain of which one."""
+    pattern = fixture.get(OBJECT) if REPEAT in fixture else fixture
+    kind = pattern.get("kind") if isinstance(pattern, dict) else None
+    if not isinstance(kind, str):
+        return
+    lower = kind.lower()
+    # Only an API server knows the plural; these are what it may be.
+    plurals = {f"{lower}s", f"{lower}es", f"{lower.removesuffix('y')}ies", lower}
+    others = [other for other, watched in kinds.items() if watched.resources in plurals]
+    if others and kinds[name].resources not in plurals:
+        yield Problem(
+            message=f"is of the kind {kind}, which is not what {name!r} watches",
+            path=path,
+            hint=f"put it under `{others[0]}`",
+        )
 
 
 def _check_fixture(path: str, fixture: dict[str, Any]) -> Iterator[Problem]:

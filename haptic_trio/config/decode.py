@@ -135,9 +135,11 @@ class _Walker:
             if not isinstance(key, ScalarNode) or not isinstance(_scalar_or_none(key), str):
                 self._fail(key, path, f"keys must be text, found {describe_node(key)}", _quoting_hint(key))
             elif key.value in entries:
-                first = entries[key.value][0].start_mark.line + 1
+                # Not its number: who tells this may know the text as a part of a file.
+                above = key.start_mark.line - entries[key.value][0].start_mark.line
+                first = f"{above} line{'s' if above > 1 else ''} above" if above else "on the same line"
                 self._fail(
-                    key, key_path(path, key.value), f"{shorten(key.value)} is given twice", f"first on line {first}"
+                    key, key_path(path, key.value), f"{shorten(key.value)} is given twice", f"the first is {first}"
                 )
             else:
                 entries[key.value] = key, value

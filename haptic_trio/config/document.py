@@ -177,6 +177,8 @@ def _syntax_problem(error: Exception, source: str) -> Problem:
 def _syntax_hint(message: str) -> str:
     if "\\t" in message or "'\t'" in message:
         return "indent with spaces, not with tabs"
+    if "cannot start any token" in message:
+        return "indent with spaces, not with tabs; a text that begins with @, ` or % goes in quotes"
     if "single document" in message:
         return "remove the `---` between the documents"
     if "mapping values are not allowed" in message:

@@ -15,6 +15,7 @@ from haptic_trio.errors import HapticError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain
 from haptic_trio.explain.site import Site, hidden
+from haptic_trio.haproxy.keywords import shipped_keywords
 from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
@@ -87,7 +88,7 @@ class Configuration:
             offset=offset,
             lines=tuple(_line(view, at) for at in chosen),
             files=view.files if is_first else (),
-            sections=tuple(_line(view, at) for at in _sections(view.lines)) if is_first else (),
+            sections=tuple(_line(view, at) for at in section_lines(view.lines)) if is_first else (),
         )
 
     async def diff(self) -> DiffPage:
@@ -156,8 +157,11 @@ def _line(view: View, at: int) -> ConfigLine:
     return ConfigLine(line=at, text=view.lines[at - 1], made_by=view.makers[at - 1], is_secret=at in view.secrets)
 
 
-def _sections(lines: Sequence[str]) -> list[int]:
-    found = [at for at, line in enumerate(lines, 1) if line[:1].isalpha()]
+def section_lines(lines: Sequence[str]) -> list[int]:
+    """Return the 1-based numbers of the lines with which sections begin, the first of them."""
+    kinds = shipped_keywords().sections
+    # A line of a section may stand at the margin as well.
+    found = [at for at, line in enumerate(lines, 1) if line[:1].isalpha() and line.split(None, 1)[0] in kinds]
     return found[:MOST_SECTIONS]
 
 

@@ -168,6 +168,7 @@ class Lightened(msgspec.Struct, frozen=True, kw_only=True):
 
 _WORDY = (
     m.ConfigInvalid,
+    m.HttpContentRefused,
     m.InstanceFailed,
     m.InstanceTroubled,
     m.ProblemsReported,

@@ -29,11 +29,15 @@ from haptic_trio.console.watched import Watched
 from haptic_trio.errors import HapticError
 
 HELLO_LIMIT = 5.0
+SEND_LIMIT = 30.0
+"""Seconds within which a viewer has to take what it is sent; one that sleeps must not keep others out."""
 ALIVE = 10.0
 MOST_VIEWERS = 8
 SHORTEST_INTERVAL = 0.2
 REFUSED, BUSY = 1008, 1013
 """Codes of a websocket's end."""
+NOT_ALLOWED = "not allowed"
+"""The reason of the first."""
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -59,6 +63,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
 
 
+class ViewerStalledError(HapticError):
+    """A viewer does not take what it is sent; it may connect again."""
+
+
 class UnknownTopicError(HapticError):
     """There is no such topic; trying again is futile."""
 
@@ -75,7 +83,7 @@ class Viewers:
         """Talk to the viewer at *socket* until it goes or we are cancelled."""
         await socket.accept()
         if not _is_same_origin(socket) or not await self._is_allowed(socket):
-            await socket.close(REFUSED, "not allowed")
+            await socket.close(REFUSED, NOT_ALLOWED)
             return
         if self.count >= MOST_VIEWERS:
             await socket.close(BUSY, "too many viewers")
@@ -83,6 +91,9 @@ class Viewers:
         self.count += 1
         try:
             await _Viewer(socket, self._watched).run()
+        except* ViewerStalledError:
+            # Nobody is there to be told.
+            pass
         finally:
             self.count -= 1
             if not self.count:
@@ -227,4 +238,7 @@ class _Viewer:
     async def _send_bytes(self, encoded: bytes) -> None:
         async with self._sending:
             self._last_sent = trio.current_time()
-            await self._socket.send_text(encoded.decode())
+            with trio.move_on_after(SEND_LIMIT) as scope:
+                await self._socket.send_text(encoded.decode())
+            if scope.cancelled_caught:
+                raise ViewerStalledError(f"nothing was taken for {SEND_LIMIT:g} s")

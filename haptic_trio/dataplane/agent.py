@@ -198,7 +198,7 @@ class LocalAgent:
             await run_check(self._supervisor.binary, configs, limit=CHECK_LIMIT)
         except ConfigRefusedError as exc:
             raise DeploymentRefusedError(self._name, str(exc)) from exc
-        except CheckTimeoutError as exc:
+        except (CheckTimeoutError, CheckFailedError) as exc:
             raise EndpointTimeoutError(self._name, str(exc)) from exc
 
     async def _passes_with_stand_ins(self, running: Generation, generation: Generation) -> bool:
@@ -286,6 +286,9 @@ class LocalAgent:
                 self._supervisor.binary, generation, limit=CHECK_LIMIT, background=True, directory=directory
             )
         except (ConfigRefusedError, CheckTimeoutError, CheckFailedError) as exc:
+            if not isinstance(exc, ConfigRefusedError):
+                # No verdict: it is asked again.
+                self._patched.set()
             # The files stay those that are known to be good; whoever deployed it makes the same check, and tells why.
             self._log.warning("what haproxy was told is not written out", error=str(exc))
             return

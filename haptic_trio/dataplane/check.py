@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -213,6 +214,8 @@ async def run_check(
         raise CheckTimeoutError(f"haproxy -c did not end within {limit:g} s")
     if memory is not None and code and (code < 0 or _NO_MEMORY.search(output)):
         raise CheckMemoryError(f"HAProxy would need more than {memory >> 20} MiB of memory to read it")
+    if code == -signal.SIGKILL:
+        raise CheckFailedError("haproxy -c was killed, as by a system that is short of memory")
     # Messages shall name files as their authors know them, not where they lie for the moment.
     for folder in sorted({f"{config.parent}/" for config in configs}, key=len, reverse=True):
         output = output.replace(folder, "")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, Protocol
 
+import msgspec
 import trio
 
 from haptic_trio.channels import ConfigSeen, Latest
@@ -99,7 +100,12 @@ def resolved(resource: Resource, remark: Remark) -> Notice:
 def quarantined(resource: Resource, held: HeldObject) -> Notice:
     """Return what the owner of a held object is told."""
     served = "what it was before is served instead" if held.has_stand_in else "nothing of it is served"
-    return _notice(resource, EventType.WARNING, "Quarantined", f"{held.problem}; {served}")
+    problem = held.problem
+    place = f"{problem.source}:{problem.line}" if problem.line else problem.source
+    # The fields first, and the template last: whoever owns the object may never have heard of templates.
+    note = msgspec.structs.replace(problem, source="", line=0, column=0, subject="")
+    made_by = f" [{place}]" if place else ""
+    return _notice(resource, EventType.WARNING, "Quarantined", f"{note}; {served}{made_by}")
 
 
 def released(resource: Resource) -> Notice:
@@ -107,19 +113,23 @@ def released(resource: Resource) -> Notice:
     return _notice(resource, EventType.NORMAL, "Released", "it is served as it is again")
 
 
-def refused(config_map: Resource, problems: Sequence[Problem]) -> Notice:
-    """Return what the owner of the configuration is told when nothing can be deployed."""
+def refused(config_map: Resource, problems: Sequence[Problem], *, is_verdict: bool = True) -> Notice:
+    """Return what the owner of the configuration is told when nothing can be deployed.
+
+    Without *is_verdict*, HAProxy has not said what it thinks of it.
+    """
     first = str(problems[0]) if problems else "no reason given"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     note = f"{first}{more}; what was deployed before stays"
-    return _notice(config_map, EventType.WARNING, "ConfigurationRefused", note, action="Deploy")
+    reason = "ConfigurationRefused" if is_verdict else "ConfigurationNotChecked"
+    return _notice(config_map, EventType.WARNING, reason, note, action="Deploy")
 
 
 def _notice(resource: Resource, type_: EventType, reason: str, note: str, *, action: str = "Render") -> Notice:
     return Notice(regarding=regarding_of(resource), type=type_, reason=reason, action=action, note=note)
 
 
-_OF_REFUSALS: Final = {"Quarantined", "Released", "ConfigurationRefused"}
+_OF_REFUSALS: Final = {"Quarantined", "Released", "ConfigurationRefused", "ConfigurationNotChecked"}
 
 
 class EventWriter:
@@ -168,7 +178,7 @@ class EventWriter:
             self._look()
             seen_config = self._configuration.value
             if isinstance(outcome, ValidationFailed) and seen_config is not None and seen_config.config_map:
-                self._put(refused(seen_config.config_map, outcome.problems))
+                self._put(refused(seen_config.config_map, outcome.problems, is_verdict=outcome.is_verdict))
 
     def _look(self) -> None:
         held = {item.ref: item for item in self._held()}

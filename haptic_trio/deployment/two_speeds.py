@@ -100,7 +100,7 @@ class TwoSpeeds:
     def _take_refusal(self, refusal: ValidationFailed) -> None:
         # A new configuration of ours that is no good leaves in force what was valid before it.
         self._valid = self._valid or self._last_valid
-        if self._prepared is not None and refusal.phase == "check":
+        if self._prepared is not None and refusal.phase == "check" and refusal.is_verdict:
             # Its data may be what was refused. What is valid takes its place until the next is prepared.
             self._prepared = None
             self._why = "rollback"

@@ -3,16 +3,22 @@
 Lines and branches are those of the compiled template that come from a line
 of its source: text between two tags counts with the line it begins on. A
 branch is an `if`, an `elif`, or the condition of a loop, which must have been
-true and false, or a loop, which must have been entered.
+true and false, or a loop, which must have been entered, and not, where it has
+an `else`. An expression counts as a whole, whatever is decided within it.
 """
 
 import ast
+import re
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 from jinja2 import Template
 
 from haptic_trio.embedded.tracing import TemplateTracer
+
+_VARIABLE: Final = re.compile(r"l_\d+_")
+_TEMPORARY: Final = re.compile(r"t_\d+")
 
 
 class Branch(msgspec.Struct, frozen=True, order=True):
@@ -20,7 +26,7 @@ class Branch(msgspec.Struct, frozen=True, order=True):
 
     line: int
     way: str
-    """`true`, `false` or `entered`."""
+    """`true`, `false`, `entered` or `empty`."""
 
 
 class TemplateCoverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +71,9 @@ def _measure(name: str, template: Template, tracer: TemplateTracer) -> TemplateC
     rendered = {line for compiled, line in origins.items() if compiled in executed}
     ways: set[Branch] = set()
     gone: set[Branch] = set()
-    for node in _branches(template, name):
-        line = template.get_corresponding_lineno(node.lineno)
-        inside, past = ("entered", "left") if isinstance(node, ast.For) else ("true", "false")
+    for node, at in _branches(template, name):
+        line = template.get_corresponding_lineno(at)
+        inside, past = _ways(node)
         # That a loop is left tells nothing: all of them are, in the end.
         ways |= {Branch(line, way) for way in (inside, past) if way != "left"}
         ends = [end for start, end in arcs if start == node.lineno]
@@ -83,14 +89,33 @@ def _measure(name: str, template: Template, tracer: TemplateTracer) -> TemplateC
     )
 
 
-def _branches(template: Template, name: str) -> Iterator[ast.If | ast.For]:
-    """Yield the branches of the compiled template."""
+def _ways(node: ast.If | ast.For) -> tuple[str, str]:
+    """Return what it is called to go into *node*, and past it."""
+    if isinstance(node, ast.For):
+        return "entered", "left"
+    return ("empty", "left") if _is_else_of_loop(node) else ("true", "false")
+
+
+def _branches(template: Template, name: str) -> Iterator[tuple[ast.If | ast.For, int]]:
+    """Yield the branches of the compiled template, each with the line there that its author would name."""
     source = getattr(template.environment, "sources", {}).get(name)
     if source is None:
         return
-    for node in ast.walk(ast.parse(template.environment.compile(source, name, None, raw=True))):
-        if isinstance(node, ast.If | ast.For) and not _is_ours(node):
-            yield node
+    for parent in ast.walk(ast.parse(template.environment.compile(source, name, None, raw=True))):
+        loop = 0
+        for node in ast.iter_child_nodes(parent):
+            if not isinstance(node, ast.If | ast.For) or _is_ours(node):
+                continue
+            if isinstance(node, ast.For):
+                loop = node.lineno
+            yield node, loop if _is_else_of_loop(node) and loop else node.lineno
+
+
+def _is_else_of_loop(node: ast.If | ast.For) -> bool:
+    """Whether *node* is what Jinja makes of the `else` of a loop: it asks a variable of its own."""
+    return (
+        isinstance(node, ast.If) and isinstance(node.test, ast.Name) and _TEMPORARY.fullmatch(node.test.id) is not None
+    )
 
 
 def _is_ours(node: ast.If | ast.For) -> bool:
@@ -98,8 +123,11 @@ def _is_ours(node: ast.If | ast.For) -> bool:
     if isinstance(node, ast.For):
         return any(isinstance(part, ast.Name) and part.id in {"event", "fiter"} for part in (node.target, node.iter))
     match node.test:
-        case ast.Constant() | ast.Name():
+        case ast.Constant():
             return True
+        case ast.Name(id=name):
+            # A variable of a template, or what remembers whether a loop was entered.
+            return _VARIABLE.match(name) is None and _TEMPORARY.fullmatch(name) is None
         case ast.Compare(comparators=[ast.Name(id="missing")]):
             return True
     return any(isinstance(part, ast.Name) and part.id in {"h_clock", "parent_template"} for part in ast.walk(node.test))

@@ -1,9 +1,9 @@
 """Assertions that need no HAProxy: what was rendered, which objects were refused, and what a change costs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from haptic_trio.config.assertions import (
     PlanOutcome,
     RenderingError,
 )
+from haptic_trio.config.decode import nearest_hint
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.embedded.results import text_diff
 from haptic_trio.embedded.scenes import Scene, Staged
@@ -32,6 +33,7 @@ from haptic_trio.haproxy.plan import make_plan
 from haptic_trio.jsonpath import compile_path
 
 _MOST_NAMED = 12
+_RESOURCE: Final = re.compile(r"\$?\.?resources\.(\w+)")
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -74,7 +76,10 @@ def _check(assertion: Assertion, staged: Staged) -> Fault | None:  # noqa: C901,
             values = compile_path(assertion.path).find(staged.seen)
             if values == assertion.expected:
                 return None
-            return Fault("it selects something else", text_diff(_as_json(assertion.expected), _as_json(values)))
+            return Fault(
+                "it selects something else" if values else f"it selects nothing{_unknown(assertion.path, staged.seen)}",
+                text_diff(_as_json(assertion.expected), _as_json(values)),
+            )
         case MapEntry():
             return _check_entry(assertion, scene)
         case Deterministic():
@@ -131,6 +136,16 @@ def _normal(text: str) -> str:
     while lines and not lines[-1]:
         lines.pop()
     return "".join(f"{line}\n" for line in lines)
+
+
+def _unknown(path: str, seen: Mapping[str, Any]) -> str:
+    """Return why *path* selects nothing, if that is plain."""
+    match = _RESOURCE.match(path)
+    known = seen["resources"]
+    if match is None or match[1] in known:
+        return ""
+    hint = nearest_hint(match[1], known)
+    return f": there is no watched resource {match[1]!r}; {hint}"
 
 
 def _check_entry(assertion: MapEntry, scene: Scene) -> Fault | None:

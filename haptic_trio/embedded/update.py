@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from haptic_trio.config.document import parse_document
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, ProblemsError
 
 INDENT: Final = 2
 
@@ -38,7 +38,11 @@ def update_config_map(
     Raises UpdateError when the configuration is no block of text.
     """
     for start, chunk in _documents(text):
-        root = parse_document(chunk, source=source).root
+        try:
+            root = parse_document(chunk, source=source).root
+        except ProblemsError:
+            # The configuration has been read: this is something else.
+            continue
         if not _is_config_map(root, namespace, name):
             continue
         _, value = _entry(_child(root, "data"), "config")
@@ -57,7 +61,7 @@ def update_config_map(
                     first + edit.last,
                     [f"{' ' * indent}{line}" if line else "" for line in edit.block],
                 )
-                for edit in _edits(inner, found, source)
+                for edit in _edits(inner, found, source, before=text.count("\n", 0, start) + first)
             ],
         )
         return text[:start] + "\n".join(lines) + "\n" + text[start + len(chunk) :]
@@ -70,7 +74,8 @@ class _Edit(NamedTuple):
     block: list[str]
 
 
-def _edits(text: str, found: Mapping[tuple[str, int], str], source: str) -> list[_Edit]:
+def _edits(text: str, found: Mapping[tuple[str, int], str], source: str, before: int = 0) -> list[_Edit]:
+    """Return what is to be edited in *text*, which begins behind so many lines of the file."""
     tests = _child(parse_document(text, source=source).root, "validationTests")
     lines = text.splitlines()
     edits = []
@@ -81,7 +86,8 @@ def _edits(text: str, found: Mapping[tuple[str, int], str], source: str) -> list
         if key is None or not isinstance(value, ScalarNode) or value.start_mark.line < key.start_mark.line:
             raise UpdateError(f"{source}: the expected text of assertion {index} of {name!r} cannot be found")
         if isinstance(item, MappingNode) and item.flow_style:
-            raise UpdateError(f"{source}:{key.start_mark.line + 1}: write the assertion without braces to update it")
+            line = before + key.start_mark.line + 1
+            raise UpdateError(f"{source}:{line}: write the assertion without braces to update it")
         first = key.start_mark.line
         edits.append(_Edit(first, _last_line(value, lines), _block(lines[first], key, new)))
     return edits

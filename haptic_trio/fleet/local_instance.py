@@ -19,7 +19,9 @@ import trio
 from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.check import PRELUDE_NAME
 from haptic_trio.dataplane.cli_socket import exchange
-from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError
+from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointError, EndpointTimeoutError
+from haptic_trio.dataplane.port_holders import find_holders
+from haptic_trio.dataplane.ports import find_addresses
 from haptic_trio.dataplane.process import MasterProcess, find_masters, is_alive, read_record
 from haptic_trio.dataplane.supervisor import LoadRefusedError, Supervisor
 from haptic_trio.errors import HapticError
@@ -100,8 +102,17 @@ class FleetAgent(LocalAgent):
             await super().activate(generation)
             return
         async with self._siblings.starting:
+            if self._siblings.find_donor() is None:
+                await self._require_no_strangers(generation)
             await super().activate(generation)
             self._siblings.note_start()
+
+    async def _require_no_strangers(self, generation: Generation) -> None:
+        """Raise DeploymentRefusedError where another controller's HAProxy would take turns with ours."""
+        addresses = find_addresses(generation.config)
+        holders = await trio.to_thread.run_sync(partial(find_holders, addresses, root=self._directory.parent))
+        if holders:
+            raise DeploymentRefusedError(self._name, holders[0].explain())
 
     async def close(self) -> None:
         """Let a deployment in flight finish; then never start HAProxy again. Bounded."""

@@ -22,6 +22,7 @@ from haptic_trio.channels import Latest
 from haptic_trio.dataplane.agent import lock_directory
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.port_holders import INSTANCES_NAME
 from haptic_trio.dataplane.process import is_alive, read_record
 from haptic_trio.dataplane.supervisor import OnExit
 from haptic_trio.fleet.local_instance import (
@@ -102,7 +103,7 @@ class LocalProvider:
         on_exit: OnExit = "leave",
         grace: float = DEFAULT_GRACE,
     ) -> None:
-        self._root = state.absolute() / "instances"
+        self._root = state.absolute() / INSTANCES_NAME
         # HAProxy changes its directory, and starts itself anew from there.
         self._binary = binary.absolute()
         self._find_newest = find_newest

@@ -1,12 +1,13 @@
 """How many routes each listener has, and which routes others may displace: known from one look to the next."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from haptic_trio.gateway.answers import Answers, Record
 from haptic_trio.gateway.attachment import listeners_for
 from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.objects import Lookups, Resource, found_in, name_of
@@ -16,15 +17,28 @@ ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "names
 """What the attachment of a route depends on beside routes."""
 
 
+_ANSWERS: Final = 40
+"""Answers for each route, at most, before all are forgotten that nobody may ask for any more."""
+
+
+class _Attached(msgspec.Struct, frozen=True):
+    """The listeners of one route."""
+
+    route: Resource
+    keys: frozenset[str]
+    has_rivals: bool
+    record: Record
+
+
 class _Counted(msgspec.Struct):
     """What the routes of one kind come to for one owner of listeners."""
 
     routes: Sequence[Resource]
-    rivals: int
-    """The version of the routes that may displace these."""
+    versions: tuple[int, ...]
+    """Of the stores that attachment depends on: while they stay, nothing changes but for routes that have rivals."""
     counts: Counter[str]
-    keys: dict[int, tuple[Resource, frozenset[str], bool]]
-    """The listeners of each route, by its identity, and whether it has rivals."""
+    attached: dict[int, _Attached]
+    """By the identity of the route."""
 
 
 class _Noting:
@@ -56,13 +70,7 @@ class Rivalry:
         rivals = RIVALS.get(kind.name)
         names = (rivals.by_host, rivals.without_host, rivals.by_gateway) if rivals is not None else ()
         self._noting = {name: _Noting(lookups[name]) for name in names if name in lookups}
-        self._store = lookups[rivals.store] if rivals is not None else None
         self._lookups: Lookups = {**lookups, **self._noting} if self._noting else lookups
-
-    @property
-    def version(self) -> int:
-        """Grows when a rival changes."""
-        return self._store.version if self._store is not None else 0
 
     def ask(self, question: Callable[[Lookups], T]) -> tuple[T, bool]:
         """Return the answer to *question*, which is about one route, and whether that has rivals."""
@@ -73,24 +81,20 @@ class Rivalry:
 
 
 class AttachedRoutes:
-    """Counts the routes of listeners, and looks again only at routes that have changed."""
+    """Counts the routes of listeners, and looks again only at those for which anything has changed."""
 
     def __init__(self, lookups: Lookups, controller: str) -> None:
         self._lookups = lookups
         self._controller = controller
-        self._versions: tuple[int, ...] = ()
         self._known: dict[tuple[str, str], _Counted] = {}
-        self._rivalries = {name: Rivalry(kind, lookups) for name, kind in ROUTE_KINDS.items()}
+        self._answers = Answers(lookups)
+        self._rivalries = {name: Rivalry(kind, self._answers.lookups) for name, kind in ROUTE_KINDS.items()}
 
     def counts(self, owner: Resource) -> dict[str, int]:
         """Return how many routes each listener of *owner*, a Gateway or a ListenerSet, has, by its key.
 
         Listeners of others may be in it, with any number.
         """
-        versions = tuple(self._lookups[store].version for store in ATTACHMENT_STORES)
-        if versions != self._versions:
-            self._known.clear()
-            self._versions = versions
         counts: Counter[str] = Counter()
         for kind in ROUTE_KINDS.values():
             counts.update(self._of_kind(kind, name_of(owner)))
@@ -98,27 +102,36 @@ class AttachedRoutes:
 
     def _of_kind(self, kind: RouteKind, owner: str) -> Counter[str]:
         routes = found_in(self._lookups, kind.by_gateway, owner)
-        rivalry = self._rivalries[kind.name]
+        rivals = RIVALS.get(kind.name)
+        stores = (*ATTACHMENT_STORES, rivals.store) if rivals is not None else ATTACHMENT_STORES
+        versions = tuple(self._lookups[store].version for store in stores)
         known = self._known.get((kind.name, owner))
-        before: Mapping[int, tuple[Resource, frozenset[str], bool]] = {}
-        if known is not None and known.rivals == rivalry.version:
-            # Whatever is attached to one of these listeners is among these routes, and those of other kinds.
-            if known.routes is routes:
-                return known.counts
-            before = known.keys
-        counted = _Counted(routes, rivalry.version, Counter(), {})
+        before = known.attached if known is not None else {}
+        is_same = known is not None and known.versions == versions
+        # Whatever is attached to one of these listeners is among these routes, and those of other kinds.
+        if known is not None and is_same and known.routes is routes:
+            return known.counts
+        if len(self._answers) > _ANSWERS * (len(routes) + 100):
+            self._answers.clear()
+        counted = _Counted(routes, versions, Counter(), {})
         # Most routes have the same listeners: counting those together is ten times as fast.
         alike: Counter[frozenset[str]] = Counter()
         for route in routes:
             found = before.get(id(route))
-            if found is None or found[2]:
-                found = route, *rivalry.ask(partial(self._listeners_of, kind, route))
-            counted.keys[id(route)] = found
-            alike[found[1]] += 1
+            is_certain = found is not None and is_same and not found.has_rivals
+            if found is None or not (is_certain or self._answers.holds(found.record)):
+                found = self._attached(kind, route)
+            counted.attached[id(route)] = found
+            alike[found.keys] += 1
         for keys, number in alike.items():
             counted.counts.update(dict.fromkeys(keys, number))
         self._known[kind.name, owner] = counted
         return counted.counts
+
+    def _attached(self, kind: RouteKind, route: Resource) -> _Attached:
+        question = partial(self._rivalries[kind.name].ask, partial(self._listeners_of, kind, route))
+        (keys, has_rivals), record = self._answers.record(question)
+        return _Attached(route, keys, has_rivals, record)
 
     def _listeners_of(self, kind: RouteKind, route: Resource, lookups: Lookups) -> frozenset[str]:
         return frozenset(listeners_for(route, kind.name, lookups, self._controller))

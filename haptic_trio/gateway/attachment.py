@@ -1,6 +1,6 @@
 """Which listeners a route is attached to by each of its parent references, and why it is not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -9,10 +9,12 @@ from haptic_trio.gateway.hostnames import ANY, intersection, is_hostname, wider
 from haptic_trio.gateway.kinds import RIVALS, RouteKind
 from haptic_trio.gateway.listeners import (
     Listener,
+    WantedListeners,
     all_listeners,
+    class_of,
     has_hostname_fault,
+    is_class_ours,
     is_ours,
-    listeners_of,
     parent_of,
 )
 from haptic_trio.gateway.objects import (
@@ -20,11 +22,12 @@ from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
     age_of,
-    found_in,
+    bare,
+    bare_in,
+    derived,
     items_of,
     name_of,
     namespace_of,
-    single,
     text_of,
 )
 
@@ -62,30 +65,31 @@ def attach(route: Resource, kind: str, lookups: Lookups, controller: str) -> Ite
     for reference in items_of(route, "spec", "parentRefs"):
         if (text_of(reference, "group") or GROUP) != GROUP:
             continue
-        namespace = text_of(reference, "namespace") or namespace_of(route)
+        keys = text_of(reference, "namespace") or namespace_of(route), text_of(reference, "name")
+        wanted = WantedListeners(text_of(reference, "sectionName"), _port_of(reference))
         match text_of(reference, "kind") or "Gateway":
             case "Gateway":
-                gateway = single(lookups, "gateways", namespace, text_of(reference, "name"))
-                if gateway is not None and is_ours(gateway, lookups, controller):
-                    yield _attach(route, kind, reference, listeners_of(gateway), lookups)
+                if is_class_ours(derived(lookups, "gateways", class_of, *keys), lookups, controller):
+                    yield _attach(route, kind, reference, derived(lookups, "gateways", wanted, *keys), lookups)
             case "ListenerSet":
-                found = single(lookups, "listenerSets", namespace, text_of(reference, "name"))
+                found = bare(lookups, "listenerSets", *keys)
                 gateway = parent_of(found, lookups) if found is not None else None
                 if found is not None and gateway is not None and is_ours(gateway, lookups, controller):
                     listeners = all_listeners(gateway, lookups)
-                    own = tuple(listener for listener in listeners if listener.is_owned_by(found))
+                    own = wanted.among(listener for listener in listeners if listener.is_owned_by(found))
                     yield _attach(route, kind, reference, own, lookups)
 
 
+def _port_of(reference: Mapping[str, Any]) -> int | None:
+    port = reference.get("port")
+    # No listener has a port that is none.
+    return port if port is None or isinstance(port, int) else -1
+
+
 def _attach(
-    route: Resource, kind: str, reference: Mapping[str, Any], listeners: tuple[Listener, ...], lookups: Lookups
+    route: Resource, kind: str, reference: Mapping[str, Any], wanted: Iterable[Listener], lookups: Lookups
 ) -> Attachment:
-    section, port = text_of(reference, "sectionName"), reference.get("port")
-    named = [
-        listener
-        for listener in listeners
-        if section in ("", listener.name) and port in (None, listener.port) and listener.is_accepted
-    ]
+    named = [listener for listener in wanted if listener.is_accepted]
     if not named:
         return Attachment(reference, (), NO_PARENT)
     allowing = [
@@ -118,11 +122,11 @@ def _rivals(other: RouteKind, attached: Attached, lookups: Lookups) -> Iterator[
     """Yield the routes of the kind *other* that may have a host in common; looks at all only for wildcards."""
     owner, hostnames = attached.listener.owner, [hostname for hostname, _ in attached.hostnames]
     if any(hostname == ANY or hostname.startswith("*") for hostname in hostnames):
-        yield from found_in(lookups, other.by_gateway, owner)
+        yield from bare_in(lookups, other.by_gateway, owner)
         return
     known: set[tuple[str, str]] = set()
-    found = [found_in(lookups, other.without_host, owner)]
-    found += [found_in(lookups, other.by_host, name) for one in hostnames for name in (one, *wider(one))]
+    found = [bare_in(lookups, other.without_host, owner)]
+    found += [bare_in(lookups, other.by_host, name) for one in hostnames for name in (one, *wider(one))]
     for rival in (rival for rivals in found for rival in rivals):
         key = namespace_of(rival), name_of(rival)
         if key not in known:

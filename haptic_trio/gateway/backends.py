@@ -1,25 +1,24 @@
 """What a route's backend references mean, and what is wrong with them."""
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.clients import certificates_for
 from haptic_trio.gateway.durations import milliseconds
 from haptic_trio.gateway.grants import is_granted
-from haptic_trio.gateway.kinds import GRPC_ROUTE, HTTP_ROUTE, ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.kinds import RouteKind
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
     Resource,
     checked_name,
+    derived,
     dig,
     found_in,
     items_of,
-    name_of,
     namespace_of,
-    single,
     text_of,
 )
 
@@ -54,7 +53,6 @@ _RETRIED: Final = frozenset({401, 403, 404, 408, 425, 429, 500, 501, 502, 503, 5
 _MOST_RETRIES: Final = 20
 ENDLESS: Final = 2_147_483_647
 """Milliseconds: the longest time that HAProxy can count."""
-_HTTP_KINDS: Final = (HTTP_ROUTE.name, GRPC_ROUTE.name)
 
 
 class _Times(msgspec.Struct, frozen=True):
@@ -101,59 +99,44 @@ def retry_of(rule: Any) -> Retry:
     return Retry(attempts, tuple(codes), is_set=True)
 
 
-class Variant(msgspec.Struct, frozen=True):
-    """One of the backends for a port of a Service."""
+class PortState(msgspec.Struct, frozen=True):
+    """What a Service says of one of its ports."""
 
-    suffix: str
-    retry: Retry
-    certificate: Resource | None = None
-    """The Secret that we show to the backend."""
-
-    @property
-    def is_tcp(self) -> bool:
-        """Whether it forwards bytes."""
-        return self.suffix.startswith("_tcp")
-
-    @property
-    def is_h2(self) -> bool:
-        """Whether it speaks HTTP/2 whatever the Service says."""
-        return self.suffix.startswith("_h2")
+    is_external: bool
+    """Whether the Service is of the type ExternalName."""
+    name: str | None
+    """None without such a port."""
+    protocol: str = ""
+    """`appProtocol`."""
 
 
-def variants_of(service: Resource, lookups: Lookups) -> list[Variant]:
-    """Return which backends the routes that name *service* need for each port of it."""
-    namespace, name = namespace_of(service), name_of(service)
-    found: dict[str, Variant] = {}
-    for kind in ROUTE_KINDS.values():
-        for route in found_in(lookups, kind.by_service, name):
-            for rule in items_of(route, "spec", "rules"):
-                if any(
-                    (text_of(reference, "namespace") or namespace_of(route)) == namespace
-                    and text_of(reference, "name") == name
-                    for reference in items_of(rule, "backendRefs")
-                ):
-                    try:
-                        retry = retry_of(rule)
-                    except GatewayObjectError:
-                        # Its own fault, and reported where it is in hand.
-                        continue
-                    suffix = kind.backend + retry.suffix
-                    found.setdefault(suffix, Variant(suffix, retry))
-                    if kind.name in _HTTP_KINDS:
-                        for end, secret in certificates_for(route, lookups).items():
-                            found.setdefault(suffix + end, Variant(suffix + end, retry, secret))
-    return [found[suffix] for suffix in sorted(found)]
+class ServicePort(msgspec.Struct, frozen=True):
+    """Asks for the state of a port; None without the Service. Other changes of the Service do not matter then."""
+
+    port: int | None
+
+    def __call__(self, found: Sequence[Resource]) -> PortState | None:
+        """Return what the Service *found* says."""
+        if not found:
+            return None
+        is_external = text_of(found[0], "spec", "type") == "ExternalName"
+        for entry in items_of(found[0], "spec", "ports"):
+            if self.port is not None and dig(entry, "port") == self.port:
+                return PortState(is_external, text_of(entry, "name"), text_of(entry, "appProtocol"))
+        return PortState(is_external, None)
 
 
-def endpoints_of(lookups: Lookups, namespace: str, service: Resource, port: int) -> list[str]:
+def endpoints_of(lookups: Lookups, namespace: str, service: str, port: int) -> list[str]:
     """Return address and port of each ready endpoint behind *port* of *service*, in order."""
-    known = next((entry for entry in items_of(service, "spec", "ports") if entry.get("port") == port), None)
+    known = derived(lookups, "services", ServicePort(port), namespace, service)
+    if known is None or known.name is None:
+        return []
     found: set[str] = set()
-    for piece in found_in(lookups, "endpointSlices", namespace, name_of(service)):
+    for piece in found_in(lookups, "endpointSlices", namespace, service):
         if text_of(piece, "addressType") not in ("IPv4", "IPv6"):
             continue
         for target in items_of(piece, "ports"):
-            if text_of(target, "name") == text_of(known, "name") and isinstance(target.get("port"), int):
+            if text_of(target, "name") == known.name and isinstance(target.get("port"), int):
                 for endpoint in items_of(piece, "endpoints"):
                     if dig(endpoint, "conditions", "ready") is not False and items_of(endpoint, "addresses"):
                         address = _address(str(items_of(endpoint, "addresses")[0]))
@@ -210,15 +193,14 @@ def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tup
 
 
 def _resolve_port(namespace: str, name: str, port: Any, lookups: Lookups) -> tuple[str, str, str]:
-    service = single(lookups, "services", namespace, name)
+    service = derived(lookups, "services", ServicePort(port if isinstance(port, int) else None), namespace, name)
     if service is None:
         return "", "BackendNotFound", f"there is no Service {namespace}/{name}"
-    if text_of(service, "spec", "type") == "ExternalName":
+    if service.is_external:
         return "", "BackendNotFound", f"the Service {namespace}/{name} has no endpoints: its type is ExternalName"
-    known = next((entry for entry in items_of(service, "spec", "ports") if entry.get("port") == port), None)
-    if known is None or not isinstance(port, int):
+    if service.name is None or not isinstance(port, int):
         return "", "BackendNotFound", f"the Service {namespace}/{name} has no port {port}"
-    protocol = text_of(known, "appProtocol").lower()
+    protocol = service.protocol.lower()
     if protocol.startswith("kubernetes.io/") and protocol not in _PLAIN_PROTOCOLS:
         return "", "UnsupportedProtocol", f"port {port} of the Service {namespace}/{name} speaks {protocol}"
     return backend_name(namespace, name, port), "", ""

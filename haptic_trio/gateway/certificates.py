@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from haptic_trio.gateway.grants import is_granted
-from haptic_trio.gateway.objects import Lookups, Resource, dig, items_of, single, text_of
+from haptic_trio.gateway.objects import Lookups, Resource, derived, dig, items_of, single, text_of
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
@@ -81,8 +81,12 @@ def certificates_of(
 
 def authorities_in(lookups: Lookups, namespace: str, name: str) -> str:
     """Return the certificates of authorities in a ConfigMap, as PEM; empty if there are none."""
-    content = text_of(single(lookups, "configMaps", namespace, name), "data", "ca.crt")
+    content = derived(lookups, "configMaps", _authorities, namespace, name)
     return content if content and _is_certificates(content) else ""
+
+
+def _authorities(found: Sequence[Resource]) -> str:
+    return text_of(found[0], "data", "ca.crt") if found else ""
 
 
 @lru_cache(maxsize=1_024)

@@ -11,12 +11,12 @@ from haptic_trio.gateway.objects import (
     GROUP,
     Lookups,
     Resource,
+    bare,
     checked_name,
     dig,
     items_of,
     name_of,
     namespace_of,
-    single,
     text_of,
 )
 
@@ -75,6 +75,11 @@ def has_insecure_fallback(gateway: Resource) -> bool:
     return any(text_of(validation, "mode") == "AllowInsecureFallback" for validation in validations)
 
 
+def has_client_certificate(gateway: Resource) -> bool:
+    """Whether *gateway* names a certificate that it shows to backends."""
+    return dig(gateway, "spec", "tls", "backend", "clientCertificateRef") is not None
+
+
 def client_certificate(gateway: Resource, lookups: Lookups) -> Resource | CertificateProblem | None:
     """Return the Secret that *gateway* shows to backends, or what is wrong with it; None for none."""
     reference = dig(gateway, "spec", "tls", "backend", "clientCertificateRef")
@@ -101,9 +106,9 @@ def certificates_for(route: Resource, lookups: Lookups) -> dict[str, Resource]:
         name = text_of(reference, "name")
         gateway: Resource | None = None
         if (text_of(reference, "kind") or "Gateway") == "Gateway":
-            gateway = single(lookups, "gateways", namespace, name)
+            gateway = bare(lookups, "gateways", namespace, name)
         elif text_of(reference, "kind") == "ListenerSet":
-            listener_set = single(lookups, "listenerSets", namespace, name)
+            listener_set = bare(lookups, "listenerSets", namespace, name)
             gateway = parent_of(listener_set, lookups) if listener_set is not None else None
         secret = client_certificate(gateway, lookups) if gateway is not None else None
         if gateway is not None and secret is not None and not isinstance(secret, CertificateProblem):

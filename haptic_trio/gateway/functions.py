@@ -1,12 +1,15 @@
 """What templates ask: `gateway.routes(…)`, `gateway.rules(…)`, `gateway.ports(…)`, `gateway.is_used(…)`."""
 
 from haptic_trio.gateway import routing
-from haptic_trio.gateway.backends import Variant, backend_name, variants_of
+from haptic_trio.gateway.attachment import listeners_for
+from haptic_trio.gateway.backends import backend_name
 from haptic_trio.gateway.kinds import ROUTE_KINDS
 from haptic_trio.gateway.matches import EXACT, PREFIX
 from haptic_trio.gateway.objects import Lookups, Resource, name_of, namespace_of
 from haptic_trio.gateway.policies import BackendTls, tls_for
 from haptic_trio.gateway.ports import ServedPort, served_ports
+from haptic_trio.gateway.rules import ineffective
+from haptic_trio.gateway.variants import Variant, variants_of
 
 
 class GatewayFunctions:
@@ -25,6 +28,11 @@ class GatewayFunctions:
     def rules(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
         """Return what the rules of *route* do to a request."""
         return list(routing.rule_entries(route, ROUTE_KINDS[kind], resources, controller))
+
+    def ineffective(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[str]:
+        """Return what *route* asks for, if it is served at all, and does not get."""
+        found = list(ineffective(route))
+        return found if found and listeners_for(route, kind, resources, controller) else []
 
     def ports(
         self, gateway: Resource, resources: Lookups, controller: str, pool: list[str], reserved: list[int]

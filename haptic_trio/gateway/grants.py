@@ -1,6 +1,6 @@
 """References into another namespace: is there a ReferenceGrant for it?"""
 
-from haptic_trio.gateway.objects import GROUP, Lookups, found_in, items_of, text_of
+from haptic_trio.gateway.objects import GROUP, Lookups, bare_in, items_of, text_of
 
 
 def is_granted(
@@ -9,7 +9,7 @@ def is_granted(
     """Whether a Gateway API object of *kind* in *namespace* may refer to the object *to_name* in *to_namespace*."""
     if namespace == to_namespace:
         return True
-    for grant in found_in(lookups, "referenceGrants", to_namespace):
+    for grant in bare_in(lookups, "referenceGrants", to_namespace):
         is_from = any(
             text_of(origin, "group") == GROUP
             and text_of(origin, "kind") == kind

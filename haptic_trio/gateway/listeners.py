@@ -1,7 +1,8 @@
 """Gateways and their listeners: which are ours, what they accept, and which of them exclude each other."""
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -13,12 +14,13 @@ from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
     age_of,
+    bare,
+    bare_in,
+    derived,
     dig,
-    found_in,
     items_of,
     name_of,
     namespace_of,
-    single,
     text_of,
 )
 
@@ -93,19 +95,43 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         return allows_namespace(allowed, "Same", self.namespace, namespace, lookups)
 
 
+class _Selected(msgspec.Struct, frozen=True):
+    """Whether a selector covers the labels of a Namespace."""
+
+    selector: str
+    """As JSON."""
+
+    def __call__(self, found: Sequence[Resource]) -> bool:
+        return bool(found) and selects(json.loads(self.selector), dig(found[0], "metadata", "labels"))
+
+
 def allows_namespace(allowed: Any, default: str, own: str, namespace: str, lookups: Lookups) -> bool:
     """Whether *allowed*, of an object in the namespace *own*, covers *namespace*."""
     origin = text_of(allowed, "from") or default
     if origin == "Selector":
-        found = single(lookups, "namespaces", namespace)
-        return found is not None and selects(dig(allowed, "selector"), dig(found, "metadata", "labels"))
+        return derived(
+            lookups, "namespaces", _Selected(json.dumps(dig(allowed, "selector"), sort_keys=True)), namespace
+        )
     return origin == "All" or (origin == "Same" and namespace == own)
 
 
 def is_ours(gateway: Resource, lookups: Lookups, controller: str) -> bool:
     """Whether *gateway* is of a class of *controller*."""
-    found = single(lookups, "gatewayClasses", text_of(gateway, "spec", "gatewayClassName"))
-    return found is not None and text_of(found, "spec", "controllerName") == controller
+    return is_class_ours(class_of([gateway]), lookups, controller)
+
+
+def class_of(found: Sequence[Resource]) -> str:
+    """Return the name of the class of the Gateway that *found* has; empty without one."""
+    return text_of(found[0], "spec", "gatewayClassName") if found else ""
+
+
+def is_class_ours(name: str, lookups: Lookups, controller: str) -> bool:
+    """Whether the GatewayClass *name* is there, and of *controller*."""
+    return bool(name) and derived(lookups, "gatewayClasses", _controller, name) == controller
+
+
+def _controller(found: Sequence[Resource]) -> str | None:
+    return text_of(found[0], "spec", "controllerName") if found else None
 
 
 def is_refused(gateway: Resource) -> bool:
@@ -115,7 +141,7 @@ def is_refused(gateway: Resource) -> bool:
 
 def our_gateways(lookups: Lookups, controller: str) -> list[Resource]:
     """Return all Gateways of classes of *controller*."""
-    return [gateway for gateway in found_in(lookups, "gateways") if is_ours(gateway, lookups, controller)]
+    return [gateway for gateway in bare_in(lookups, "gateways") if is_ours(gateway, lookups, controller)]
 
 
 def listeners_of(gateway: Resource) -> tuple[Listener, ...]:
@@ -123,6 +149,27 @@ def listeners_of(gateway: Resource) -> tuple[Listener, ...]:
     sources = _sources(gateway)
     conflicts = _conflicts(sources)
     return tuple(_listener(gateway, source, conflict) for source, conflict in zip(sources, conflicts, strict=True))
+
+
+class WantedListeners(msgspec.Struct, frozen=True):
+    """Asks for those listeners that a reference of a route means; others may change at no cost."""
+
+    section: str
+    """Empty for all."""
+    port: int | None
+    """None for all."""
+
+    def __call__(self, found: Sequence[Resource]) -> tuple[Listener, ...]:
+        """Return those of the Gateway that *found* has, if any."""
+        return self.among(listeners_of(found[0])) if found else ()
+
+    def among(self, listeners: Iterable[Listener]) -> tuple[Listener, ...]:
+        """Return those of *listeners*."""
+        return tuple(
+            listener
+            for listener in listeners
+            if self.section in ("", listener.name) and self.port in (None, listener.port)
+        )
 
 
 def _sources(owner: Resource) -> list[Mapping[str, Any]]:
@@ -141,7 +188,7 @@ def parent_of(listener_set: Resource, lookups: Lookups) -> Resource | None:
     if (text_of(reference, "group") or GROUP) != GROUP or (text_of(reference, "kind") or "Gateway") != "Gateway":
         return None
     namespace = text_of(reference, "namespace") or namespace_of(listener_set)
-    return single(lookups, "gateways", namespace, text_of(reference, "name"))
+    return bare(lookups, "gateways", namespace, text_of(reference, "name"))
 
 
 def _is_for(listener_set: Resource, gateway: Resource) -> bool:
@@ -165,7 +212,7 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     taken = {(listener.port, listener.hostname) for listener in served}
     sets = [
         listener_set
-        for listener_set in found_in(lookups, "listenerSetsByGateway", name_of(gateway))
+        for listener_set in bare_in(lookups, "listenerSetsByGateway", name_of(gateway))
         if _is_for(listener_set, gateway) and allows_set(gateway, listener_set, lookups)
     ]
     for listener_set in sorted(sets, key=age_of):

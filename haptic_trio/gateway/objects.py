@@ -1,8 +1,8 @@
 """Gateway API objects as plain data, and how they are looked up."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from haptic_trio.errors import HapticError
 
@@ -10,6 +10,8 @@ GROUP: Final = "gateway.networking.k8s.io"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?").fullmatch
 
 Resource: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
+_IDENTITY: Final = ("namespace", "name", "creationTimestamp")
 
 
 class GatewayObjectError(HapticError):
@@ -35,19 +37,22 @@ Lookups: TypeAlias = Mapping[str, Any]
 def dig(value: Any, *fields: str) -> Any:
     """Return what is at *fields* within *value*; None where anything on the way is absent."""
     for field in fields:
-        value = value.get(field) if isinstance(value, Mapping) else None
+        # To ask for the type is ten times as fast, and nearly all are that.
+        value = value.get(field) if type(value) is dict or isinstance(value, Mapping) else None
     return value
 
 
 def items_of(value: Any, *fields: str) -> Sequence[Any]:
     """Return the list at *fields* within *value*; empty if there is none."""
     found = dig(value, *fields)
-    return found if isinstance(found, list | tuple) else ()
+    return found if isinstance(found, (list, tuple)) else ()
 
 
 def text_of(value: Any, *fields: str) -> str:
     """Return the text at *fields* within *value*; empty if there is none."""
     found = dig(value, *fields)
+    if type(found) is str:
+        return found
     return str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
 
 
@@ -80,6 +85,47 @@ def found_in(lookups: Lookups, store: str, *keys: str) -> Sequence[Any]:
     if lookup is None:
         return ()
     return lookup.get(*keys) if keys else lookup.list()
+
+
+def derived(lookups: Lookups, store: str, aspect: Callable[[Sequence[Any]], T], *keys: str) -> T:
+    """Return what *aspect* makes of the objects of *store* under *keys*, or of all; of none without the store.
+
+    Where answers are recorded, who asked depends on this one alone. So
+    *aspect* may depend on the objects alone; it is hashable, and equal to any
+    other that makes the same of them.
+    """
+    derive = getattr(lookups.get(store), "derive", None)
+    if derive is None:
+        return aspect(found_in(lookups, store, *keys) if all(keys) else ())
+    return cast("T", derive(aspect, *keys))
+
+
+def bare_in(lookups: Lookups, store: str, *keys: str) -> Sequence[Resource]:
+    """Return what `found_in` does, as far as a configuration may depend on it: what it is called, its age and its spec.
+
+    Labels, annotations and status may change at no cost.
+    """
+    if hasattr(lookups.get(store), "derive"):
+        return derived(lookups, store, bare_of, *keys)
+    return found_in(lookups, store, *keys)
+
+
+def bare(lookups: Lookups, store: str, *keys: str) -> Resource | None:
+    """Return what `single` does, as far as a configuration may depend on it: see `bare_in`."""
+    found = bare_in(lookups, store, *keys) if all(keys) else ()
+    return found[0] if found else None
+
+
+def bare_of(found: Sequence[Resource]) -> tuple[Resource, ...]:
+    """Return *found*, each as far as a configuration may depend on it."""
+    return tuple(
+        {
+            "kind": text_of(resource, "kind"),
+            "metadata": {field: text_of(resource, "metadata", field) for field in _IDENTITY},
+            "spec": resource.get("spec"),
+        }
+        for resource in found
+    )
 
 
 def checked_name(text: str) -> str:

@@ -17,11 +17,13 @@ from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
     age_of,
+    bare_in,
     dig,
     found_in,
     items_of,
     name_of,
     namespace_of,
+    single,
     text_of,
 )
 
@@ -60,7 +62,7 @@ def tls_for(service: Resource, port_name: str, lookups: Lookups) -> BackendTls |
     namespace, name = namespace_of(service), name_of(service)
     policies = [
         (text_of(target, "sectionName") != port_name, age_of(policy), policy)
-        for policy in found_in(lookups, "backendTLSPoliciesByTarget", namespace, name)
+        for policy in bare_in(lookups, "backendTLSPoliciesByTarget", namespace, name)
         for target in items_of(policy, "spec", "targetRefs")
         if _is_service(target) and text_of(target, "name") == name and text_of(target, "sectionName") in ("", port_name)
     ]
@@ -132,7 +134,9 @@ def policy_ancestors(policy: Resource, lookups: Lookups, controller: str) -> lis
     generation = dig(policy, "metadata", "generation")
     generation = generation if isinstance(generation, int) else 0
     checked = check(policy, lookups)
-    if _is_conflicted(policy, lookups):
+    if not _has_target(policy, lookups):
+        verdict = False, "TargetNotFound", "there is no such Service, or none with such a port"
+    elif _is_conflicted(policy, lookups):
         verdict = False, "Conflicted", "an older policy is for the same"
     elif not checked.is_usable:
         reason = "NoValidCACertificate" if checked.reason else "Invalid"
@@ -155,6 +159,17 @@ def policy_ancestors(policy: Resource, lookups: Lookups, controller: str) -> lis
     ]
 
 
+def _has_target(policy: Resource, lookups: Lookups) -> bool:
+    for target in items_of(policy, "spec", "targetRefs"):
+        found = (
+            single(lookups, "services", namespace_of(policy), text_of(target, "name")) if _is_service(target) else None
+        )
+        ports = {text_of(port, "name") for port in items_of(found, "spec", "ports")}
+        if found is not None and text_of(target, "sectionName") in {"", *ports}:
+            return True
+    return False
+
+
 def _is_conflicted(policy: Resource, lookups: Lookups) -> bool:
     return any(
         age_of(other) < age_of(policy)
@@ -171,7 +186,7 @@ def _gateways_before(policy: Resource, lookups: Lookups, controller: str) -> Seq
     found: set[tuple[str, str]] = set()
     for kind in ROUTE_KINDS.values():
         for name in names:
-            for route in found_in(lookups, kind.by_service, name):
+            for route in found_in(lookups, kind.by_service, namespace, name):
                 if _names(route, namespace, name):
                     for attachment in attach(route, kind.name, lookups, controller):
                         reference = attachment.reference

@@ -18,7 +18,7 @@ from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
 from haptic_trio.gateway.clients import ClientValidation, certificate_suffix, client_certificate, client_validation
 from haptic_trio.gateway.hostnames import ANY
 from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, is_refused, our_gateways, unavailable_ports
-from haptic_trio.gateway.objects import Lookups, Resource, checked_name, dig, found_in, name_of, namespace_of
+from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of
 
 MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})
@@ -162,8 +162,10 @@ def _placement(gateway: Resource, resources: Lookups, controller: str, pool: Seq
     if not pool:
         return Placement()
     # Of the status, this store has the addresses alone: where a Gateway has been, it stays.
-    states: Mapping[tuple[str, str], Any] = {
-        (namespace_of(state), name_of(state)): dig(state, "status") for state in found_in(resources, "gateways")
-    }
+    states = derived(resources, "gateways", _states)
     placed = place_gateways(our_gateways(resources, controller), [str(address) for address in pool], states)
     return placed.get((namespace_of(gateway), name_of(gateway)), Placement(unusable="not placed"))
+
+
+def _states(gateways: Sequence[Resource]) -> Mapping[tuple[str, str], Any]:
+    return {(namespace_of(gateway), name_of(gateway)): dig(gateway, "status") for gateway in gateways}

@@ -20,7 +20,6 @@ from haptic_trio.gateway.objects import (
     dig,
     items_of,
     namespace_of,
-    single,
     text_of,
 )
 
@@ -126,10 +125,8 @@ def _mirrors(route: Resource, filters: Iterable[Any], kind: RouteKind, lookups: 
         if resolve(route, reference, kind.name, lookups)[1]:
             continue
         namespace = text_of(reference, "namespace") or namespace_of(route)
-        service = single(lookups, "services", namespace, text_of(reference, "name"))
-        assert service is not None
         numerator, denominator = _share(mirror)
-        endpoints = endpoints_of(lookups, namespace, service, reference["port"])
+        endpoints = endpoints_of(lookups, namespace, text_of(reference, "name"), reference["port"])
         if endpoints:
             yield encode("mi", numerator, denominator, *endpoints[:MOST_MIRRORS])
 

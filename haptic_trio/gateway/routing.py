@@ -15,9 +15,23 @@ from haptic_trio.gateway.backends import backends_of
 from haptic_trio.gateway.hostnames import ANY, intersection, specificity, wider
 from haptic_trio.gateway.kinds import Key, RouteKind
 from haptic_trio.gateway.listeners import Listener
-from haptic_trio.gateway.matches import EXACT, PREFIX, Match, rules_of
-from haptic_trio.gateway.objects import GatewayObjectError, Lookups, Resource, age_of, found_in, name_of, namespace_of
+from haptic_trio.gateway.matches import EXACT, PREFIX, Match
+from haptic_trio.gateway.objects import (
+    GatewayObjectError,
+    Lookups,
+    Resource,
+    age_of,
+    bare_in,
+    bare_of,
+    derived,
+    dig,
+    items_of,
+    name_of,
+    namespace_of,
+    text_of,
+)
 from haptic_trio.gateway.programs import is_plain, list_text, rule_text
+from haptic_trio.gateway.rules import served_rules
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -38,9 +52,8 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
 
     Raises `GatewayObjectError` if the route cannot be expressed.
     """
-    paths = sorted({
-        match.path for _, rule in rules_of(route) for match in kind.matches(rule) if match.path_kind == path_kind
-    })  # fmt: skip
+    rules = served_rules(route, kind, lookups)
+    paths = sorted({match.path for rule in rules for match in rule.matches if match.path_kind == path_kind})
     for attached in listeners_for(route, kind.name, lookups, controller).values():
         for hostname, _ in attached.hostnames:
             resolver = _Resolver(kind, attached.listener, hostname, lookups, controller)
@@ -55,14 +68,31 @@ def rule_entries(route: Resource, kind: RouteKind, lookups: Lookups, controller:
     """Yield what the rules of *route* do, as far as they do more than choose a backend."""
     if not listeners_for(route, kind.name, lookups, controller):
         return
-    for number, rule in rules_of(route):
-        if not is_plain(rule, backends_of(route, rule, kind, lookups)):
-            for position, match in enumerate(kind.matches(rule)):
-                yield Entry(_rule_key(route, kind, number, position), rule_text(route, rule, match, kind, lookups))
+    for rule in served_rules(route, kind, lookups):
+        if not is_plain(rule.source, backends_of(route, rule.source, kind, lookups)):
+            for position, match in enumerate(rule.matches):
+                text = rule_text(route, rule.source, match, kind, lookups)
+                yield Entry(_rule_key(route, kind, rule.number, position), text)
 
 
 def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
     return f"{kind.name}/{namespace_of(route)}/{name_of(route)}/{rule}.{match}"
+
+
+class _WithoutHost(msgspec.Struct, frozen=True):
+    """Asks for the routes without host names that may mean a listener."""
+
+    section: str
+    port: int
+
+    def __call__(self, found: Sequence[Resource]) -> Sequence[Resource]:
+        return bare_of([route for route in found if not items_of(route, "spec", "hostnames") and self._is_meant(route)])
+
+    def _is_meant(self, route: Resource) -> bool:
+        return any(
+            text_of(reference, "sectionName") in ("", self.section) and dig(reference, "port") in (None, self.port)
+            for reference in items_of(route, "spec", "parentRefs")
+        )
 
 
 class _Resolver:
@@ -96,12 +126,21 @@ class _Resolver:
             for path in self._kind.spellings(key):
                 keys = (hostname, path) if hostname else (path,)
                 store = self._kind.by_host if hostname else self._kind.of_any_host
-                for route in found_in(self._lookups, store, *keys):
+                for route in bare_in(self._lookups, store, *keys):
                     found.setdefault((namespace_of(route), name_of(route)), route)
         if key.path_kind == PREFIX and not key.path:
-            for route in found_in(self._lookups, self._kind.without_path, self._listener.owner):
+            for route in self._without_path():
                 found.setdefault((namespace_of(route), name_of(route)), route)
         return [route for route in found.values() if self._has(route, key)]
+
+    def _without_path(self) -> Iterator[Resource]:
+        """Yield the routes that cannot be found by path, and may be attached to the listener."""
+        store, listener = self._kind.without_path, self._listener
+        for hostname in self._hostnames():
+            if hostname:
+                yield from bare_in(self._lookups, store, listener.owner, hostname)
+            else:
+                yield from derived(self._lookups, store, _WithoutHost(listener.name, listener.port), listener.owner)
 
     def _hostnames(self) -> Iterator[str]:
         """Yield the host names of routes that come to this one on the listener."""
@@ -118,8 +157,8 @@ class _Resolver:
         try:
             return any(
                 (match.path_kind, match.path) == (key.path_kind, key.path)
-                for _, rule in rules_of(route)
-                for match in self._kind.matches(rule)
+                for rule in served_rules(route, self._kind, self._lookups)
+                for match in rule.matches
             )
         except GatewayObjectError:
             # Its own fault, and reported where it is in hand.
@@ -133,17 +172,17 @@ class _Resolver:
                 key=specificity,
                 default=ANY,
             )
-            for number, rule in rules_of(route):
+            for rule in served_rules(route, self._kind, self._lookups):
                 backends = None
-                for position, match in enumerate(self._kind.matches(rule)):
+                for position, match in enumerate(rule.matches):
                     if (match.path_kind, match.path) != (key.path_kind, key.path):
                         continue
                     if backends is None:
-                        backends = backends_of(route, rule, self._kind, self._lookups)
-                    plain = is_plain(rule, backends)
-                    target = backends[0].name if plain else f"={_rule_key(route, self._kind, number, position)}"
+                        backends = backends_of(route, rule.source, self._kind, self._lookups)
+                    plain = is_plain(rule.source, backends)
+                    target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
                     exact, length = specificity(own)
-                    order = (not exact, -length, match.precedence, age_of(route), number, position)
+                    order = (not exact, -length, match.precedence, age_of(route), rule.number, position)
                     found.append(_Candidate(match, target, order))
         return sorted(found, key=lambda candidate: candidate.order)
 

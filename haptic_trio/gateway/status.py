@@ -28,14 +28,13 @@ from haptic_trio.gateway.listeners import (
 from haptic_trio.gateway.matches import rules_of
 from haptic_trio.gateway.objects import (
     GROUP,
-    GatewayObjectError,
     Lookups,
     Resource,
     dig,
     items_of,
 )
 from haptic_trio.gateway.overlaps import overlapping
-from haptic_trio.gateway.programs import checked_size, conditions_text, rule_text
+from haptic_trio.gateway.rules import dropped_text, faults_of
 
 _MESSAGES: Final = {
     NO_PARENT: "no listener has this name and port",
@@ -276,37 +275,29 @@ def route_parents(route: Resource, kind: RouteKind, lookups: Lookups, controller
     attachments = list(attach(route, kind.name, lookups, controller))
     if not attachments:
         return []
-    fault = _fault_of(route, kind, lookups)
+    faults = faults_of(route, kind, lookups)
+    is_partial = 0 < len(faults) < sum(1 for _ in rules_of(route))
     refs = _resolved_refs(route, kind, lookups, generation)
     parents = []
     for attachment in attachments:
         if attachment.reason:
             verdict = False, attachment.reason, _MESSAGES[attachment.reason]
-        elif fault:
-            verdict = False, "UnsupportedValue", fault
+        elif faults and not is_partial:
+            verdict = False, faults[0].reason, faults[0].message
         else:
             verdict = True, "Accepted", ""
-        accepted = condition("Accepted", *verdict, generation=generation)
+        conditions = [condition("Accepted", *verdict, generation=generation), refs]
+        if verdict[0] and is_partial:
+            reason, message = faults[0].reason, dropped_text(faults)
+            conditions.append(condition("PartiallyInvalid", True, reason, message, generation=generation))
         parents.append(
             {
                 "parentRef": dict(attachment.reference),
                 "controllerName": controller,
-                "conditions": [accepted, refs],
+                "conditions": conditions,
             }
         )
     return parents
-
-
-def _fault_of(route: Resource, kind: RouteKind, lookups: Lookups) -> str:
-    """Return why *route* cannot be served as it is; empty if it can."""
-    try:
-        for _, rule in rules_of(route):
-            for match in kind.matches(rule):
-                checked_size(conditions_text(match))
-                rule_text(route, rule, match, kind, lookups)
-    except GatewayObjectError as error:
-        return str(error)
-    return ""
 
 
 def _resolved_refs(route: Resource, kind: RouteKind, lookups: Lookups, generation: int) -> dict[str, Any]:

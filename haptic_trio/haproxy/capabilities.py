@@ -35,6 +35,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Backends can be added and deleted."""
     certificates: bool = False
     """Certificates and crt-list entries can be added, replaced and deleted."""
+    distrust: bool = False
+    """A client whose authority is trusted no more cannot resume a TLS session that it had before."""
 
 
 def capabilities_of(version: tuple[int, ...]) -> Capabilities:
@@ -45,6 +47,7 @@ def capabilities_of(version: tuple[int, ...]) -> Capabilities:
         server_options=_SERVER_OPTIONS if modern else frozenset(),
         backends=version >= (3, 4),
         certificates=modern,
+        distrust=version >= (3, 2),
     )
 
 
@@ -66,6 +69,7 @@ def read_capabilities(version: tuple[int, ...], commands: str, options: str) -> 
         server_options=more or known.server_options,
         backends={"add backend", "publish backend", "del backend"} <= offered,
         certificates=known.certificates and {"new ssl cert", "add ssl crt-list", "del ssl crt-list"} <= offered,
+        distrust=known.distrust,
     )
 
 

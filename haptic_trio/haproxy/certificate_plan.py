@@ -5,12 +5,19 @@ started anew would serve. So a change that would have another certificate
 answer for a name, because it stands elsewhere in the list, is left to a
 reload: one of the first entry, which is the default, and one where several
 entries have the name and their order would differ.
+
+Nor may a process go on to trust whom it should trust no more. TLS sessions of
+clients outlive a change of what their certificates are verified with, but
+for that of authorities where `Capabilities.distrust` says so; and a server
+without a certificate of its own never learns of new authorities.
 """
 
+from itertools import pairwise
 from typing import Final
 
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.certificates import (
+    PEM,
     CrtList,
     CrtListEntry,
     ListChange,
@@ -33,7 +40,9 @@ from haptic_trio.haproxy.store_commands import is_sendable
 
 COMPANIONS: Final = (".key", ".ocsp", ".issuer", ".sctl", ".dh")
 """HAProxy loads files of these names along with a certificate."""
-_TRUST: Final = frozenset({"ca-file", "crl-file"})
+_CA: Final = "ca-file"
+_TRUST: Final = frozenset({_CA, "crl-file", "verify"})
+"""Options of a crt-list entry about certificates of clients."""
 
 
 class CertificatePlanner:
@@ -47,6 +56,7 @@ class CertificatePlanner:
             capabilities.certificates and before is not None and after is not None and names_are_files(running)
         )
         self._before, self._after = before or {}, after or {}
+        self._distrusts = capabilities.distrust
 
     def plan(self, change: FileChange) -> list[Step] | None:
         """Return the steps for *change*, of a file that is no map; None if a reload is needed."""
@@ -92,16 +102,27 @@ class CertificatePlanner:
         return names_of(entry, self._desired.files.get(entry.certificate))
 
     def _plan_trust(self, change: FileChange) -> list[Step] | None:
-        if change.running is None or change.desired is None:
+        path, one, other = change.path, change.running, change.desired
+        if one is None or other is None:
             return None
-        uses = find_file_uses(self._running, change.path)
-        if uses.other or len(uses.options) != 1 or not uses.options <= _TRUST or self._is_optioned(change.path):
+        uses = find_file_uses(self._running, path)
+        listed = self._options_before(path)
+        if uses.other or uses.servers or listed is None or uses.options | listed != {_CA}:
             return None
-        [kind] = uses.options
-        return _store(StoreTrust(kind, change.path, change.desired.content))
+        if not (self._distrusts or _blocks_of(one) <= _blocks_of(other)):
+            return None
+        return _store(StoreTrust(_CA, path, other.content))
 
-    def _is_optioned(self, path: str) -> bool:
-        return any(path in entry.options for crt_list in self._before.values() for entry in crt_list)
+    def _options_before(self, path: str) -> frozenset[str] | None:
+        """Return the words in front of *path* in options of crt-lists; None where it is part of another word."""
+        found = set()
+        for crt_list in self._before.values():
+            for options in crt_list.options_with(path):
+                words = ["", *options.split()]
+                found |= {before for before, word in pairwise(words) if word == path}
+                if any(path in word and word != path for word in words):
+                    return None
+        return frozenset(found)
 
     def _plan_list(self, path: str) -> list[Step] | None:
         before, after = self._before.get(path), self._after.get(path)
@@ -115,6 +136,8 @@ class CertificatePlanner:
         if not (before.is_unique and after.is_unique and self._keeps_order(after, change)):
             return None
         if any(entry.certificate not in self._desired.files for entry in change.added):
+            return None
+        if not self._distrusts and any(not _TRUST.isdisjoint(entry.options.split()) for entry in change.removed):
             return None
         return [
             *((Phase.LIST, AddCrtListEntry(path, entry.line)) for entry in change.added),
@@ -140,6 +163,10 @@ class CertificatePlanner:
 
 def _store(operation: StoreCertificate | StoreTrust) -> list[Step] | None:
     return [(Phase.STORE, operation)] if is_sendable(operation) else None
+
+
+def _blocks_of(file: AuxFile) -> frozenset[bytes]:
+    return frozenset(b"".join(block.split()) for block in PEM.findall(file.content))
 
 
 def _lists(lists: dict[str, CrtList], path: str) -> bool:

@@ -16,7 +16,7 @@ _ENTRY: Final = re.compile(
     r"(?P<certificate>[^\s\[\]]+)(?:\s*\[(?P<options>[^\[\]]*)\])?(?P<filters>(?:\s+[^\s\[\]]+)*)"
 )
 _ODD: Final = re.compile(r"[\"'\\$\0\r\v\f]")
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _FEW: Final = 200
 _FORM: Final = "crt-list"
 # HAProxy puts these in front of the names of files.
@@ -42,6 +42,8 @@ class FileUses(msgspec.Struct, frozen=True):
     """It is named elsewhere or otherwise as well."""
     strict: bool = True
     """Every `bind` line that names it has `strict-sni`."""
+    servers: bool = False
+    """Lines of servers name it."""
 
 
 class CrtList:
@@ -57,6 +59,11 @@ class CrtList:
         """Yield the entries with *certificate*."""
         for page in self.lines.pages.pages:
             yield from page.summary(_index_entries).get(certificate, ())
+
+    def options_with(self, path: str) -> Iterator[str]:
+        """Yield the options of entries that name the file *path* in them."""
+        for page in self.lines.pages.pages:
+            yield from (options for options in page.summary(_all_options) if path in options)
 
     @property
     def is_unique(self) -> bool:
@@ -172,6 +179,11 @@ def _index_entries(pieces: tuple[Piece, ...]) -> dict[str, list[CrtListEntry]]:
     return found
 
 
+def _all_options(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
+    """Return the options of entries, each once: a list may give many the same."""
+    return tuple(dict.fromkeys(entry.options for entry in _parse_pieces(pieces) or () if entry.options))
+
+
 def _is_odd(pieces: tuple[Piece, ...]) -> bool:
     return _parse_pieces(pieces) is None
 
@@ -179,7 +191,7 @@ def _is_odd(pieces: tuple[Piece, ...]) -> bool:
 def find_file_uses(generation: Generation, path: str) -> FileUses:
     """Return how the configuration of *generation* names the file *path*."""
     options: set[str] = set()
-    other, strict = False, True
+    other, strict, servers = False, True, False
     for line in generation.config.naming(path):
         words = line.words
         for index, word in enumerate(words):
@@ -190,7 +202,8 @@ def find_file_uses(generation: Generation, path: str) -> FileUses:
             else:
                 options.add(words[index - 1])
                 strict = strict and "strict-sni" in words
-    return FileUses(frozenset(options), other, strict)
+                servers = servers or words[0] != "bind"
+    return FileUses(frozenset(options), other, strict, servers)
 
 
 def names_are_files(generation: Generation) -> bool:
@@ -217,7 +230,7 @@ def names_of(entry: CrtListEntry, certificate: AuxFile | None) -> frozenset[str]
         return None
     if "names" not in certificate.memo:
         # The certificate alone: what is remembered shall hold no private key.
-        match = _PEM.search(certificate.content)
+        match = PEM.search(certificate.content)
         certificate.memo["names"] = _names_in(match[0]) if match is not None else None
     found: frozenset[str] | None = certificate.memo["names"]
     return found

@@ -4,13 +4,14 @@ import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 from urllib.parse import SplitResult
 
 import h11
 import msgspec
 import trio
 
+from haptic_trio.connections import Exchange
 from haptic_trio.httpstore.addresses import Network, Zone, zone_of
 from haptic_trio.httpstore.content import FetchError
 
@@ -21,8 +22,6 @@ Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Connect to an address and port; raises OSError."""
 
 PORTS: Final = {"http": 80, "https": 443}
-_CHUNK: Final = 65_536
-_HEAD_BYTES: Final = 65_536
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -122,28 +121,20 @@ async def _converse(
 ) -> Answer:
     sent = {"host": url.netloc, **headers, "accept-encoding": "gzip", "connection": "close"}
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
-    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
-    request = h11.Request(method="GET", target=target, headers=list(sent.items()))
-    await stream.send_all((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
-
-    async def next_event() -> Any:
-        while (event := connection.next_event()) is h11.NEED_DATA:
-            connection.receive_data(bytes(await stream.receive_some(_CHUNK)))
-        return event
-
-    while isinstance(response := await next_event(), h11.InformationalResponse):
-        pass
-    received = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+    exchange = Exchange(stream)
+    await exchange.send("GET", target, [(name.encode("ascii"), value.encode("ascii")) for name, value in sent.items()])
+    status, raw_headers = await exchange.receive_head()
+    received = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw_headers}
     body = b""
-    if response.status_code == 200:
+    if status == 200:
         length = received.get("content-length", "")
         if length.isdigit() and int(length) > max_bytes:
             raise _too_large(max_bytes)
         unpack = Unpacker(received.get("content-encoding", ""), max_bytes)
-        while isinstance(event := await next_event(), h11.Data):
-            unpack.feed(bytes(event.data))
+        while data := await exchange.receive_some():
+            unpack.feed(data)
         body = unpack.finish()
-    return Answer(status=response.status_code, headers=received, body=body, zone=zone)
+    return Answer(status=status, headers=received, body=body, zone=zone)
 
 
 class Unpacker:

@@ -15,11 +15,12 @@ import h11
 import httpx
 import trio
 
+from haptic_trio.connections import Exchange
+
 GOES_ON: Final = "haptic_goes_on"
 """The extension of a request whose answer is read while it comes."""
 _IDLE_LIMIT: Final = 60.0
 """Seconds after which a connection that nobody used is closed."""
-_CHUNK: Final = 65_536
 
 
 class _Connection:
@@ -27,9 +28,8 @@ class _Connection:
 
     def __init__(self, stream: trio.abc.Stream, socket: trio.SocketStream) -> None:
         self.idle_since = 0.0
-        self._stream = stream
         self._socket = socket
-        self._http = h11.Connection(h11.CLIENT)
+        self._exchange = Exchange(stream)
 
     @property
     def is_usable(self) -> bool:
@@ -42,14 +42,15 @@ class _Connection:
         There are at most *limit* seconds without data. What goes wrong is an
         `httpx.TransportError`.
         """
-        head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
-        body = h11.Data(await request.aread())
+        http, body = self._exchange, await request.aread()
+        http.silence = limit
         try:
-            parts = [self._http.send(one) for one in (head, *([body] if body.data else []), h11.EndOfMessage())]
-            with trio.fail_after(limit):
-                # A server that answers before it has read everything will say why.
-                await self._stream.send_all(b"".join(part for part in parts if part))
-            return await self._receive(limit)
+            await http.send(request.method, request.url.raw_path, request.headers.raw, body)
+            status, headers = await http.receive_head()
+            content = bytearray()
+            while data := await http.receive_some():
+                content += data
+            return httpx.Response(status, headers=list(headers), content=bytes(content)), http.renew()
         except trio.TooSlowError as error:
             raise httpx.ReadTimeout(f"no data within {limit:g} s") from error
         except h11.ProtocolError as error:
@@ -58,26 +59,6 @@ class _Connection:
             raise httpx.ReadError(str(error.__cause__ or error)) from error
         except trio.ClosedResourceError as error:
             raise httpx.ReadError("the client is closed") from error
-
-    async def _receive(self, limit: float) -> tuple[httpx.Response, bool]:
-        status, headers, content = 0, [], bytearray()
-        while True:
-            match self._http.next_event():
-                case h11.NEED_DATA:
-                    with trio.fail_after(limit):
-                        self._http.receive_data(bytes(await self._stream.receive_some(_CHUNK)))
-                case h11.Response() as response:
-                    status, headers = response.status_code, response.headers.raw_items()
-                case h11.Data() as data:
-                    content += data.data
-                case h11.EndOfMessage():
-                    break
-                case h11.ConnectionClosed():
-                    raise httpx.RemoteProtocolError("the server closed the connection without an answer")
-        is_reusable = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        if is_reusable:
-            self._http.start_next_cycle()
-        return httpx.Response(status, headers=headers, content=bytes(content)), is_reusable
 
     async def aclose(self) -> None:
         """Close it at once, without a farewell, cancelled or not."""

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from haptic_trio.gateway.addresses import Placement, place_gateways
+from haptic_trio.gateway.answers import Answers, Record
 from haptic_trio.gateway.attached import AttachedRoutes, Rivalry
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
@@ -38,6 +39,10 @@ STORES: Final = frozenset(
     }
 )
 """All stores that the sources need."""
+
+
+_ANSWERS: Final = 40
+"""Answers for each route, at most, before all are forgotten that nobody may ask for any more."""
 
 
 class _Timed:
@@ -269,15 +274,15 @@ class RouteStatus:
         self.store = f"{kind.store}States"
         rivals = RIVALS.get(kind.name)
         self.inputs: Sequence[str] = (*_ROUTE_INPUTS, *((rivals.store,) if rivals is not None else ()))
-        self._rivalry = Rivalry(kind, stores)
+        self._answers = Answers(stores)
+        self._rivalry = Rivalry(kind, self._answers.lookups)
         self._kind = kind
         self._stores = stores
         self._controller = controller
         self._timed = _Timed(self.store, stores, clock)
-        self._versions: tuple[int, ...] = ()
-        self._known: dict[ResourceRef, tuple[Resource, Sequence[Mapping[str, Any]]]] = {}
-        # Those that have rivals, and the version of all routes of the kind that they were looked at with.
-        self._contested: dict[ResourceRef, int] = {}
+        self._known: dict[ResourceRef, tuple[Resource, Sequence[Mapping[str, Any]], Record]] = {}
+        # Those that have rivals.
+        self._contested: dict[ResourceRef, None] = {}
 
     def related(self) -> Collection[ResourceRef]:
         """See `StatusSource.related`: what displaces a route may be displaced itself."""
@@ -289,27 +294,23 @@ class RouteStatus:
         return _shared_status(self._timed, resource, self._controller, "parents", "parentRef", ours)
 
     def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
-        versions = tuple(self._stores[store].version for store in self.inputs)
         store = self._stores[self._kind.store]
-        if versions != self._versions:
+        if len(self._known) > 2 * len(store) + 100 or len(self._answers) > _ANSWERS * (len(store) + 100):
             self._known.clear()
-            self._contested.clear()
-            self._versions = versions
-        elif len(self._known) > 2 * len(store) + 100:
-            self._known.clear()
-            self._contested = {ref: seen for ref, seen in self._contested.items() if store.by_ref(ref) is not None}
+            self._answers.clear()
+            self._contested = {ref: None for ref in self._contested if store.by_ref(ref) is not None}
         ref = ref_of(resource)
         # Its other form is the same object until more than the status has changed.
         route = store.by_ref(ref) or resource
         known = self._known.get(ref)
-        if known is not None and known[0] is route and self._contested.get(ref, store.version) == store.version:
+        if known is not None and known[0] is route and self._answers.holds(known[2]):
             return known[1]
-        parents, has_rivals = self._rivalry.ask(
-            lambda lookups: route_parents(route, self._kind, lookups, self._controller)
+        (parents, has_rivals), record = self._answers.record(
+            lambda: self._rivalry.ask(lambda lookups: route_parents(route, self._kind, lookups, self._controller))
         )
-        self._known[ref] = route, parents
+        self._known[ref] = route, parents, record
         if has_rivals:
-            self._contested[ref] = store.version
+            self._contested[ref] = None
         else:
             self._contested.pop(ref, None)
         return parents
@@ -324,7 +325,7 @@ class PolicyStatus:
 
     name = "backendTLSPolicy"
     store = "backendTLSPolicyStates"
-    inputs: Sequence[str] = (*_GATEWAY_INPUTS, "backendTLSPolicies")
+    inputs: Sequence[str] = (*_GATEWAY_INPUTS, "backendTLSPolicies", "services")
     is_shared = True
     is_ready = True
 

@@ -10,11 +10,13 @@ import trio
 from haptic_trio.channels import Facts
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, RenderDiffered
 from haptic_trio.pipeline.content_trial import ContentTrial
+from haptic_trio.pipeline.places import find_fields
 from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.templating.provenance import Provenance
@@ -60,6 +62,8 @@ class Pipeline:
 
     async def run(self, correlation: str) -> Valid:
         """Return a valid configuration of what the stores hold, or raise `RefusedError`.
+
+        That is an `UndecidedError` if HAProxy has not said whether it is one.
 
         Fragments that fail, or that HAProxy refuses, are replaced by their
         last good output or left out, and the cycle goes round again. So does
@@ -164,6 +168,10 @@ class Pipeline:
         try:
             with _timed(times, "check"):
                 warnings = await self._validator.check(prepared.generation, rendered, idle=idle)
+        except UndecidedError as exc:
+            # Neither an object nor what was fetched has been found bad, nor good.
+            exc.phases = Phases(**times)
+            raise
         except RefusedError as exc:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
             exc.phases, exc.contents = Phases(**times), rendered.contents
@@ -175,9 +183,15 @@ class Pipeline:
         self._contents.accept(rendered.contents)
         return Valid(generation=prepared.generation, phases=Phases(**times), warnings=warnings)
 
+    def _find_fields(self, ref: ResourceRef, message: str) -> tuple[str, ...]:
+        # What is held of others, where a store has keys alone, would have to be fetched.
+        known = (store.by_ref(ref) for store in self._stores.values())
+        resource = next((found for found in known if type(found) is dict), None)
+        return find_fields(resource, message)
+
     def _tell_held(self, correlation: str, rendered: Rendered) -> None:
         self._quarantine.remarks = rendered.remarks
-        fresh, released = self._quarantine.update_held(rendered.refusals)
+        fresh, released = self._quarantine.update_held(rendered.refusals, self._find_fields)
         count = len(self._quarantine.held)
         for held in released:
             self._facts.tell(Released(correlation=correlation, ref=held.ref, held=count))

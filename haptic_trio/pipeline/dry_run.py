@@ -27,7 +27,7 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.quarantine import Quarantine
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.rehearsal import RehearsalError, Rehearsed, Replacements, newest_of, rehearse
+from haptic_trio.pipeline.rehearsal import RehearsalError, Rehearsed, Replacements, rehearse
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator, locate
 from haptic_trio.templating.subjects import Refusal, Remark, Subject
@@ -98,7 +98,7 @@ class DryRuns:
         async with self._one_at_a_time, self._pipeline.turn:
             # Writes wait while the worker thread reads.
             with self._stores.frozen():
-                if newest_of(self._renderer, self._stores) is None:
+                if self._renderer.newest(self._stores) is None:
                     await self._render_newest()
                 rehearsed = await rehearse(
                     self._renderer, self._stores, replacements, self._quarantine.recall(), limit=limit

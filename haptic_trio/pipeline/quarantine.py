@@ -12,17 +12,23 @@ the one before it could render, the templates are at fault, not the objects:
 then the cycle fails, and everything stays as it is deployed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.pipeline.places import without_emitter
 from haptic_trio.templating.outputs import FragmentOutput, Recall
 from haptic_trio.templating.subjects import FragmentKey, Refusal, Remark
 
+FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
+"""Where in an object the texts are that a message refuses."""
+
 _MOST_PENDING: Final = 100
+_MOST_LOOKED_AT: Final = 200
+"""Objects whose fields are looked for at once, a millisecond each."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +49,8 @@ class Quarantine:
         self._good: dict[FragmentKey, FragmentOutput] = {}
         self._blocked: dict[FragmentKey, dict[str, Problem]] = {}
         self._held: dict[ResourceRef, Held] = {}
+        # The same without the fields.
+        self._found: dict[ResourceRef, Held] = {}
         self._held_for: tuple[Refusal, ...] = ()
         self.remarks: tuple[Remark, ...] = ()
         """What owners of objects should know, each thing once; the same tuple until it changes."""
@@ -62,6 +70,7 @@ class Quarantine:
         self._inherited = frozenset(key for key in self._good if _object_of(key) not in failing)
         self._blocked.clear()
         self._held.clear()
+        self._found.clear()
         self._held_for = ()
         self.remarks = ()
         self._pending.clear()
@@ -134,8 +143,13 @@ class Quarantine:
         still = {refusal.key for refusal in refusals}
         self._blocked = {key: digests for key, digests in self._blocked.items() if key in still}
 
-    def update_held(self, refusals: tuple[Refusal, ...]) -> tuple[list[Held], list[Held]]:
-        """Take *refusals* as what is held now; return what is held newly or for another reason, and what no longer."""
+    def update_held(
+        self, refusals: tuple[Refusal, ...], find_fields: FindFields = lambda _ref, _message: ()
+    ) -> tuple[list[Held], list[Held]]:
+        """Take *refusals* as what is held now; return what is held newly or for another reason, and what no longer.
+
+        What *find_fields* finds of an object becomes the path of its problem.
+        """
         if refusals is self._held_for:
             return [], []
         self._held_for = refusals
@@ -150,9 +164,21 @@ class Quarantine:
                 problem=first.problem if first else refusal.problem,
                 has_stand_in=refusal.has_stand_in or (first is not None and first.has_stand_in),
             )
-        before, self._held = self._held, now
-        fresh = [held for ref, held in now.items() if before.get(ref) != held]
-        return fresh, [held for ref, held in before.items() if ref not in now]
+        found, self._found = self._found, now
+        news = [ref for ref, held in now.items() if found.get(ref) != held]
+        before, self._held = self._held, {ref: self._held.get(ref, held) for ref, held in now.items()}
+        for number, ref in enumerate(news):
+            fields = find_fields(ref, now[ref].problem.message) if number < _MOST_LOOKED_AT else ()
+            self._held[ref] = _placed(now[ref], fields)
+        return [self._held[ref] for ref in news], [held for ref, held in before.items() if ref not in now]
+
+
+def _placed(held: Held, fields: tuple[str, ...]) -> Held:
+    if not fields:
+        return held
+    problem = held.problem
+    problem = msgspec.structs.replace(problem, path=", ".join(fields), message=without_emitter(problem.message))
+    return msgspec.structs.replace(held, problem=problem)
 
 
 def _object_of(key: FragmentKey) -> tuple[str, str, str]:

@@ -30,6 +30,13 @@ class RefusedError(HapticError):
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))
 
 
+class UndecidedError(RefusedError):
+    """Phase 2 came to no verdict: it took too long, or could not be run.
+
+    Nothing is to blame, and trying again helps.
+    """
+
+
 def tell_refusal(
     error: RefusedError, *, correlation: str, reason: Reason, started: float, facts: Facts
 ) -> ValidationFailed:
@@ -37,7 +44,13 @@ def tell_refusal(
 
     *reason* is why the cycle ran.
     """
-    message = ValidationFailed(correlation=correlation, reason=reason, phase=error.phase, problems=error.problems)
+    message = ValidationFailed(
+        correlation=correlation,
+        reason=reason,
+        phase=error.phase,
+        problems=error.problems,
+        is_verdict=not isinstance(error, UndecidedError),
+    )
     facts.tell(message)
     facts.tell(
         ReconcileFailed(

@@ -9,7 +9,6 @@ that grows with the cluster.
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -20,7 +19,7 @@ from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.render import CANCELLED, Rendered, Renderer, output_of, versions_of
+from haptic_trio.pipeline.render import Rendered, Renderer, output_of
 from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.pipeline.wanting import Wanting, fetch_all
 from haptic_trio.templating.limits import clock
@@ -52,14 +51,6 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing can be."""
 
 
-def newest_of(renderer: Renderer, stores: Mapping[str, ReadableStore]) -> Rendered | None:
-    """Return the newest render, if it is one of *stores* as they are."""
-    newest, session = renderer._newest, renderer._session  # noqa: SLF001  the two are one piece, here and below
-    if newest is None or session is None or session.stores is not stores or newest[1] != versions_of(stores):
-        return None
-    return newest[0]
-
-
 async def rehearse(
     renderer: Renderer,
     stores: Mapping[str, ReadableStore],
@@ -70,61 +61,44 @@ async def rehearse(
 ) -> Rehearsed:
     """Render *stores* with *replacements*, in a worker thread, for *limit* seconds at most.
 
-    There must be a `newest_of` them, nobody else may use the renderer
+    The renderer must have a newest render of them, nobody else may use the renderer
     meanwhile, and the stores must not change. Objects are fetched that are
     needed for it; what templates would fetch over HTTP is taken for empty.
     Raises `RehearsalError` when the time is up.
     """
-    leave = Leave(clock() + limit)
-    try:
-        for _turn in range(MOST_FETCHES):
-            outcome = await trio.to_thread.run_sync(
-                partial(_Stage(renderer, stores, recall, leave).rehearse, replacements),
-                limiter=renderer._limiter,  # noqa: SLF001
-                abandon_on_cancel=True,
-            )
-            if isinstance(outcome, Rehearsed):
-                return outcome
-            await fetch_all(outcome, trio.current_time() + limit)
-        raise RehearsalError("more and more objects have to be fetched for it")
-    finally:
-        # A thread that was abandoned meets its deadline at the next loop or call, and ends.
-        leave.is_given = False
-        if (session := renderer._session) is not None:  # noqa: SLF001
-            session.run.deadline = CANCELLED
+    until = clock() + limit
+    for _turn in range(MOST_FETCHES):
+        leave = Leave(until)
+        outcome = await renderer.lend(_Stage(renderer, stores, recall, leave, replacements).rehearse, leave)
+        if outcome is None:
+            raise RehearsalError("nothing has been rendered yet")
+        if isinstance(outcome, Rehearsed):
+            return outcome
+        await fetch_all(outcome, trio.current_time() + limit)
+    raise RehearsalError("more and more objects have to be fetched for it")
 
 
 class _Stage:
     """One renderer with the cluster as it is, for one rehearsal."""
 
-    def __init__(self, renderer: Renderer, stores: Mapping[str, ReadableStore], recall: Recall, leave: Leave) -> None:
+    def __init__(
+        self,
+        renderer: Renderer,
+        stores: Mapping[str, ReadableStore],
+        recall: Recall,
+        leave: Leave,
+        replacements: Replacements,
+    ) -> None:
         self._renderer = renderer
         self._stores = stores
         self._recall = recall
         self._leave = leave
+        self._replacements = replacements
 
-    def rehearse(self, replacements: Replacements) -> Rehearsed | Wanting:
-        """Return the outcome, or where objects have to be fetched first."""
-        renderer = self._renderer
-        newest, session = renderer._newest, renderer._session  # noqa: SLF001
-        if newest is None or session is None:
-            raise RehearsalError("nothing has been rendered yet")
-        # Until everything is back, nobody can tell from the records what they know of the newest render.
-        renderer._newest = None  # noqa: SLF001
-        rendered = session.run.rendered
-        # Nothing is asked of others for an object that may never be.
-        session.fetches.stop()
-        try:
-            outcome = self._rehearse(session, newest[0], replacements)
-        finally:
-            # What was rendered here is no part of any reconciliation.
-            session.rendered_before += session.run.rendered - rendered
-        renderer._newest = newest  # noqa: SLF001
-        return outcome
-
-    def _rehearse(self, session: Session, before: Rendered, replacements: Replacements) -> Rehearsed | Wanting:
+    def rehearse(self, before: Rendered, session: Session) -> Rehearsed | Wanting:
+        """Return the outcome, or where objects have to be fetched first; *session* is that of the render *before*."""
         run = session.run
-        overlays = {name: Overlay(self._stores[name], objects) for name, objects in replacements.items()}
+        overlays = {name: Overlay(self._stores[name], objects) for name, objects in self._replacements.items()}
         after: Rendered | None = None
         problems: tuple[Problem, ...] = ()
         try:
@@ -144,7 +118,7 @@ class _Stage:
         return Rehearsed(before=before, after=after, changed=changed, problems=problems)
 
     def _render(self, session: Session, leave: Leave) -> Wanting:
-        return self._renderer._bring_up_to_date(session, self._recall, leave)  # noqa: SLF001
+        return self._renderer.bring_up_to_date(session, self._recall, leave)
 
     def _put_back(self, session: Session) -> None:
         """Render what is as it was; what does not come to that now stays to be done by the next render."""

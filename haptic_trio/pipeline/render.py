@@ -152,12 +152,10 @@ class Renderer:
             self._newest = outcome, versions_of(stores)
             return outcome
         finally:
-            # A thread that was abandoned meets its deadline at the next loop or call, and ends.
-            leave.is_given = False
+            self._abandon(leave)
             self._rendering = None
             done.set()
             if self._session is not None:
-                self._session.run.deadline = CANCELLED
                 self._session.fetches.stop()
 
     def render_here(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
@@ -207,12 +205,55 @@ class Renderer:
         """
 
         def look() -> T | None:
-            provenance = self.provenance()
-            if self._newest is None or provenance is None or self._newest[1] != versions_of(stores):
-                return None
-            return ask(self._newest[0], provenance)
+            newest, provenance = self.newest(stores), self.provenance()
+            return ask(newest, provenance) if newest is not None and provenance is not None else None
 
         return await trio.to_thread.run_sync(look, limiter=self._limiter)
+
+    def newest(self, stores: Mapping[str, ReadableStore]) -> Rendered | None:
+        """Return the newest render, if it is one of *stores* as they are."""
+        if self._newest is None or self._session is None or self._session.stores is not stores:
+            return None
+        rendered, versions = self._newest
+        return rendered if versions == versions_of(stores) else None
+
+    async def lend(self, work: Callable[[Rendered, Session], T], leave: Leave) -> T | None:
+        """Return what *work* makes of the newest render and what is remembered of it; None where there is none.
+
+        It runs in a worker thread, for as long as *leave* is given, and nobody
+        else may use the renderer meanwhile. It may render by
+        `bring_up_to_date`, and is to have everything as it was in the end:
+        what it renders counts for no render, and where it raises or is
+        cancelled there is no newest render any more.
+        """
+        try:
+            return await trio.to_thread.run_sync(
+                partial(self._lend, work), limiter=self._limiter, abandon_on_cancel=True
+            )
+        finally:
+            self._abandon(leave)
+
+    def _lend(self, work: Callable[[Rendered, Session], T]) -> T | None:
+        newest, session = self._newest, self._session
+        if newest is None or session is None:
+            return None
+        # Until everything is back, nobody can tell from the records what they know of the newest render.
+        self._newest = None
+        rendered = session.run.rendered
+        # Nothing is asked of others for what may never be.
+        session.fetches.stop()
+        try:
+            outcome = work(newest[0], session)
+        finally:
+            session.rendered_before += session.run.rendered - rendered
+        self._newest = newest
+        return outcome
+
+    def _abandon(self, leave: Leave) -> None:
+        """Have a thread that still renders meet its deadline at the next loop or call, and end."""
+        leave.is_given = False
+        if self._session is not None:
+            self._session.run.deadline = CANCELLED
 
     def _output_paths(self) -> dict[str, str]:
         return {output.name: output.path for output in self._outputs} | {MAIN_TEMPLATE: MAIN_TEMPLATE}
@@ -234,7 +275,7 @@ class Renderer:
         session.take_changes()
         session.take_fetched()
         session.fetches.take(session.run, offers)
-        if wanting := self._bring_up_to_date(session, recall, leave):
+        if wanting := self.bring_up_to_date(session, recall, leave):
             return wanting
         if not self._paranoia_every or session.count % self._paranoia_every:
             return self._take(session)
@@ -258,8 +299,11 @@ class Renderer:
         is_one = origin is not None and origin.subject.kind == "Secret"
         return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
-    def _bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
-        """Render what is not as it should be; nothing counts as long as objects have to be fetched."""
+    def bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
+        """Render what is not as it should be in *session*, blocking; what has to be fetched before that counts is told.
+
+        For who has the session: a render, or who was lent it.
+        """
         run = session.run
         run.restart(recall)
         run.start()
@@ -323,7 +367,7 @@ class Renderer:
         # The deadline of an abandoned render is looked for in the session in hand.
         self._session = fresh
         try:
-            wanting = self._bring_up_to_date(fresh, recall, leave)
+            wanting = self.bring_up_to_date(fresh, recall, leave)
         except BaseException:
             self._session = session
             raise

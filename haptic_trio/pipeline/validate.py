@@ -11,6 +11,7 @@ from haptic_trio.dataplane.binary import HaproxyNotFoundError, list_keywords, pr
 from haptic_trio.dataplane.check import (
     CheckDirectory,
     CheckFailedError,
+    CheckReport,
     CheckTimeoutError,
     ConfigRefusedError,
     check_config,
@@ -20,13 +21,15 @@ from haptic_trio.haproxy.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.pages import Paged, Piece
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.subjects import FragmentKey, Origin, bytes_in
 
 NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10
 """New text that is parsed in a millisecond or two."""
+CHECK_TIMES = 3
+"""How many times the time for a check phase 2 takes at most."""
 
 
 class Validator:
@@ -67,23 +70,31 @@ class Validator:
     async def check(self, generation: Generation, rendered: Rendered, *, idle: bool = False) -> tuple[Problem, ...]:
         """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RefusedError`.
 
-        *idle*: use only the CPU that nobody else wants.
+        Where it takes too long it is asked once more, with twice the time and
+        at the priority of others; then `UndecidedError` is raised. *idle*: use
+        only the CPU that nobody else wants.
         """
         try:
             async with self._one_at_a_time:
-                report = await check_config(
-                    self._binary,
-                    generation,
-                    limit=self._check_timeout,
-                    background=idle,
-                    root=self._scratch,
-                    directory=self._directory,
-                )
+                try:
+                    report = await self._ask(generation, self._check_timeout, idle=idle)
+                except CheckTimeoutError:
+                    report = await self._ask(generation, (CHECK_TIMES - 1) * self._check_timeout, idle=False)
         except ConfigRefusedError as exc:
             raise _refusal("check", exc.problems, rendered) from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
-            raise RefusedError("check", (Problem(message=str(exc), source=MAIN_TEMPLATE),)) from exc
+            raise UndecidedError("check", (_undecided(exc),)) from exc
         return tuple(locate(problem, rendered)[0] for problem in report.warnings)
+
+    async def _ask(self, generation: Generation, limit: float, *, idle: bool) -> CheckReport:
+        return await check_config(
+            self._binary,
+            generation,
+            limit=limit,
+            background=idle,
+            root=self._scratch,
+            directory=self._directory,
+        )
 
     def _is_near(self, rendered: Rendered) -> bool:
         """Whether so little of the text is new that a thread would cost more than to parse it."""
@@ -105,6 +116,13 @@ def target_keywords(binary: Path) -> Keywords:
         return keywords_of(probe_version(binary).text, list_keywords(binary))
     except HaproxyNotFoundError:
         return shipped_keywords()
+
+
+def _undecided(error: CheckTimeoutError | CheckFailedError) -> Problem:
+    hint = "nothing is held against any object; it is asked again with the next reconciliation"
+    if isinstance(error, CheckTimeoutError):
+        hint += "; the time that it has is `validation.checkTimeout`"
+    return Problem(message=f"no verdict: {error}", source=MAIN_TEMPLATE, hint=hint)
 
 
 def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RefusedError:

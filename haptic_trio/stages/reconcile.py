@@ -14,6 +14,7 @@ from haptic_trio.messages import ConfigValidated
 from haptic_trio.pipeline.coordinator import run_coordinator, run_fast_lane
 from haptic_trio.pipeline.debounce import run_debouncer
 from haptic_trio.pipeline.fetch_policy import fetches
+from haptic_trio.pipeline.validate import CHECK_TIMES
 from haptic_trio.stages.announce import announce, announce_valid
 from haptic_trio.stages.leadership import is_only_data, run_term, run_terms
 from haptic_trio.stages.parts import Parts
@@ -102,7 +103,8 @@ async def _run_coordinator(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     config, pulses = parts.config, parts.pulses
-    render_limit, check_limit = float(config.templating.render_timeout), config.validation.check_timeout
+    render_limit = float(config.templating.render_timeout)
+    check_limit = CHECK_TIMES * config.validation.check_timeout
     on_demand = any(watched.store is StoreKind.ON_DEMAND for watched in config.watched_resources.values())
     if on_demand or fetches(config):
         render_limit += FETCH_ALLOWANCE

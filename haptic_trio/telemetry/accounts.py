@@ -167,7 +167,7 @@ class Accounts:
             case m.ConfigValidated():
                 metrics.validations.labels("valid").inc()
             case m.ValidationFailed():
-                metrics.validations.labels(f"refused by {fact.phase}").inc()
+                metrics.validations.labels(f"refused by {fact.phase}" if fact.is_verdict else "undecided").inc()
             case m.InstanceDeployed():
                 metrics.deployments.labels("ok" if fact.result.changed else "unchanged").inc()
                 metrics.deployment_seconds.observe(fact.result.seconds)

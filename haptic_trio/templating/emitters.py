@@ -17,6 +17,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:-]{0,254}").fullmatch
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_.:-]")
 _NOT_COLUMN: Final = re.compile(FORBIDDEN.pattern[:-1] + r"\s]")
 _NOT_PATH: Final = re.compile(FORBIDDEN.pattern[:-1] + r"\s#?\"'\\$<>{}|^`\[\]]")
+_EXPRESSION: Final = re.compile(r"[\\$^|\[\]{}]")
 _STRAY_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?").fullmatch
 _NOT_HOST: Final = re.compile(r"[^A-Za-z0-9.*-]")
@@ -81,7 +82,9 @@ def header_name(value: Any) -> Emitted:
 
 def url_path(value: Any) -> Emitted:
     """A path, for maps and path matches. Characters beyond ASCII become percent-encoded UTF-8, as clients send them."""
-    text = _without(_text(value, "url_path"), "url_path", _NOT_PATH)
+    text = _text(value, "url_path")
+    hint = "a path is no regular expression" if _EXPRESSION.search(text) else "write it as % and two digits"
+    text = _without(text, "url_path", _NOT_PATH, hint)
     if not text.startswith("/"):
         raise EmitError("url_path: the value does not begin with '/'")
     if _STRAY_PERCENT.search(text):
@@ -92,14 +95,20 @@ def url_path(value: Any) -> Emitted:
 def hostname(value: Any) -> Emitted:
     """A host name (RFC 1123), which may begin with `*.`; in lower case. International names as `xn--` labels only."""
     text = _text(value, "hostname")
-    if _NOT_HOST.search(text):
-        raise EmitError(
-            f"hostname: the value holds {describe_chars(text, _NOT_HOST)}", "write labels as xn--… where needed"
+    if found := _NOT_HOST.search(text):
+        hint = (
+            "a host alone, without scheme, port and path" if found[0] in ":/" else "write labels as xn--… where needed"
         )
+        raise EmitError(f"hostname: the value holds {describe_chars(text, _NOT_HOST)}", hint)
     text = text.lower()
     labels = text.removeprefix("*.").split(".")
+    if "*" in text.removeprefix("*."):
+        raise EmitError("hostname: the value holds '*' elsewhere than as its first label", "such as *.example.com")
     if len(text) > 253 or not all(_LABEL(label) for label in labels):
-        raise EmitError("hostname: the value is not a host name", "labels of 1 to 63 letters, digits and inner '-'")
+        raise EmitError(
+            "hostname: the value is not a host name",
+            "labels of 1 to 63 letters, digits and inner '-', with '.' between them, and 253 characters at most",
+        )
     return Emitted(text)
 
 
@@ -168,9 +177,9 @@ def _text(value: Any, emitter: str) -> str:
     return text
 
 
-def _without(text: str, emitter: str, pattern: re.Pattern[str]) -> str:
+def _without(text: str, emitter: str, pattern: re.Pattern[str], hint: str = "") -> str:
     if pattern.search(text):
-        raise EmitError(f"{emitter}: the value holds {describe_chars(text, pattern)}")
+        raise EmitError(f"{emitter}: the value holds {describe_chars(text, pattern)}", hint)
     return text
 
 

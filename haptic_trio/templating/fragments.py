@@ -5,7 +5,7 @@ nothing; everything else renders on. The body compiles to a closure without argu
 objects only through the render's variables.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -20,10 +20,11 @@ from haptic_trio.templating.marks import mark, strip_marks
 from haptic_trio.templating.outputs import FragmentOutput
 from haptic_trio.templating.paths import RenderedFile
 from haptic_trio.templating.records import Kept, Root, Trace
+from haptic_trio.templating.remarks import remark_of
 from haptic_trio.templating.report import problem_of
 from haptic_trio.templating.run import RenderRun, current_run
 from haptic_trio.templating.scope import as_it_is, same
-from haptic_trio.templating.subjects import Origin, Refusal, RenderedText, subject_of
+from haptic_trio.templating.subjects import Concern, Origin, Refusal, RenderedText, subject_of
 
 EACH = "h_each"
 """What the call of `{% each %}` is named in compiled templates."""
@@ -219,6 +220,7 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
     trace, subjects = run.trace, run.subjects
     registered, depth = len(run.unit_files), len(subjects)
     outputs, refusals, remarks = len(trace.outputs), len(trace.refusals), len(trace.remarks)
+    outer_concerns, trace.concerns = trace.concerns, []
     subjects.append(origin.subject)
     run.rendered += 1
     try:
@@ -239,6 +241,8 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
             _attribute_files(run, len(run.unit_files) - registered, origin)
             return _marked(run, origin, text)
         problem = found
+    finally:
+        concerns, trace.concerns = trace.concerns, outer_concerns
     del subjects[depth:]
     # What was within is left out together with it.
     while len(trace.outputs) > outputs:
@@ -248,10 +252,10 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
         trace.remarks.popitem()
     while len(run.unit_files) > registered:
         run.forget_file(next(reversed(run.unit_files)))
-    return _stand_in(run, origin, problem)
+    return _stand_in(run, origin, problem, concerns)
 
 
-def _stand_in(run: RenderRun, origin: Origin, problem: Problem) -> str:
+def _stand_in(run: RenderRun, origin: Origin, problem: Problem, concerns: Iterable[Concern]) -> str:
     key = origin.key
     good = run.stand_ins[key] = run.recall.good.get(key)
     if good is not None:
@@ -263,6 +267,9 @@ def _stand_in(run: RenderRun, origin: Origin, problem: Problem) -> str:
     refusal = Refusal(origin.fragment, origin.subject, problem, origin.ordinal, good is not None, origin.within)
     assert run.unit is not None
     run.trace.refusals.append((run.unit.position, refusal))
+    run.trace.remarks.update(
+        (remark_of(concern, problem.message, has_stand_in=good is not None), None) for concern in concerns
+    )
     if good is None:
         return Emitted("")
     run.trace.outputs[key] = good

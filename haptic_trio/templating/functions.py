@@ -1,4 +1,4 @@
-"""The functions of templates: `fail`, `remark`, `snippets`, `ident`, `paths`, `files`, `gateway_api`."""
+"""The functions of templates, such as `fail`, `remark`, `snippets`, `ident`, `paths`, `files`, `service_port`."""
 
 import fnmatch
 from collections.abc import Callable, Mapping
@@ -13,6 +13,7 @@ from haptic_trio.templating.marks import read_marks
 from haptic_trio.templating.paths import FileKind, RenderedFile, is_safe_name
 from haptic_trio.templating.remarks import remark
 from haptic_trio.templating.run import current_run
+from haptic_trio.templating.service_ports import service_port
 from haptic_trio.templating.state import TemplateCycler, TemplateJoiner, TemplateNamespace
 from haptic_trio.templating.subjects import RenderedText, size_of
 
@@ -157,4 +158,5 @@ GLOBALS: Mapping[str, Any] = {
     "paths": PathFunctions(),
     "range": limited_range,
     "remark": remark,
+    "service_port": service_port,
 }

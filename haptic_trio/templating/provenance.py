@@ -74,7 +74,7 @@ class Provenance:
             return None
         origin = text.origin_of(line)
         asked = self._run.roots[name].asked if origin is None else self.asked_by(origin.key)
-        return Maker(output=name, origin=origin, asked=asked)
+        return Maker(output=name, origin=origin, asked=whole(asked))
 
     def output_of(self, path: str) -> str | None:
         """Return the name of the template that became the file *path*, or has registered it; None without one."""
@@ -94,7 +94,7 @@ class Provenance:
                 origin=origin,
                 lines=lines.get(origin.key, {}),
                 files=tuple(self._files_of(origin.key)),
-                asked=asked,
+                asked=whole(asked),
             )
             for origin, asked in found
         ]
@@ -104,19 +104,19 @@ class Provenance:
         for root in self._run.roots.values():
             kept = root.kept.get(key)
             if kept is not None:
-                return kept.asked
+                return whole(kept.asked)
             for region in root.regions:
                 if (region.name, region.ordinal, region.within) == (key.fragment, key.ordinal, key.within):
                     child = region.children.get((key.namespace, key.name, key.kind))
                     if child is not None:
-                        return child.asked
+                        return whole(child.asked)
         found = self._fragments_of((key.kind, key.namespace, key.name))
-        return next((asked for origin, asked in found if origin.key == key), ())
+        return next((whole(asked) for origin, asked in found if origin.key == key), ())
 
     def asked_in(self, output: str) -> tuple[Dependency, ...]:
         """Return what the template *output* has looked up and used outside of fragments."""
         root = self._run.roots.get(output)
-        return root.asked if root is not None else ()
+        return whole(root.asked) if root is not None else ()
 
     def askers_of(self, questions: Iterable[Dependency]) -> Iterator[Asker]:
         """Yield who has asked any of *questions*, once for each of them."""
@@ -193,6 +193,11 @@ def _is_of(origin: Origin, wanted: tuple[str, str, str]) -> bool:
 
 def _holds(child: Child, wanted: tuple[str, str, str]) -> bool:
     return any(piece.origin is not None and _is_of(piece.origin, wanted) for piece in child.pieces)
+
+
+def whole(asked: tuple[Dependency, ...]) -> tuple[Dependency, ...]:
+    """Return *asked*, each question once, whatever parts of it were asked."""
+    return tuple(dict.fromkeys(tuple(question) for question in asked))
 
 
 def readable(asked: tuple[Dependency, ...]) -> tuple[str, ...]:

@@ -6,21 +6,23 @@ an object's turn of `{% each %}` (`Child`). A root keeps its outermost
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from jinja2.runtime import Context
 
 from haptic_trio.pages import Paged, Piece, Shelf
 from haptic_trio.templating.outputs import FragmentOutput
+from haptic_trio.templating.parts import UNKNOWN, Part
 from haptic_trio.templating.paths import RenderedFile
-from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, RenderedText, subject_of
+from haptic_trio.templating.subjects import Concern, FragmentKey, Origin, Refusal, Remark, RenderedText, subject_of
 
 Dependency: TypeAlias = tuple[str, ...]
 """Something that a rendering asked for: what kind of question it was, and the question.
 
 `("get", store, *keys)`, without keys for lists; `("has", store, *keys)`, whether there is one, or what is at some path
-in what there is; `("object", store, namespace, name, kind)`, asked only while that is not to be had; `("file", path)`;
-`("lines", output)`; `("template", name)`. Whoever answers other questions may use a kind of his own.
+in what there is, each a `Part`; `("object", store, namespace, name, kind)`, asked only while that is not to be had;
+`("file", path)`; `("lines", output)`; `("template", name)`. Whoever answers other questions may use a kind of his own.
 """
 
 ObjectId: TypeAlias = tuple[str, str, str]
@@ -41,7 +43,8 @@ class Trace:
     """What one rendering has asked for and given so far."""
 
     __slots__ = (
-        "asked", "attempts", "files", "is_each", "is_volatile", "ordinals", "origins", "outputs", "refusals", "remarks",
+        "asked", "attempts", "concerns", "files", "is_each", "is_volatile", "ordinals", "origins", "outputs",
+        "refusals", "remarks",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
@@ -49,6 +52,8 @@ class Trace:
         self.outputs: dict[FragmentKey, FragmentOutput] = {}
         self.refusals: list[PlacedRefusal] = []
         self.remarks: dict[Remark, None] = {}
+        self.concerns: list[Concern] = []
+        """Who is to be told if the fragment in hand is refused."""
         self.files: dict[str, RenderedFile] = {}
         """Those that it has registered and nobody before it."""
         self.attempts = 0
@@ -223,22 +228,29 @@ class DependencyIndex:
     def __init__(self) -> None:
         # Most questions are asked by one alone.
         self._nodes: dict[Dependency, Node | dict[Node, Dependency]] = {}
-        # Aspects and answers in turn: most questions have one.
-        self._answers: dict[Dependency, tuple[Any, ...]] = {}
+        # Of questions that are asked in parts: these, by their aspects.
+        self._parts: dict[Dependency, dict[Any, Part]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def __contains__(self, question: Dependency) -> bool:
-        return question in self._nodes
+        return question in self._nodes or question in self._parts
 
     def add(self, node: Node, questions: Iterable[Dependency]) -> tuple[Dependency, ...]:
         """Note that *node* has asked *questions*; return them, equal ones being the same objects."""
-        result = []
+        result: list[Dependency] = []
         nodes = self._nodes
         for question in questions:
             known = nodes.get(question)
             if known is None:
+                if type(question) is Part:
+                    # It may have been given up by its last asker, and be another one by now.
+                    parts = self._parts.setdefault(question.question, {})
+                    question = parts.setdefault(question.aspect, question)  # noqa: PLW2901  it is the same
+                    if question in nodes:
+                        result += self.add(node, (question,))
+                        continue
                 nodes[question] = node
             elif type(known) is dict:
                 canonical = next(iter(known.values()), question)
@@ -263,42 +275,53 @@ class DependencyIndex:
 
     def _forget(self, question: Dependency) -> None:
         del self._nodes[question]
-        self._answers.pop(question, None)
+        if type(question) is Part:
+            parts = self._parts[question.question]
+            del parts[question.aspect]
+            if not parts:
+                del self._parts[question.question]
 
-    def note(self, question: Dependency, aspect: str, answer: Any) -> None:
-        """Remember the *answer* that was given to an *aspect* of *question*, for `renew`."""
-        known = self._answers.get(question, ())
-        if aspect not in known[::2]:
-            self._answers[question] = (*known, aspect, answer)
-        elif known[known.index(aspect) + 1] is not answer:
-            self._answers[question] = _answered(known, lambda one, old: answer if one == aspect else old)
+    def part(self, question: Dependency, aspect: Any) -> Part:
+        """Return the part *aspect* of *question*, for somebody who is about to depend on it."""
+        parts = self._parts.get(question)
+        if parts is None:
+            parts = self._parts[question] = {}
+        part = parts.get(aspect)
+        if part is None:
+            part = parts[aspect] = Part(question, aspect)
+        return part
 
-    def renew(self, question: Dependency, answer: Callable[[str], Any]) -> bool:
-        """Take what *answer* says of each aspect now as the answers to *question*; False where all are equal to before.
+    def renew(self, question: Dependency, answer: Callable[[Any], Any] | None) -> list[Part]:
+        """Return those parts of *question* that *answer*, which gets their aspects, now answers otherwise than before.
 
-        True as well for a question of which no answer is known. What *answer* raises
-        leaves nothing known.
+        Without *answer* these are all parts, and nothing is known of them; so
+        it is with a part for which it raises something.
         """
-        known = self._answers.pop(question, None)
-        if known is None:
-            return True
-        now = _answered(known, lambda aspect, _old: answer(aspect))
-        if question in self._nodes:
-            self._answers[question] = now
-        return now != known
+        changed: list[Part] = []
+        parts = self._parts.get(question, {})
+        for part in list(parts.values()):
+            if part not in self._nodes:
+                del parts[part.aspect]
+                continue
+            before, part.answer = part.answer, UNKNOWN
+            if answer is not None:
+                # Who asks anew fails for it, too, and is reported with its place; or what would tell has to be fetched.
+                with suppress(Exception):
+                    part.answer = answer(part.aspect)
+            if part.answer is UNKNOWN or before is UNKNOWN or part.answer != before:
+                changed.append(part)
+        if not parts:
+            self._parts.pop(question, None)
+        return changed
 
     def askers(self, question: Dependency) -> tuple[Node, ...]:
-        """Return who has asked *question*."""
+        """Return who has asked *question*, or any part of it."""
+        if type(question) is not Part and question in self._parts:
+            return tuple(dict.fromkeys(node for part in self._parts[question].values() for node in self.askers(part)))
         known = self._nodes.get(question)
         if known is None:
             return ()
         return tuple(known) if type(known) is dict else (known,)  # type: ignore[return-value]
-
-
-def _answered(known: tuple[Any, ...], answer: Callable[[str, Any], Any]) -> tuple[Any, ...]:
-    return tuple(
-        each for aspect, old in zip(known[::2], known[1::2], strict=True) for each in (aspect, answer(aspect, old))
-    )
 
 
 class Claims:

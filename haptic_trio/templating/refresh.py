@@ -8,8 +8,8 @@ from jinja2 import Template
 
 from haptic_trio.pages import Page, Paged, Piece
 from haptic_trio.templating.each import Opened, render_pending, take_change
-from haptic_trio.templating.emit import TemplateFaultError
 from haptic_trio.templating.marks import split_marks
+from haptic_trio.templating.parts import Part
 from haptic_trio.templating.records import Dependency, ObjectId, Region, Root
 from haptic_trio.templating.run import RenderRun
 from haptic_trio.templating.subjects import RenderedText, size_of
@@ -38,22 +38,18 @@ def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
     for store, touched in changes.items():
         for keys in {(), *touched.keys}:
             run.touch(("get", store, *keys))
-            if _is_answered_otherwise(run, ("has", store, *keys), touched.find):
-                run.touch(("has", store, *keys))
+            for part in _renew(run, ("has", store, *keys), touched.find):
+                run.touch(part)
         for object_id, resource in touched.objects.items():
             for region in regions.get(store, ()):
                 take_change(run, region, object_id, resource)
 
 
-def _is_answered_otherwise(run: RenderRun, question: Dependency, find: Callable[..., Sequence[Any]] | None) -> bool:
+def _renew(run: RenderRun, question: Dependency, find: Callable[..., Sequence[Any]] | None) -> list[Part]:
     if find is None:
-        return True
+        return run.index.renew(question, None)
     found = find
-    try:
-        return run.index.renew(question, lambda aspect: answer_of(aspect, found(*question[2:])))
-    except TemplateFaultError:
-        # Such as where what would tell has to be fetched: who asks anew sees to that.
-        return True
+    return run.index.renew(question, lambda aspect: answer_of(aspect, found(*question[2:])))
 
 
 class _CapturedError(Exception):

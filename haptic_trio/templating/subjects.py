@@ -107,6 +107,14 @@ class Remark(msgspec.Struct, frozen=True, order=True, cache_hash=True):
         return f"{self.subject}: {self.reason}: {self.message}"
 
 
+class Concern(msgspec.Struct, frozen=True):
+    """What the owner of an object is told if a fragment is refused that it needs."""
+
+    remark: Remark
+    otherwise: str
+    """What is so then, if nothing stands in for the fragment."""
+
+
 class RenderedText:
     """A text in pieces, which know the fragment that made them. Joined, and asked for lines, only on demand."""
 

@@ -1,18 +1,23 @@
 """What templates see of the cluster: look-ups by name of a watched kind."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.emit import TemplateFaultError
-from haptic_trio.templating.records import Dependency
+from haptic_trio.templating.parts import UNKNOWN
 from haptic_trio.templating.run import current_run
 from haptic_trio.templating.selection import dig
 
+T = TypeVar("T")
+
+Aspect: TypeAlias = str | Callable[[Sequence[Any]], Any]
+"""What is asked of the objects that a look-up finds: what is at a path in each, or what a function makes of them."""
+
 EXISTENCE: Final = ""
-"""The aspect of a look-up that is whether it finds anything; all others are paths."""
+"""The aspect of a look-up that is whether it finds anything."""
 
 
 class Lookup(Protocol):
@@ -69,15 +74,25 @@ class ResourceView:
             raise TemplateFaultError("pick wants a path first", 'pick("spec", namespace, name)')
         return self._answer(str(path), keys)  # type: ignore[no-any-return]
 
-    def _answer(self, aspect: str, keys: tuple[Any, ...]) -> Any:
+    def derive(self, aspect: Callable[[Sequence[Any]], T], *keys: Any) -> T:
+        """Return what *aspect* makes of the objects whose first index keys are *keys*, all without; not for templates.
+
+        *aspect* may depend on these objects alone, is hashable, and equal to
+        any other that makes the same of them. It is asked once for all who want to
+        know, who are not rendered again while it says the same. Not for
+        Secrets.
+        """
+        return cast("T", self._answer(aspect, keys))
+
+    def _answer(self, aspect: Aspect, keys: tuple[Any, ...]) -> Any:
         run = current_run()
         texts = tuple(map(str, keys))
-        question: Dependency = ("has", self.name, *texts)
+        part = run.index.part(("has", self.name, *texts), aspect)
         # First: who fails for what has to be fetched depends on it, too.
-        run.ask(question)
-        answer = answer_of(aspect, self._lookup.get(*texts))
-        run.index.note(question, aspect, answer)
-        return answer
+        run.ask(part)
+        if part.answer is UNKNOWN:
+            part.answer = answer_of(aspect, self._lookup.get(*texts))
+        return part.answer
 
     def get_single(self, *keys: Any) -> Any | None:
         """Return the one object with *keys*; None without one."""
@@ -86,13 +101,15 @@ class ResourceView:
         return self._lookup.get_single(*texts)
 
 
-def answer_of(aspect: str, found: Sequence[Any]) -> Any:
-    """Return what *found* says of *aspect*: whether there is anything, or what is at a path in each."""
+def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
+    """Return what *found* says of *aspect*: whether there is anything, what is at a path in each, or what it makes."""
     if aspect == EXISTENCE:
         return bool(found)
     if any(resource.get("kind") == "Secret" for resource in found):
         # What is made of one has to be known for it, and this is not how that is known.
         raise TemplateFaultError("pick is not for Secrets", "get gives the whole object")
+    if not isinstance(aspect, str):
+        return aspect(found)
     values, missing = [], None
     for resource in found:
         try:

@@ -15,12 +15,12 @@ import trio
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.logs import get_logger
 from haptic_trio.pipeline.dry_run import DryRun
+from haptic_trio.pipeline.places import find_fields
 from haptic_trio.pipeline.refusal import RefusedError
 from haptic_trio.pipeline.rehearsal import RehearsalError, Replacements
 from haptic_trio.webhook.configuration import ConfigurationReviews
 from haptic_trio.webhook.hidden import hidden_in
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REFUSED, UNCHECKED, WebhookMetrics
-from haptic_trio.webhook.places import find_fields
 from haptic_trio.webhook.review import Answer, Request
 from haptic_trio.webhook.targets import Target, find_replacements
 from haptic_trio.webhook.verdict import judge

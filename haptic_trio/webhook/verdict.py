@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.dry_run import DryRun, Fault
+from haptic_trio.pipeline.places import without_emitter
 from haptic_trio.templating.subjects import Subject
-from haptic_trio.webhook.places import without_emitter
 from haptic_trio.webhook.review import Answer
 
 MOST_FAULTS = 10

@@ -100,6 +100,9 @@ def of_formats(number: int, name: str, value: str) -> list[Case]:
         ),
     }
     lenient = {("redirect", "lone"), ("redirect", "percent"), ("redirect", "tag")}
+    # Where its author comes from an expression would be one: it is refused rather than sent as it stands.
+    if "%[" in value:
+        refused["header"] = literal.pop("header")
     return [
         Case(
             number=number,
@@ -227,7 +230,9 @@ async def test_what_is_served_arrives_as_it_was_written(world: World) -> None:
     values = {
         f"v{number}": value for number, value in enumerate([*WORD.values(), *FORMAT.values(), *REFERENCES.values()])
     }
-    by_annotation = [annotated(JCM, name=name, headers=f"X-A: {value}") for name, value in values.items()]
+    by_annotation = [
+        annotated(JCM, name=name, headers=f"X-A: {value}") for name, value in values.items() if "%[" not in value
+    ]
     by_filter = [
         evil_route(
             route_rule("/", filters=[{"type": "RequestHeaderModifier", "requestHeaderModifier": modifier(value)}]),
@@ -240,7 +245,8 @@ async def test_what_is_served_arrives_as_it_was_written(world: World) -> None:
         with world.serving(outcome):
             world.check_good()
             for name, value in values.items():
-                for host, port in ((f"{name}.example.com", "http"), (f"{name}.test", "gateway")):
+                hosts = [(f"{name}.test", "gateway"), *([] if "%[" in value else [(f"{name}.example.com", "http")])]
+                for host, port in hosts:
                     answer = world.ask(host, port=port)
                     assert answer.status == 200, (host, value)
                     assert f"x-a: {value}\n" in answer.body + "\n", (host, value)

@@ -1,17 +1,20 @@
 """What the console tells, as a terminal of 80 columns shows it."""
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
 from haptic_trio.cli.console_client import NoConsoleError
 from haptic_trio.cli.console_service import SHORTEST_TOKEN, TOKEN_NAME, TokenError, read_token, wants_console
 from haptic_trio.cli.debug_text import event_line, live_view, task_tree
-from haptic_trio.cli.main import cli
+from haptic_trio.cli.door import cli
 
 EVENT = {
     "number": 1,
@@ -104,3 +107,29 @@ def test_without_a_controller_the_error_says_what_to_name(tmp_path: Path) -> Non
 
     assert isinstance(result.exception, NoConsoleError)
     assert "--state-dir" in str(result.exception)
+
+
+async def test_a_reader_that_goes_away_ends_it_though_there_is_nothing_to_write(tmp_path: Path) -> None:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+    (tmp_path / TOKEN_NAME).write_text("t" * SHORTEST_TOKEN)
+    command = [sys.executable, "-m", "haptic_trio", "debug", "events", "--follow", "--url", url]
+    async with listener:
+        process = await trio.lowlevel.open_process(
+            [*command, "--token-file", str(tmp_path / TOKEN_NAME)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with trio.fail_after(60):
+                # The console never says anything.
+                async with await listener.accept(), process.stderr:
+                    await process.stdout.aclose()
+                    said = b"".join([chunk async for chunk in process.stderr])
+                code = await process.wait()
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+    assert (code, said) == (0, b"")

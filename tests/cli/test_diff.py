@@ -93,3 +93,16 @@ def test_without_a_valid_configuration_there_is_nothing_to_compare(manifests: Pa
 
     assert result.exit_code == 2
     assert "debounceInterval" in result.stderr
+
+
+def test_a_change_that_haproxy_refuses_is_said_to_be_none(manifests: Path, changed: Path) -> None:
+    # Our own parser does not follow names.
+    replace_in(changed / "config.yaml", "http-response set-header X-Greeting", "use_backend nowhere if TRUE #")
+
+    checked = invoke_cli("diff", "--manifests", manifests, "--to", changed)
+    unchecked = invoke_cli("diff", "--manifests", manifests, "--to", changed, "--no-check")
+
+    assert (checked.exit_code, checked.stdout) == (2, "")
+    assert "unable to find required use_backend: 'nowhere'" in checked.stderr
+    assert unchecked.exit_code == 1
+    assert "would reload" in unchecked.stdout

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -14,7 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from haptic_trio.cli.explain_text import one_line, print_answer
-from haptic_trio.explain.answers import Line, LineAnswer, MadeBy
+from haptic_trio.cli.findings import make_console
+from haptic_trio.explain.answers import Answer, Line, LineAnswer, MadeBy, ObjectAnswer
 from tests.cli.commands import invoke_cli, replace_in
 
 BROKEN = """\
@@ -260,3 +262,37 @@ def test_an_object_that_haproxy_refuses_is_explained_with_check(manifests: Path,
     assert ("weighted" in made, unchecked["troubles"]) == (True, [])
     assert "weighted" not in [product["made_by"]["fragment"] for product in checked["products"]]
     assert [trouble["fragment"] for trouble in checked["troubles"]] == ["weighted"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_each_text_stays_in_its_column(manifests: Path, width: int) -> None:
+    answer = msgspec.convert(ask_json(manifests, "service", "web"), ObjectAnswer)
+    terminal = Console(file=io.StringIO(), width=width, force_terminal=True, no_color=True, soft_wrap=True)
+    print_answer(terminal, answer)
+
+    assert isinstance(terminal.file, io.StringIO)
+    lines = Text.from_ansi(terminal.file.getvalue()).plain.splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert all(line[13] == " " for line in lines)
+    # Nothing is lost, and nothing stands anywhere else but for the breaks.
+    unwrapped = ask(manifests, "service", "web").split()
+    assert [word for line in lines for word in line.split()] == unwrapped
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "haproxy.cfg:20",
+        "backend default_web_80",
+        "maps/path-prefix.map",
+        "demo.localhost",
+        "demo.localhost/api/users",
+        "certificate demo.localhost",
+        "Ingress default/demo",
+    ],
+)
+def test_an_answer_that_has_travelled_as_json_is_the_same_text(manifests: Path, target: str) -> None:
+    stream = io.StringIO()
+    print_answer(make_console(stream), msgspec.convert(ask_json(manifests, target), Answer))
+
+    assert stream.getvalue() == ask(manifests, target)

@@ -1,6 +1,7 @@
 """What is said to machines when a command cannot do its work, or has nothing to say for people alone."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 import click
 import pytest
 
-from haptic_trio.cli.failures import failures_of, wants_json
-from haptic_trio.cli.main import main
+from haptic_trio.cli.failures import failures_of
+from haptic_trio.cli.files import replace_file
+from haptic_trio.cli.main import main, wants_json
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from tests.cli.commands import invoke_cli, replace_in
 
@@ -135,3 +137,31 @@ def test_versions_and_new_files_are_told_to_machines(tmp_path: Path) -> None:
     assert set(versions) == {"haptic-trio", "python", "haproxy"}
     assert [Path(path).name for path in made["files"]] == ["config.yaml", "example.yaml"]
     assert made["next"] == f"haptic-trio test --manifests {tmp_path / 'site'}"
+
+
+def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "report.xml"
+    target.mkdir()
+
+    with pytest.raises(OSError, match="directory") as caught:
+        replace_file(target, "text")
+    (tmp_path / "file").touch()
+    code = run_main(monkeypatch, "new", tmp_path / "file" / "site")
+
+    assert caught.value.filename == str(target)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert code == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'file' / 'site'}: Not a directory\n"
+
+
+def test_a_terminal_that_does_not_know_a_character_gets_its_escape(tmp_path: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    command = [sys.executable, "-m", "haptic_trio", "test", "--manifests", str(tmp_path / "site")]
+    run = subprocess.run(
+        command, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True, text=True, check=False
+    )
+
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "\\u2713 example-is-served" in run.stdout

@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from haptic_trio import __version__
-from haptic_trio.cli.main import cli, main
+from haptic_trio.cli.door import cli
+from haptic_trio.cli.main import main
 from tests.cli.commands import invoke_cli
 
 
@@ -95,6 +96,24 @@ def test_light_verbs_start_without_the_controller() -> None:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert run.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("module", ["click", "haptic_trio.cli.render"])
+@pytest.mark.parametrize(("output", "told"), [("text", "error: interrupted"), ("json", '"message": "interrupted"')])
+def test_ctrl_c_while_it_starts_is_told_in_a_word(module: str, output: str, told: str) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from haptic_trio.cli.main import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", script, "render", "--output", output]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (run.returncode, run.stdout, "Traceback" in run.stderr, told in run.stderr) == (130, "", False, True)
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

@@ -63,7 +63,7 @@ def test_ingresses_of_another_controller_are_checked_with_what_new_writes(tmp_pa
 
     checked = invoke_cli("validate", "--manifests", export, "--haproxy", haproxy_binary)
 
-    assert "tests:         ok (1 tests)" in checked.stdout
+    assert "tests:         ok (1 test)" in checked.stdout
     assert "objects:       1 problem" in checked.stdout
     assert "Ingress default/odd" in checked.stdout
     assert "Ingress default/plain" not in checked.stdout
@@ -111,3 +111,10 @@ def test_the_program_answers_the_shell() -> None:
         check=False,
     )
     assert result.stdout == "plain,validate\n"
+
+
+def test_a_directory_with_a_blank_can_be_pasted(tmp_path: Path) -> None:
+    result = invoke_cli("new", tmp_path / "my site")
+
+    assert f"next: haptic-trio test --manifests '{tmp_path / 'my site'}'" in result.output
+    assert f"validate --manifests '{tmp_path / 'my site'}'`" in (tmp_path / "my site" / "config.yaml").read_text()

@@ -1,11 +1,16 @@
 """Problems of a configuration are told by the file and line that somebody can open."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+import yaml
 
-from haptic_trio.cli.placing import Block, find_block
+from haptic_trio.cli.options import make_input
+from haptic_trio.cli.placing import Block, find_block, placing
+from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.load import load_config
 from tests.cli.commands import invoke_cli, replace_in
 
 TWO = """\
@@ -78,3 +83,25 @@ def test_a_test_that_fails_is_told_by_its_assertion_in_the_file(tmp_path: Path) 
 
     assert f"{config}:{line}: error: validationTests.example-is-served.assertions[1]" in result.stdout
     assert f"{config}:{line}\n" in invoke_cli("test", "--manifests", tmp_path / "site").stdout
+
+
+def test_a_named_pipe_among_the_manifests_holds_nobody_up(manifests: Path) -> None:
+    os.mkfifo(manifests / "a-pipe.yaml")
+    replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
+
+    result = invoke_cli("validate", "--manifests", manifests)
+
+    assert f"{manifests / 'config.yaml'}:" in result.stdout
+
+
+def test_the_controller_is_told_the_file_as_well(manifests: Path) -> None:
+    config = manifests / "config.yaml"
+    replace_in(config, "debounceInterval:", "debounceIntervall:")
+    line = next(at for at, text in enumerate(config.read_text().splitlines(), 1) if "debounceIntervall" in text)
+    load = placing(load_config, make_input(manifests, None, "haptic-trio", "haptic-trio", None))
+
+    with pytest.raises(ConfigInvalidError) as caught:
+        load(yaml.safe_load(config.read_text()), None)
+
+    (problem,) = caught.value.problems
+    assert (problem.source, problem.line, problem.subject) == (str(config), line, "ConfigMap default/haptic-trio")

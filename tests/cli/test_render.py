@@ -115,3 +115,14 @@ def test_check_asks_haproxy(manifests: Path, haproxy_binary: Path) -> None:
     assert unchecked.exit_code == 0
     assert checked.exit_code == 1
     assert "haproxy.cfg:" in checked.stderr
+
+
+@pytest.mark.haproxy
+@pytest.mark.usefixtures("haproxy_binary")
+def test_strict_writes_nothing_that_haproxy_refuses(manifests: Path) -> None:
+    replace_in(manifests / "config.yaml", "http-response set-header X-Greeting", "use_backend nowhere if TRUE #")
+
+    result = invoke_cli("render", "--manifests", manifests, "--strict")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "unable to find required use_backend: 'nowhere'" in result.stderr

@@ -12,7 +12,7 @@ import trio
 from click.testing import CliRunner
 
 from haptic_trio.cli import serve
-from haptic_trio.cli.main import cli
+from haptic_trio.cli.door import cli
 from haptic_trio.cli.options import make_input
 from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.dataplane.agent import InstanceLockedError, lock_directory

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -60,7 +61,7 @@ def test_update_writes_what_is_there_and_nothing_else(site: Path) -> None:
 
     assert result.exit_code == 0, result.output
     assert "2 of 2 tests passed" in result.stdout
-    assert "1 expected texts rewritten" in result.stdout
+    assert "1 expected text rewritten" in result.stdout
     after = (site / "config.yaml").read_text()
     assert after == before.replace("old.example.com old", "web.example.com web")
     assert invoke_cli("test", "--manifests", site, "--update").exit_code == 0
@@ -205,3 +206,84 @@ def test_validate_runs_the_tests_too(site: Path) -> None:
     replace_in(site / "config.yaml", "old.example.com old", "web.example.com web")
     result = invoke_cli("validate", "--manifests", site)
     assert "tests:         ok (2 tests)" in result.stdout
+
+
+def test_update_passes_over_what_is_beside_the_configuration(site: Path) -> None:
+    (site / "a-binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (site / "a-broken.yaml").write_text("a: [\n")
+    os.mkfifo(site / "a-pipe.yaml")
+
+    result = invoke_cli("test", "--manifests", site, "--update")
+
+    assert result.exit_code == 0, result.output
+    assert "web.example.com web" in (site / "config.yaml").read_text()
+
+
+def test_update_leaves_a_link_and_the_ends_of_lines_as_they_are(site: Path, tmp_path: Path) -> None:
+    real = tmp_path / "real.yaml"
+    real.write_bytes((site / "config.yaml").read_bytes().replace(b"\n", b"\r\n"))
+    (site / "config.yaml").unlink()
+    (site / "config.yaml").symlink_to(real)
+    before = real.read_bytes()
+
+    result = invoke_cli("test", "--manifests", site, "--update")
+
+    assert result.exit_code == 0, result.output
+    assert (site / "config.yaml").is_symlink()
+    assert real.read_bytes() == before.replace(b"old.example.com old", b"web.example.com web")
+
+
+def test_what_cannot_be_updated_is_named_by_its_line_in_the_file(tmp_path: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    config = tmp_path / "site" / "config.yaml"
+    replace_in(config, "- type: haproxy_valid", "- {type: equals, section: backend no-route, expected: x}")
+    line = next(at for at, text in enumerate(config.read_text().splitlines(), 1) if "expected: x" in text)
+
+    result = invoke_cli("test", "--manifests", tmp_path / "site", "--update")
+
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {config}:{line}: write the assertion without braces to update it\n",
+    )
+
+
+def test_machines_are_told_where_a_test_stands_in_the_file(tmp_path: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    config = tmp_path / "site" / "config.yaml"
+    line = next(at for at, text in enumerate(config.read_text().splitlines(), 1) if "example-is-served:" in text)
+
+    document = json.loads(invoke_cli("test", "--manifests", tmp_path / "site", "--output", "json").stdout)
+    junit = invoke_cli("test", "--manifests", tmp_path / "site", "--output", "junit").stdout
+
+    assert (document["tests"][0]["source"], document["tests"][0]["line"]) == (str(config), line)
+    assert f'file="{config}" line="{line}"' in junit
+
+
+def test_files_of_tests_that_are_none_are_told(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+
+    empty = invoke_cli("test", "--manifests", site, "--tests", tmp_path / "empty")
+    binary = invoke_cli("test", "--manifests", site, "--tests", tmp_path / "binary.yaml")
+
+    assert (empty.exit_code, binary.exit_code) == (2, 2)
+    assert "there is no file of tests in" in empty.stderr
+    assert f"{tmp_path / 'binary.yaml'}: error: is not UTF-8" in binary.stderr
+
+
+def test_templates_of_ones_own_come_first_in_the_coverage(tmp_path: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    replace_in(
+        tmp_path / "site" / "config.yaml",
+        "http-response set-header X-Served-By haptic-trio",
+        "{% if httpPort == 1 %}http-response set-header X-Served-By haptic-trio{% endif %}# X-Served-By",
+    )
+
+    shown = invoke_cli("test", "--manifests", tmp_path / "site", "--coverage").stdout.splitlines()
+
+    (first,) = [at for at, line in enumerate(shown) if "templates rendered" in line]
+    assert shown[first].endswith("of those that are no library's")
+    assert "frontend-rules-served-by  never 1 true" in shown[first + 1]
+    document = json.loads(invoke_cli("test", "--manifests", tmp_path / "site", "--coverage", "--output", "json").stdout)
+    own = {one["name"] for one in document["coverage"]["templates"] if one["own"]}
+    assert own == {"frontend-rules-served-by"}

@@ -55,6 +55,31 @@ def test_what_owners_should_know_is_a_warning_and_no_fault(manifests: Path, hapr
     assert "object: Ingress default/demo" in result.stdout
 
 
+def test_a_line_that_haproxy_refuses_is_traced_to_its_template(tmp_path: Path, haproxy_binary: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    replace_in(tmp_path / "site" / "config.yaml", "http-response set-header", "http-response set-hader")
+
+    (problem,) = [one for one in problems_of(tmp_path / "site", haproxy_binary) if one["area"] == "output"]
+
+    assert (problem["source"], problem["hint"]) == (
+        "haproxy.cfg",
+        "the line reads like frontend-rules-served-by:1; did you mean 'set-header'?",
+    )
+
+
+def test_a_backend_that_is_not_there_is_traced_to_who_asks_for_it(tmp_path: Path, haproxy_binary: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    replace_in(
+        tmp_path / "site" / "config.yaml", "http-response set-header X-Served-By haptic-trio", "use_backend nowhere"
+    )
+
+    (problem,) = [one for one in problems_of(tmp_path / "site", haproxy_binary) if one["area"] == "output"]
+
+    assert (problem["source"], problem["hint"]) == ("haproxy.cfg", "the line reads like frontend-rules-served-by:1")
+    assert problem["line"] > 0
+    assert "nowhere" in problem["message"]
+
+
 def test_an_unknown_field_is_reported_with_line_and_nearest_name(manifests: Path, haproxy_binary: Path) -> None:
     replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
 

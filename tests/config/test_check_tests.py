@@ -5,17 +5,23 @@ import pytest
 from haptic_trio.config.check_tests import check_tests
 from haptic_trio.config.decode import decode_config
 from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.model import WatchedResource
 from haptic_trio.errors import Problem
+
+WATCHED = {
+    "services": WatchedResource(api_version="v1", resources="services"),
+    "entries": WatchedResource(api_version="networking.k8s.io/v1", resources="ingresses"),
+}
 
 
 def problems_of(tests: str) -> list[Problem]:
-    """Return what is wrong with *tests*, YAML of `validationTests`, where there are Services to be watched."""
+    """Return what is wrong with *tests*, YAML of `validationTests`, where Services and Ingresses are watched."""
     text = "validationTests:\n" + "".join(f"  {line}\n" for line in dedent(tests).splitlines())
     try:
         config = decode_config(text, source="x")
     except ConfigInvalidError as exc:
         return list(exc.problems)
-    return list(check_tests(config.validation_tests, {"services"}))
+    return list(check_tests(config.validation_tests, WATCHED))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +86,17 @@ def test_fixtures_are_of_a_kind_that_is_watched() -> None:
 
     assert problem.path == "validationTests.one.previousFixtures.service"
     assert problem.hint == "did you mean `services`?"
+
+
+@pytest.mark.parametrize(
+    "fixture",
+    ["{kind: Ingress, metadata: {name: a}}", "{repeat: 2, object: {kind: Ingress, metadata: {name: 'a{n}'}}}"],
+)
+def test_an_object_under_the_name_of_another_kind_is_told_where_it_belongs(fixture: str) -> None:
+    (problem,) = problems_of(f"one: {{fixtures: {{services: [{fixture}]}}, assertions: [{{type: haproxy_valid}}]}}")
+
+    assert problem.path == "validationTests.one.fixtures.services[0]"
+    assert problem.hint == "put it under `entries`"
 
 
 def test_a_test_extends_another_one_and_never_itself() -> None:

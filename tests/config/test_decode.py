@@ -164,10 +164,10 @@ def test_text_that_yaml_takes_for_a_number_is_to_be_quoted() -> None:
     assert problem.hint == 'put it in quotes: "1.10"'
 
 
-def test_key_given_twice_names_the_first_line() -> None:
+def test_key_given_twice_says_where_the_first_is() -> None:
     problem = only_problem("dataplane:\n  port: 1\n  kind: local\n  port: 2\n")
 
-    assert (problem.line, problem.path, problem.hint) == (4, "dataplane.port", "first on line 2")
+    assert (problem.line, problem.path, problem.hint) == (4, "dataplane.port", "the first is 2 lines above")
 
 
 def test_key_given_twice_is_found_at_any_depth() -> None:

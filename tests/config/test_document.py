@@ -77,3 +77,10 @@ def test_path_of_a_key_that_is_no_word_is_quoted() -> None:
 )
 def test_enclosing_paths_go_from_the_inside_out(path: str, parents: list[str]) -> None:
     assert list(enclosing_paths(path)) == parents
+
+
+def test_a_tab_that_indents_is_told() -> None:
+    with pytest.raises(ConfigInvalidError) as caught:
+        parse_document("templating:\n\tlibraries: [base]\n", source="x")
+
+    assert "indent with spaces, not with tabs" in caught.value.problems[0].hint

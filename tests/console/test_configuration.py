@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.console.configuration import MOST_DIFFERING, View, compare
+from haptic_trio.console.configuration import MOST_DIFFERING, View, compare, section_lines
 
 LINES = st.lists(st.sampled_from("abcd"), max_size=12)
 
@@ -31,3 +31,9 @@ def test_difference_of_everything_is_counted_only() -> None:
     page = compare(view(1, *map(str, range(MOST_DIFFERING + 1))), view(2, "other"))
 
     assert (page.added, page.removed, page.lines) == (1, MOST_DIFFERING + 1, ())
+
+
+def test_a_line_at_the_margin_begins_a_section_only_by_its_word() -> None:
+    lines = ["global", "maxconn 1", "", "# frontend x", "frontend web from plain", "http-request deny", "cache small"]
+
+    assert section_lines(lines) == [1, 5, 7]

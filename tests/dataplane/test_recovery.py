@@ -23,8 +23,9 @@ from haptic_trio.dataplane.runtime import RuntimeClient
 from haptic_trio.dataplane.supervisor import Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.haproxy import answering, fetch, instances, mapping, wait_for_body
+from tests.support.haproxy import answering, fetch, instances, mapping, paths_named, wait_for_body
 from tests.support.ports import free_port
+from tests.support.scripts import script
 
 pytestmark = pytest.mark.haproxy
 
@@ -127,6 +128,35 @@ async def test_an_interrupted_writing_out_of_patches_converges(
         await sync_endpoint(agent, second)
         assert await agent.fetch_running() == second
         await wait_for_body(port, "2", host="a.example")
+
+
+def _is_written(root: Path, generation: Generation) -> bool:
+    """Whether the map is among the files that HAProxy loads; where it is checked, it does not count."""
+    paths = [path for path in paths_named(root, "host.map") if "haptic-trio-check-" not in str(path)]
+    return generation.files["maps/host.map"].content in [path.read_bytes() for path in paths]
+
+
+async def test_what_there_is_no_verdict_on_is_checked_again_and_written_out_then(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "WRITE_OUT_INTERVAL", 0.05)
+    dying, asked = instance_root / "dying", instance_root / "asked"
+    binary = script(
+        instance_root / "haproxy",
+        f'[ "$1" = -c ] && [ -e {dying} ] && echo >>{asked} && kill -KILL $$\nexec "{haproxy_binary}" "$@"',
+    )
+    port = free_port()
+    first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    async with instances(instance_root, binary) as (agent,):
+        await sync_endpoint(agent, first)
+        dying.touch()
+        assert not (await sync_endpoint(agent, second)).reloaded
+        assert not _is_written(instance_root, second)
+        while not asked.exists() or len(asked.read_bytes()) < 2:  # noqa: ASYNC110  the fact is a file
+            await trio.sleep(0.02)
+        dying.unlink()
+        while not _is_written(instance_root, second):  # noqa: ASYNC110  the fact is a file
+            await trio.sleep(0.02)
 
 
 async def test_haproxy_that_has_died_comes_back_with_what_it_was_told_at_runtime(

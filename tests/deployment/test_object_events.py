@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from haptic_trio.channels import ConfigSeen, Latest
-from haptic_trio.deployment.object_events import EventWriter
+from haptic_trio.deployment.object_events import EventWriter, quarantined
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.events import EVENTS
 from haptic_trio.k8s.resource import Resource, ResourceRef
@@ -53,10 +53,12 @@ class Board:
             ConfigValidated(correlation="1-1", reason=Reason.CHANGED, generation=generation("a"), phases=Phases())
         )
 
-    def refuse(self) -> None:
-        problem = Problem(message="unknown keyword")
+    def refuse(self, *, is_verdict: bool = True) -> None:
+        problems = (Problem(message="unknown keyword"),) * 2
         self.refused.put(
-            ValidationFailed(correlation="1-1", reason=Reason.CHANGED, phase="check", problems=(problem, problem))
+            ValidationFailed(
+                correlation="1-1", reason=Reason.CHANGED, phase="check", problems=problems, is_verdict=is_verdict
+            )
         )
 
     @property
@@ -100,6 +102,18 @@ async def test_owner_is_told_of_quarantine_and_release_once_each(board: Board) -
     assert quarantined["note"] == "a quote in a path; nothing of it is served"
     assert quarantined["reportingInstance"] == "me"
     assert "series" not in quarantined
+
+
+def test_owner_of_a_held_object_reads_of_its_fields_first_and_of_templates_last() -> None:
+    problem = Problem(
+        message="the value is long", path="spec.rules[0].host", hint="shorten it", source="ingress-route", line=7,
+        excerpt="{{ host | hostname }}", subject="Ingress default/web",
+    )  # fmt: skip
+    held = msgspec.structs.replace(WEB, problem=problem, has_stand_in=True)
+
+    assert quarantined(ingress("web"), held).note == (
+        "spec.rules[0].host: the value is long (shorten it); what it was before is served instead [ingress-route:7]"
+    )
 
 
 async def test_owner_is_told_of_each_remark_once_and_when_it_does_not_hold_any_more(board: Board) -> None:
@@ -151,6 +165,12 @@ async def test_owner_of_the_configuration_is_told_when_nothing_can_be_deployed(b
 
     assert board.events[0]["regarding"]["kind"] == "ConfigMap"
     assert board.events[0]["note"] == "unknown keyword (and 1 more); what was deployed before stays"
+
+
+async def test_owner_of_the_configuration_is_told_when_haproxy_has_not_answered(board: Board) -> None:
+    board.refuse(is_verdict=False)
+
+    await board.server.until(lambda: board.reasons() == ["ConfigurationNotChecked"])
 
 
 async def test_many_events_are_written_at_a_limited_rate_and_none_is_lost(board: Board) -> None:

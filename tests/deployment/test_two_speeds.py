@@ -259,6 +259,18 @@ def test_refused_data_gives_way_to_what_is_valid() -> None:
     assert world.whys[-1] == "rollback"
 
 
+def test_check_without_a_verdict_leaves_the_data_that_is_deployed() -> None:
+    world = World()
+    world.prepare(1, 1)
+    world.validate_newest()
+    world.prepare(1, 2)
+
+    world.tell(ValidationFailed(correlation="c2", reason=Reason.CHANGED, phase="check", problems=(), is_verdict=False))
+
+    assert world.running["a"] == (1, 2)
+    assert "rollback" not in world.whys
+
+
 def test_failed_render_leaves_what_was_prepared_before_it() -> None:
     world = World()
     world.prepare(1, 1)

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from haptic_trio.cli.main import cli
+from haptic_trio.cli.door import cli
 from haptic_trio.cli.reference_commands import commands_in as all_commands
 from tests.docs.console import steps_of
 from tests.docs.markdown import ROOT, all_pages, blocks_of, prose_of, shown

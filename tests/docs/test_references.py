@@ -5,7 +5,7 @@ import re
 import click
 import pytest
 
-from haptic_trio.cli.main import cli
+from haptic_trio.cli.door import cli
 from haptic_trio.cli.reference import PAGES, page
 from haptic_trio.cli.reference_commands import commands_in
 from haptic_trio.templating.filters import FILTERS

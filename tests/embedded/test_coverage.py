@@ -40,10 +40,10 @@ haproxyConfig:
 """
 
 
-def trace(tests: str, *, lines: bool = True) -> TemplateTracer:
+def trace(tests: str, *, lines: bool = True, base: str = BASE) -> TemplateTracer:
     tracer = TemplateTracer(lines=lines)
     runner = Runner(RunOptions(binary=None), tracing=tracer.tracing)
-    cases = find_cases([suite_of(load_config(config_map(tests, base=BASE), None))])
+    cases = find_cases([suite_of(load_config(config_map(tests, base=base), None))])
     trio.run(runner.run, cases, lambda _result: None)
     return tracer
 
@@ -92,3 +92,32 @@ def test_times_are_taken_for_each_template_that_ran() -> None:
 def test_ranges_are_written_short() -> None:
     assert line_ranges((1, 2, 3, 7, 9, 10)) == "1-3, 7, 9-10"
     assert line_ranges(()) == ""
+
+
+LOOPS = """\
+templating: {libraries: [], extraContext: {names: [a, b]}}
+haproxyConfig:
+  template: |
+    global
+    {% for name in names %}
+    {% if name %}
+        # named
+    {% endif %}
+    {% else %}
+        # nobody
+    {% endfor %}
+    {% set first = names | first %}
+    {% if first == "a" %}
+        # a
+    {% endif %}
+"""
+
+
+def test_conditions_on_variables_of_a_loop_and_the_else_of_a_loop_count() -> None:
+    less = {one.name: one for one in measure(trace(ONE, base=LOOPS))}["haproxy.cfg"]
+    empty = "two: {extraContext: {names: []}, assertions: [{type: contains, text: nobody}]}\n"
+    blank = "three: {extraContext: {names: ['']}, assertions: [{type: contains, text: global}]}\n"
+    more = {one.name: one for one in measure(trace(ONE + empty + blank, base=LOOPS))}["haproxy.cfg"]
+
+    assert set(less.missing_branches) == {Branch(2, "empty"), Branch(3, "false"), Branch(10, "false")}
+    assert more.missing_branches == ()

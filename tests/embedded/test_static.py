@@ -57,6 +57,11 @@ def test_what_is_so_holds(assertion: dict[str, Any]) -> None:
         ({"type": "match_count", "pattern": "^backend ", "count": 3}, "found 2 times, not 3"),
         ({"type": "equals", "target": "host.map", "expected": "x"}, "host.map is something else"),
         ({"type": "jsonpath", "path": "greeting", "expected": ["bye"]}, "selects something else"),
+        ({"type": "jsonpath", "path": "greetin", "expected": ["hello"]}, "it selects nothing"),
+        (
+            {"type": "jsonpath", "path": "resources.site[*].metadata.name", "expected": ["web"]},
+            "it selects nothing: there is no watched resource 'site'; did you mean `sites`?",
+        ),
         ({"type": "map_entry", "map": "host.map", "key": "x"}, "none among 2: api.example.com, web.example.com"),
         ({"type": "map_entry", "map": "host.map", "key": "web.example.com", "value": "x"}, "is 'web', not 'x'"),
         ({"type": "map_entry", "map": "host.map", "key": "web.example.com", "absent": True}, "the value 'web'"),

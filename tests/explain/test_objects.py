@@ -70,7 +70,7 @@ def test_what_its_owner_should_know_is_told_of_an_object() -> None:
             "Eclipsed: the entry a.example.com|/ of maps/path-prefix.map has no effect, "
             "since that of Ingress default/old goes first"
         ),
-        "ServiceNotFound: the Service default/gone does not exist",
+        "ServiceNotFound: the Service default/gone does not exist; requests for it are answered with 503",
     )
 
 

@@ -253,7 +253,7 @@ async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **optio
 
 @asynccontextmanager
 async def serving_web(site: Site, binary: Path) -> AsyncIterator[Running]:
-    """Run the controller over *site* with an Ingress for `web.localhost`, whose backend answers `one`; nothing is open."""
+    """Run the controller over *site*, with an Ingress for `web.localhost` whose backend answers `one`, to its rest."""
     async with backend("one") as port, controller(site, binary) as running:
         site.write_service("web", port)
         site.write_ingress("web", "web.localhost", "web")

@@ -16,6 +16,12 @@ from tests.support.chromium import Page, fetch_chromium, find_chromium, open_pag
 
 pytestmark = pytest.mark.haproxy
 
+SPOKEN = """
+window.spoken = 0;
+new MutationObserver(() => { window.spoken += 1 })
+  .observe(document.getElementById("headline"), { childList: true, characterData: true, subtree: true })
+"""
+
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
@@ -47,6 +53,7 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
 
         await page.shows("diff-summary", "No other configuration")
         site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
+        await page.evaluate(SPOKEN)
         await page.shows("cycles", "resources changed")
         # The cycle that the test caused has all its parts: seen, debounced, rendered, parsed, deployed.
         cycle = "[...document.querySelectorAll('#cycles tbody tr')].find((row) => row.textContent.includes('changed'))"
@@ -54,8 +61,17 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
         for part in ("render", "parse", "deploy"):
             assert await page.evaluate(f"{cycle}.querySelector('.bar .{part}').offsetWidth > 0"), part
 
+        # What counts on with each change is shown, and not read aloud.
+        await page.shows("counters", "fragments rendered")
+        assert await page.evaluate("window.spoken") == 0
+
         await page.click("tab-config")
         await page.shows("diff", "backend default_more_80")
+        # Of a whole page of lines, what is chosen is explained where it can be seen.
+        await page.until("document.querySelectorAll('#lines button').length > 20")
+        await page.evaluate("document.querySelector('#lines button').click()")
+        await page.until("document.getElementById('explanation').textContent !== ''")
+        await page.until("document.getElementById('explanation').getBoundingClientRect().bottom < innerHeight + 1")
         await page.evaluate("document.getElementById('search').value = 'backend default_more'")
         await page.evaluate("document.getElementById('find').requestSubmit()")
         await page.shows("range", "1 to 1 of 1")
@@ -109,7 +125,9 @@ async def test_page_is_worked_by_keyboard_alone(
         await page.press("ArrowLeft")
         await page.until("document.querySelectorAll('#lines button').length > 20")
         # The view itself, the file, the section, then the search.
-        for _ in range(4):
+        await page.press("Tab")
+        assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        for _ in range(3):
             await page.press("Tab")
         await page.type("backend default_web")
         await page.press("Enter")
@@ -119,6 +137,18 @@ async def test_page_is_worked_by_keyboard_alone(
             await page.press("Tab")
         await page.press("Enter")
         await page.shows("explanation", "name: web")
+
+        # All lines are one stop of the Tab key.
+        await page.evaluate("document.getElementById('search').value = ''")
+        await page.evaluate("document.getElementById('find').requestSubmit()")
+        await page.until("document.querySelectorAll('#lines button').length > 20")
+        await page.evaluate("document.querySelector('#lines button').focus()")
+        await page.press("ArrowDown")
+        assert (await page.focused()).startswith("2")
+        await page.press("End")
+        assert await page.evaluate("document.activeElement === document.querySelector('#lines li:last-child button')")
+        await page.press("Tab")
+        assert await page.evaluate("document.activeElement.id") == "target"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -137,6 +137,9 @@ async def test_debug_works_against_the_demo_in_80_columns(tmp_path: Path, haprox
                 assert shown.returncode == 0, terminal.shown
                 assert expected in terminal.shown
 
+        look = await trio.run_process([*RUN, "debug", *where], capture_stdout=True)
+        assert b"iteration 1" in look.stdout
+
         # A reader that has enough, such as `head`, is no failure, and gets no words about it.
         for verb in ("config", "events"):
             cut = await trio.lowlevel.open_process(

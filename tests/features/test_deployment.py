@@ -28,8 +28,7 @@ async def test_hanging_instance_holds_nobody_up_and_then_gets_only_the_newest(si
         site.write_service("web", one)
         site.write_ingress("web", "web.localhost", "web")
         await running.serves(site, "web.localhost", "one")
-        await running.wait(InstanceDeployed, lambda fact: fact.result.endpoint == "local-2")
-        await running.quiet()
+        await running.all_deployed(["local-1", "local-2"])
         hanging = live_haproxies(site.state / "instances" / "local-2", within=0)
         start = len(running.facts)
         for pid in hanging:
@@ -47,7 +46,9 @@ async def test_hanging_instance_holds_nobody_up_and_then_gets_only_the_newest(si
                 # At once: not after the time limit of the other.
                 assert taken.result.seconds < 1
                 correlations.append(taken.correlation)
-            await running.wait(InstanceFailed, lambda fact: fact.endpoint == "local-2", since=start)
+            # The attempt after this failure is one with the newest.
+            since = len(running.facts)
+            await running.wait(InstanceFailed, lambda fact: fact.endpoint == "local-2", since=since)
         finally:
             for pid in hanging:
                 os.kill(pid, signal.SIGCONT)

@@ -257,3 +257,15 @@ async def test_haproxies_are_left_or_ended_as_wished(instance_root: Path, haprox
     async with running_fleet(instance_root, haproxy_binary, answering(port, "one")) as fleet:
         assert await fleet.wait_settled() == [name]
     assert not live_haproxies(instance_root)
+
+
+async def test_a_port_of_another_controllers_fleet_is_not_shared(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    one, other = instance_root / "one", instance_root / "other"
+    async with running_fleet(one, haproxy_binary, answering(port, "one")) as first:
+        await first.wait_settled()
+        async with running_fleet(other, haproxy_binary, answering(port, "other")) as second:
+            await second.wait(lambda: bool(second.errors))
+            assert f"127.0.0.1:{port}" in second.errors[0]
+            assert f"--state-dir {one}" in second.errors[0]
+            assert live_haproxies(other, within=0) == []

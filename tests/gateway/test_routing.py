@@ -224,3 +224,37 @@ def test_no_value_can_end_a_field_of_a_program(name: str, value: str) -> None:
     (entry,) = found.values()
 
     assert re.fullmatch(r"\?h,h,[A-Za-z0-9%_.~-]*(&q,[A-Za-z0-9%_.~-]*,[A-Za-z0-9%_.~-]*)?>gateway_web_app_80", entry)
+
+
+BAD_RULES = [
+    {"matches": [{"path": {"type": "PathPrefix", "value": "/a b"}}]},
+    {"retry": {"codes": [999]}},
+    {"timeouts": {"request": "soon"}},
+    {"filters": [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["a b"]}}]},
+    {"filters": [{"type": "RequestRedirect", "requestRedirect": {}}, {"type": "URLRewrite", "urlRewrite": {}}]},
+]
+
+
+@pytest.mark.parametrize("bad", BAD_RULES)
+def test_a_rule_that_cannot_be_expressed_is_dropped_and_the_others_are_served(bad: dict[str, Any]) -> None:
+    stores = stage(route("r", rule("/good"), rule("/bad") | bad), route("s", rule("/other") | bad))
+
+    (one, other) = stores["httpRoutes"].list()
+
+    assert [entry.key for entry in entries(one, HTTP_ROUTE, PREFIX, stores, CONTROLLER)] == ["web/gw/http|*|/good/"]
+    assert list(rule_entries(one, HTTP_ROUTE, stores, CONTROLLER)) == []
+    assert is_refused(other, stores)
+
+
+@pytest.mark.parametrize("bad", BAD_RULES[1:])
+def test_a_rule_that_cannot_be_expressed_is_nothing_to_routes_with_the_same_path(bad: dict[str, Any]) -> None:
+    stores = stage(
+        route("r", rule("/x"), created="2026-01-02T00:00:00Z"),
+        route("s", rule("/x") | bad, created="2026-01-01T00:00:00Z"),
+        route("t", rule("/x") | bad, rule("/y"), created="2026-01-01T00:00:00Z"),
+    )
+
+    (one, _, _) = stores["httpRoutes"].list()
+
+    found = {entry.key: entry.value for entry in entries(one, HTTP_ROUTE, PREFIX, stores, CONTROLLER)}
+    assert found == {"web/gw/http|*|/x/": "gateway_web_app_80"}

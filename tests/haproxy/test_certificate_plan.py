@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 import trustme
 
-from haptic_trio.haproxy.capabilities import Capabilities
+from haptic_trio.haproxy.capabilities import NEWEST, Capabilities
 from haptic_trio.haproxy.certificates import parse_crt_list
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.operations import (
@@ -130,11 +130,44 @@ def test_a_content_with_the_name_of_another_certificate_reloads() -> None:
     assert plan(AB, AB, come={**BASE, "ssl/b.pem": pem("b.test", "a.test")}).reloads
 
 
-def test_authorities_are_stored() -> None:
-    before, after = ({**BASE, "ssl/ca.pem": trustme.CA().cert_pem.bytes()} for _ in range(2))
-    assert plan(AB, AB, gone=before, come=after).operations == (
-        StoreTrust("ca-file", "ssl/ca.pem", after["ssl/ca.pem"]),
-    )
+ONE, TWO = (trustme.CA().cert_pem.bytes() for _ in range(2))
+LISTED = ["ssl/a.pem", "ssl/b.pem [ca-file ssl/ca.pem verify optional]"]
+PLAIN = TEXT.replace(" ca-file ssl/ca.pem verify optional", "")
+
+
+@pytest.mark.parametrize(("lines", "text"), [(AB, TEXT), (LISTED, PLAIN), (LISTED, TEXT)], ids=["bind", "list", "both"])
+def test_authorities_are_stored_if_they_are_more_or_sessions_end_with_trust(lines: list[str], text: str) -> None:
+    def change(before: bytes, after: bytes, capabilities: Capabilities = OLDEST) -> Plan:
+        gone, come = {**BASE, "ssl/ca.pem": before}, {**BASE, "ssl/ca.pem": after}
+        return plan(lines, lines, gone=gone, come=come, text=text, capabilities=capabilities)
+
+    assert change(ONE, TWO + ONE).operations == (StoreTrust("ca-file", "ssl/ca.pem", TWO + ONE),)
+    assert change(ONE, TWO).reloads
+    assert change(ONE + TWO, TWO).reloads
+    assert change(ONE + TWO, TWO, NEWEST).operations == (StoreTrust("ca-file", "ssl/ca.pem", TWO),)
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (AB, TEXT.replace("ca-file ", "ca-file ssl/x.pem crl-file ")),
+        (["ssl/a.pem", "ssl/b.pem [ca-file ssl/x.pem crl-file ssl/ca.pem]"], PLAIN),
+        (["ssl/a.pem", "ssl/b.pem [ca-verify-file ssl/ca.pem]"], PLAIN),
+        (["ssl/a.pem", "ssl/b.pem [ca-file ssl/ca.pem.old]"], PLAIN),
+        (AB, PLAIN + "backend b\n  server s 127.0.0.1:1 ssl ca-file ssl/ca.pem\n"),
+        (AB, TEXT + "backend b\n  default-server ssl ca-file ssl/ca.pem\n"),
+    ],
+    ids=["revocations", "listed revocations", "another option", "part of a name", "server", "bind and servers"],
+)
+def test_what_would_leave_trust_where_it_should_go_reloads(lines: list[str], text: str) -> None:
+    gone, come = {**BASE, "ssl/ca.pem": ONE}, {**BASE, "ssl/ca.pem": ONE + TWO}
+    assert plan(lines, lines, gone=gone, come=come, text=text, capabilities=NEWEST).reloads
+
+
+def test_an_entry_that_asked_clients_for_certificates_goes_only_if_their_sessions_do() -> None:
+    assert plan(LISTED, AB).reloads
+    assert not plan(LISTED, AB, capabilities=NEWEST).reloads
+    assert not plan(AB, LISTED).reloads
 
 
 @pytest.mark.parametrize(

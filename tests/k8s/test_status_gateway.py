@@ -201,6 +201,30 @@ def test_a_route_that_cannot_be_expressed_says_why() -> None:
     assert verdicts(wanted["parents"][0]["conditions"])["Accepted"] == ("False", "UnsupportedValue")
 
 
+def test_a_route_says_which_of_its_rules_are_dropped() -> None:
+    def conditions(*rules: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        one = route("r", *rules)
+        stores = stores_of(gateway_class(), gateway(), service(), one)
+        wanted = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: NOW).wanted(one)
+        assert wanted is not None
+        return {found["type"]: found for found in wanted["parents"][0]["conditions"]}
+
+    bad = rule("/b", name="pay", retry={"codes": [999]})
+    found = conditions(rule("/a"), bad)
+
+    assert found["Accepted"]["status"] == "True"
+    partial = found["PartiallyInvalid"]
+    assert (partial["status"], partial["reason"]) == ("True", "UnsupportedValue")
+    assert partial["message"].startswith("Dropped Rule rules[1] (pay): a rule retries ")
+    assert partial["observedGeneration"] == 1
+
+    assert "PartiallyInvalid" not in conditions(rule("/a"))
+    assert "PartiallyInvalid" not in conditions(bad, bad)
+    assert conditions(bad, bad)["Accepted"]["reason"] == "UnsupportedValue"
+    both = [{"type": "RequestRedirect", "requestRedirect": {}}, {"type": "URLRewrite", "urlRewrite": {}}]
+    assert conditions(rule("/a", filters=both))["Accepted"]["reason"] == "IncompatibleFilters"
+
+
 def test_a_route_of_another_controller_is_not_touched() -> None:
     one = route("r", rule())
     stores = stores_of(gateway_class("example.com/other"), gateway(), one)
@@ -332,3 +356,33 @@ def test_a_policy_tells_the_gateways_before_its_service() -> None:
         "Accepted": ("False", "NoValidCACertificate"),
         "ResolvedRefs": ("False", "InvalidKind"),
     }
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ({"name": "app"}, "Accepted"),
+        ({"name": "app", "sectionName": "web"}, "Accepted"),
+        ({"name": "app", "sectionName": "gone"}, "TargetNotFound"),
+        ({"name": "gone"}, "TargetNotFound"),
+    ],
+)
+def test_a_policy_for_what_is_not_there_says_so(target: dict[str, str], reason: str) -> None:
+    validation = {"hostname": "app.test", "wellKnownCACertificates": "System"}
+    found = {"group": "", "kind": "Service", **target}
+    one = made("BackendTLSPolicy", "p", spec={"targetRefs": [found], "validation": validation})
+    to_both = rule(backendRefs=[{"name": "app", "port": 80}, {"name": "gone", "port": 80}])
+    stores = stores_of(
+        gateway_class(),
+        gateway(),
+        made("Service", "app", version="v1", spec={"ports": [{"port": 80, "name": "web"}]}),
+        route("r", to_both),
+        one,
+    )
+
+    source = PolicyStatus(stores, CONTROLLER, clock=lambda: NOW)
+    wanted = source.wanted(one)
+
+    assert wanted is not None
+    assert verdicts(wanted["ancestors"][0]["conditions"])["Accepted"][1] == reason
+    assert "services" in source.inputs

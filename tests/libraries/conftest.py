@@ -24,7 +24,8 @@ class Cluster:
 
     def render(self, *objects: Resource, **context: Any) -> Rendered:
         """Render with addresses of this test; *context* is the user's extraContext."""
-        return render(objects, bindAddress="127.0.0.1", httpPort=self.http_port, httpsPort=self.https_port, **context)
+        ports = {"httpPort": self.http_port, "httpsPort": self.https_port}
+        return render(objects, **{"bindAddress": "127.0.0.1", **ports, **context})
 
     def check(self, rendered: Rendered) -> str:
         """Return what `haproxy -c` objects to."""

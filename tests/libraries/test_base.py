@@ -1,12 +1,15 @@
 """The frame: settings, headers, extension points, and what the two maps mean by themselves."""
 
+import re
 from pathlib import Path
 
 import pytest
+import trio
 
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Config, Snippet, Template
 from tests.libraries.conftest import Cluster
+from tests.libraries.spop import judging
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.ports import free_port
 from tests.support.proxy import check, running
@@ -134,3 +137,23 @@ def test_a_request_without_any_route_says_so(cluster: Cluster) -> None:
 
     assert (answer.status, answer.headers["content-type"]) == (404, "text/plain")
     assert "no route" in answer.body
+
+
+@pytest.mark.haproxy
+async def test_scripts_run_where_threads_cannot_load_them_for_themselves(tmp_path: Path, cluster: Cluster) -> None:
+    with serving("web") as ports:
+        async with judging() as agent:
+            rendered = cluster.render(
+                ingress("web", rule(HOST, path("/", "web"))),
+                service("web"),
+                endpoint_slice("web", endpoint("127.0.0.1"), ports=ports["web"]),
+                wafAddress="127.0.0.1",
+                wafPort=agent.port,
+                wafTimeout="10s",
+            )
+            # As for an HAProxy of none of the versions that can.
+            text, count = re.subn(r"^\.if version_atleast\(3\.2\.4\).*$", ".if 0", rendered.text, flags=re.MULTILINE)
+            with running(tmp_path, text, rendered.files, port=cluster.http_port):
+                answer = await trio.to_thread.run_sync(ask, cluster.http_port, HOST)
+
+    assert (count, answer.status, len(agent.asked)) == (1, 200, 1)

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from haptic_trio.haproxy.capabilities import NEWEST
+from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
+from haptic_trio.haproxy.operations import StoreTrust
+from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.plan import OLDEST, make_plan
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service, tls_secret
@@ -39,6 +45,9 @@ def authority_secret(name: str, authority: trustme.CA | bytes, **more: bytes) ->
 def site_secret(*hosts: str) -> Resource:
     issued = SITES.issue_cert(*hosts)
     return tls_secret("site", issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
+
+
+SITE_SECRET = site_secret("must.example.com")
 
 
 def asking(name: str, annotations: dict[str, str], prefix: str = NGINX, host: str = "", age: int = 1) -> Resource:
@@ -239,7 +248,10 @@ def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster:
         ({"auth-tls-secret": "key"}, "other than"),
         ({"auth-tls-secret": "one", "auth-tls-match-cn": "CN=abc #(\n){}\n }}\nssl_engine x;"}, "CN= and a name"),
         ({"auth-tls-secret": "one", "auth-tls-match-cn": "CN=.*"}, "CN= and a name"),
-        ({"auth-tls-secret": "one", "auth-tls-verify-client": "optional_no_ca"}, "none of"),
+        (
+            {"auth-tls-secret": "one", "auth-tls-verify-client": "optional_no_ca"},
+            "auth-tls-verify-client must be on, off, optional",
+        ),
         ({"auth-tls-secret": "one", "auth-tls-verify-depth": "1"}, "not supported"),
         ({"auth-tls-secret": "one", "auth-tls-error-page": "javascript:x"}, "neither an http"),
         ({"auth-tls-error-page": "/x"}, "only with auth-tls-secret"),
@@ -270,3 +282,27 @@ def test_a_host_without_a_certificate_of_its_own_is_refused() -> None:
     refused = render([bare, authority_secret("one", ONE), service("web")], libraries=LIBRARIES).refused
 
     assert "each host under spec.tls" in refused["Ingress default/bare"]
+
+
+def test_other_authorities_in_a_secret_are_told_to_a_haproxy_that_gives_up_sessions() -> None:
+    def generation(*authorities: trustme.CA) -> Generation:
+        bundle = b"".join(authority.cert_pem.bytes() for authority in authorities)
+        objects = [
+            asking("must", {"auth-tls-secret": "one"}),
+            authority_secret("one", bundle),
+            SITE_SECRET,
+            *(service("web"), endpoint_slice("web", endpoint("127.0.0.1"), ports=80)),
+        ]
+        rendered = render(objects, libraries=LIBRARIES)
+        assert rendered.refusals == ()
+        kinds = {"maps/*.map": FileKind.MAP, "ssl/*.pem": FileKind.CERT, "ssl/*.list": FileKind.CRT_LIST}
+        files = [
+            make_file(next((kind for form, kind in kinds.items() if fnmatch(name, form)), FileKind.FILE), name, text)
+            for name, text in rendered.files.items()
+        ]
+        return make_generation(parse_config(rendered.text), files)
+
+    for after, capabilities, is_told in (((ONE, TWO), OLDEST, True), ((TWO,), OLDEST, False), ((TWO,), NEWEST, True)):
+        plan = make_plan(generation(ONE), generation(*after), capabilities=capabilities)
+        assert [type(operation) for operation in plan.operations] == ([StoreTrust] if is_told else [])
+        assert plan.reloads is not is_told

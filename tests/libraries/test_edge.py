@@ -18,7 +18,6 @@ from haptic_trio.haproxy.operations import AddAclEntry, DeleteAclEntry
 from haptic_trio.haproxy.parser import parse_config
 from haptic_trio.haproxy.plan import make_plan
 from tests.libraries.conftest import Cluster
-from tests.libraries.spop import judging
 from tests.libraries.test_ssl import secret, secure
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.ports import free_port
@@ -209,47 +208,6 @@ def test_a_client_has_so_many_connections_and_no_more(cluster: Cluster) -> None:
     assert not served[-1]
 
 
-@pytest.mark.parametrize(
-    ("verdict", "status"), [("", 200), ("deny", 403)], ids=["an agent that objects to nothing", "one that denies"]
-)
-def test_an_agent_judges_requests(cluster: Cluster, verdict: str, status: int) -> None:
-    with (
-        judging(verdict) as agent,
-        edge(
-            cluster, wafAddress=HERE, wafPort=agent.port, wafApplication="shop", wafTimeout="2s", trustedProxies=[HERE]
-        ),
-    ):
-        answer = ask(cluster.http_port, HOST, "/x?y=z", headers={"X-Forwarded-For": "203.0.113.5"})
-
-    assert answer.status == status
-    (asked,) = agent.asked
-    assert (asked["app"], asked["method"], asked["path"], asked["query"]) == (b"shop", b"GET", b"/x", b"y=z")
-    assert asked["src-ip"] == "203.0.113.5"
-    assert b"host: a.example.com" in asked["headers"].lower()
-
-
-def test_an_agent_sees_as_much_of_a_body_as_fits(cluster: Cluster) -> None:
-    body = b"x" * 40_000
-    with (
-        judging("") as agent,
-        edge(cluster, wafAddress=HERE, wafPort=agent.port, wafTimeout="2s", wafBody=True),
-        socket.create_connection((HERE, cluster.http_port), 5) as client,
-    ):
-        head = f"POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {len(body)}\r\n\r\n"
-        client.sendall(head.encode() + body)
-        client.recv(12)
-
-    (asked,) = agent.asked
-    assert len(asked["body"]) > 10_000
-    assert body.startswith(asked["body"])
-
-
-@pytest.mark.parametrize(("fails_open", "status"), [(False, 503), (True, 200)])
-def test_without_an_agent_requests_pass_or_not_as_asked(cluster: Cluster, fails_open: bool, status: int) -> None:
-    with edge(cluster, wafAddress=HERE, wafPort=free_port(), wafTimeout="200ms", wafFailOpen=fails_open):
-        assert ask(cluster.http_port, HOST).status == status
-
-
 @contextmanager
 def instance(directory: Path, name: str, peers: dict[str, str], objects: Any) -> Iterator[int]:
     """Run one of several HAProxies that are peers, and yield its port."""
@@ -261,8 +219,9 @@ def instance(directory: Path, name: str, peers: dict[str, str], objects: Any) ->
         yield port
 
 
-def test_peers_tell_one_another_of_clients(tmp_path: Path, cluster: Cluster) -> None:
-    peers = {"a": f"{HERE}:{free_port()}", "b": f"{HERE}:{free_port()}"}
+def test_requests_of_a_client_add_up_over_peers(tmp_path: Path, cluster: Cluster) -> None:
+    peers = {"haproxy-0.a": f"{HERE}:{free_port()}", "haproxy-1.a": f"{HERE}:{free_port()}"}
+    refused = dict.fromkeys([*peers, "stranger"], 0)
     with serving("web") as ports:
         objects = (
             ingress("web", rule(HOST, path("/", "web"))),
@@ -270,17 +229,20 @@ def test_peers_tell_one_another_of_clients(tmp_path: Path, cluster: Cluster) -> 
             endpoint_slice("web", endpoint(HERE), ports=ports["web"]),
         )
         with ExitStack() as stack:
-            instances = {name: stack.enter_context(instance(tmp_path, name, peers, objects)) for name in peers}
-            for _ in range(20):
-                assert ask(instances["a"], HOST).status == 200
-            # Too few for its own limit: what it knows of the others' comes from its peer, within some time.
-            for number in range(19):
-                status = ask(instances["b"], HOST).status
-                if status == 429:
+            instances = {name: stack.enter_context(instance(tmp_path, name, peers, objects)) for name in refused}
+            # Never more than 20 to one of them: what refuses is what it knows of the other, within some time.
+            for number in range(20):
+                for name in peers:
+                    refused[name] += ask(instances[name], HOST).status == 429
+                if all(refused[name] for name in peers):
                     break
-                time.sleep(0.1 * number)
+                time.sleep(0.02 * number if number > 9 else 0)
+            for _ in range(21):
+                refused["stranger"] += ask(instances["stranger"], HOST).status == 429
 
-    assert status == 429
+    assert refused["haproxy-0.a"]
+    assert refused["haproxy-1.a"]
+    assert refused["stranger"] == 1
 
 
 def test_http3_is_offered_where_haproxy_has_it_and_refused_elsewhere(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haptic_trio.embedded.fixtures import make_stores
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.gateway.objects import gateway, gateway_class, made, plural_of, route, rule, service
@@ -65,6 +65,11 @@ class Site:
         for one in objects:
             for name in self._stores_of(one):
                 self.stores[name].upsert(one)
+
+    def remove(self, *objects: Resource) -> None:
+        for one in objects:
+            for name in self._stores_of(one):
+                self.stores[name].delete(ref_of(one))
 
     def render(self) -> Rendered:
         return self._renderer.render_here(self.stores)
@@ -126,8 +131,8 @@ def test_a_route_costs_what_it_changes() -> None:
     site.put(route("new", rule("/"), hostnames=["new.test"]))
     rendered = site.render()
 
-    # The route in each of three maps, and the backend of its Service.
-    assert rendered.fragments_rendered == 4
+    # The route in each of three maps; the backend of its Service is for the others, too.
+    assert rendered.fragments_rendered == 3
     assert not rendered.is_new
 
 
@@ -138,3 +143,18 @@ def test_what_we_write_into_a_status_renders_nothing_again() -> None:
     site.put({**route("good", rule("/good")), "status": {"parents": []}})
 
     assert site.render().fragments_rendered == 0
+
+
+def test_owners_are_told_what_has_no_effect_while_their_route_is_served() -> None:
+    site = Site()
+    slow = {**rule("/a", retry={"attempts": 1, "backoff": "1s"}), "sessionPersistence": {"type": "Cookie"}}
+    site.put(route("slow", slow))
+
+    said = {remark.message.split(":")[0]: remark.reason for remark in site.render().remarks}
+
+    assert said == {
+        "spec.rules[0].retry.backoff": "FieldWithoutEffect",
+        "spec.rules[0].sessionPersistence": "FieldWithoutEffect",
+    }
+    site.put(route("slow", slow, parents=[{"name": "gone"}]))
+    assert site.render().remarks == ()

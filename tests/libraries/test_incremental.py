@@ -218,7 +218,9 @@ def test_what_the_changes_of_what_is_shared_have_made_is_what_rendering_anew_giv
     shared.compare()
 
 
-def test_ports_of_a_service_that_many_name_are_the_affair_of_all_of_them(shared: Sharing) -> None:
+def test_the_port_that_many_name_is_the_affair_of_all_of_them(shared: Sharing) -> None:
+    shared.put(service("web0", {"port": 80, "protocol": "TCP"}, {"port": 81, "name": "b", "protocol": "TCP"}))
+    assert shared.render().fragments_rendered == 1
     shared.put(service("web0", {"port": 81, "protocol": "TCP"}))
     assert shared.render().fragments_rendered >= SHARING
     assert len(shared.rendered.remarks) == SHARING

@@ -9,12 +9,14 @@ import trustme
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.templating.outputs import Recall
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
 from tests.support.rendering import KINDS, library_config
 
 HOST = "a.example.com"
 GOOD = (service("web"), endpoint_slice("web", endpoint("10.0.0.1"), ports=80))
 AUTHORITY = trustme.CA()
+UNSERVED = "; requests for it are answered with 503"
 
 
 class Site:
@@ -97,13 +99,13 @@ def test_a_service_that_is_missing_or_has_no_such_port_is_told_of_until_it_has()
     site = Site(web)
 
     assert site.remarks == [
-        "Ingress default/web: PortNotFound: the Service default/web has no port 81",
-        "Ingress default/web: PortNotFound: the Service default/web has no port x",
-        "Ingress default/web: ServiceNotFound: the Service default/gone does not exist",
+        f"Ingress default/web: PortNotFound: the Service default/web has no port 81, but 80{UNSERVED}",
+        f"Ingress default/web: PortNotFound: the Service default/web has no port x, but 80{UNSERVED}",
+        f"Ingress default/web: ServiceNotFound: the Service default/gone does not exist{UNSERVED}",
     ]
     site.put(service("gone"), service("web", {"port": 81}, {"port": 80, "name": "x"}))
     assert site.remarks == [
-        "Ingress default/web: NoEndpoints: the Service default/gone has no endpoint that is ready",
+        f"Ingress default/web: NoEndpoints: the Service default/gone has no endpoint that is ready{UNSERVED}",
     ]
     site.put(endpoint_slice("gone", endpoint("10.0.0.1"), ports=80))
     assert site.remarks == []
@@ -115,7 +117,7 @@ def test_no_endpoints_behind_an_ingress_with_backends_of_its_own_is_told_of() ->
     )
 
     assert Site(own, service("idle")).remarks == [
-        "Ingress default/own: NoEndpoints: the Service default/idle has no endpoint that is ready"
+        f"Ingress default/own: NoEndpoints: the Service default/idle has no endpoint that is ready{UNSERVED}"
     ]
 
 
@@ -125,9 +127,27 @@ def test_an_external_name_is_told_to_who_names_it() -> None:
     assert Site(ingress("web", rule(HOST, path("/", "outside"))), outside).remarks == [
         (
             "Ingress default/web: ServiceNotSupported: the Service default/outside is of type ExternalName, "
-            "which cannot be behind an Ingress"
+            "which cannot be behind an Ingress; one with endpoints can, such as an EndpointSlice of your own"
         )
     ]
+
+
+@pytest.mark.parametrize("expression", ["/api/(.*)", "/api.*", "/.+"])
+def test_a_path_that_is_taken_for_a_regular_expression_elsewhere_is_told_of(expression: str) -> None:
+    web = ingress("web", rule(HOST, path(expression, "web", kind="ImplementationSpecific"), path("/a(1)", "web")))
+
+    assert Site(web).remarks == [
+        (
+            f"Ingress default/web: PathIsLiteral: the path {expression} is a prefix as it is written, "
+            "and no regular expression"
+        )
+    ]
+    pattern = ingress(
+        "web",
+        rule(HOST, path("/api/(.*)", "web", kind="ImplementationSpecific")),
+        annotations={"nginx.ingress.kubernetes.io/use-regex": "true"},
+    )
+    assert Site(pattern).remarks == []
 
 
 def test_a_certificate_that_is_not_there_is_told_of_until_it_is() -> None:
@@ -135,12 +155,59 @@ def test_a_certificate_that_is_not_there_is_told_of_until_it_is() -> None:
 
     assert site.remarks == [
         (
-            "Ingress default/web: CertificateNotFound: the Secret default/tls does not exist, "
-            "or is not of type kubernetes.io/tls"
+            "Ingress default/web: CertificateNotFound: spec.tls: the Secret default/tls does not exist, or is not of "
+            "type kubernetes.io/tls; clients are shown another certificate, or nothing listens for TLS"
         )
     ]
     site.put(certificate("tls", HOST))
     assert site.remarks == []
+
+
+@pytest.mark.parametrize(
+    ("context", "instead"),
+    [
+        ({}, "clients are shown another certificate, or nothing listens for TLS"),
+        ({"defaultCertificate": "default/fallback"}, "clients are shown the default certificate"),
+        ({"strictSni": True}, "clients of its hosts get no connection by TLS"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_told_to_those_who_name_it_until_it_can(
+    context: dict[str, Any], instead: str
+) -> None:
+    good, other = certificate("tls", HOST), certificate("fallback", "fallback.example.com")
+    mixed = {**good, "data": {**good["data"], "tls.key": other["data"]["tls.key"]}}
+    web = ingress("web", rule(HOST, path("/", "web")), tls=[{"hosts": [HOST], "secretName": "tls"}])
+    site = Site(mixed, other, web, **context)
+
+    assert site.remarks == [
+        (
+            "Ingress default/web: CertificateRefused: spec.tls: the Secret default/tls cannot be used: "
+            f"pem: the private key is not that of the first certificate; {instead}"
+        )
+    ]
+    site.put(good)
+    assert site.remarks == []
+
+
+def test_who_names_a_certificate_that_has_gone_bad_is_told_that_the_former_one_stays() -> None:
+    good = certificate("tls", HOST)
+    web = ingress("web", rule(HOST, path("/", "web")), tls=[{"secretName": "tls"}])
+    site = Site(good, web)
+    produced = dict(site.renderer.render_here(site.stores).produced)
+
+    site.put({**good, "data": {**good["data"], "tls.crt": "aGVsbG8="}})
+    [said] = site.renderer.render_here(site.stores, Recall(produced)).remarks
+
+    assert said.reason == "CertificateRefused"
+    assert said.message.endswith("; what it was before is served instead")
+
+
+def test_of_many_who_name_a_certificate_that_cannot_be_used_ten_are_told() -> None:
+    bad = {**certificate("tls", HOST), "data": {}}
+    named = [{"secretName": "tls"}]
+    site = Site(bad, *(ingress(f"web{n}", rule(f"{n}.{HOST}", path("/", "web")), tls=named) for n in range(30)))
+
+    assert len(site.remarks) == 10
 
 
 def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not() -> None:

@@ -12,12 +12,13 @@ from haptic_trio.httpstore.content import FetchError
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.k8s.resource import ref_of
 from haptic_trio.messages import ConfigRendered, Quarantined, Released, RenderDiffered
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
 from haptic_trio.pipeline.rehearsal import rehearse
 from haptic_trio.pipeline.render import Renderer
 from tests.pipeline.content_bench import CONFIG, EACH, LIMIT, LIST, ContentBench, lines_of
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of
+from tests.support.scripts import script
 
 pytestmark = pytest.mark.haproxy
 
@@ -321,3 +322,23 @@ def test_contents_by_default_are_none() -> None:
 
     assert renderer.render_here({}).text.endswith("# 0\n")
     assert isinstance(renderer.contents, Contents)
+
+
+async def test_check_without_a_verdict_rejects_no_content_and_no_object(haproxy_binary: Path, tmp_path: Path) -> None:
+    dying = tmp_path / "dying"
+    binary = script(
+        tmp_path / "haproxy", f'[ "$1" = -c ] && [ -e {dying} ] && kill -KILL $$\nexec "{haproxy_binary}" "$@"'
+    )
+    bench = ContentBench(binary, EACH, {"web": "10.0.0.1\n"})
+    bench.put(service("web"))
+    await bench.made()
+    await bench.give(web="10.0.0.2\n")
+    dying.touch()
+
+    with pytest.raises(UndecidedError):
+        await bench.made()
+    assert (bench.refused, bench.quarantine.held, len(bench.kept.store.pending())) == ([], (), 1)
+
+    dying.unlink()
+    assert "10.0.0.2:80" in (await bench.made()).text
+    assert (bench.accepted, bench.refused, bench.kept.store.pending()) == (2, [], {})

@@ -20,7 +20,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.coordinator import run_fast_lane
 from haptic_trio.pipeline.cycle import Pipeline, Prepared, Valid
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.pulse import Pulse
 from tests.support.endpoints import generation
@@ -38,6 +38,8 @@ class LanePipeline(Pipeline):
         self.checks: list[tuple[str, float, bool]] = []
         self.refused: dict[str, bool] = {}
         """Correlation ids that phase 2 refuses, and whether that leads to an object."""
+        self.undecided: set[str] = set()
+        """Those that phase 2 has no verdict on."""
         self.broken: set[str] = set()
 
     async def prepare(self, correlation: str) -> Prepared:
@@ -49,6 +51,8 @@ class LanePipeline(Pipeline):
     async def check(self, prepared: Prepared, *, idle: bool) -> Valid:
         self.checks.append((prepared.correlation, trio.current_time(), idle))
         await trio.sleep(CHECK)
+        if prepared.correlation in self.undecided:
+            raise UndecidedError("check", (PROBLEM,))
         blocked = self.refused.get(prepared.correlation)
         if blocked is not None:
             error = RefusedError("check", (PROBLEM,))
@@ -210,6 +214,22 @@ async def test_refusal_that_leads_to_no_object_is_told(autojump_clock: MockClock
 
     assert (refused.correlation, refused.phase) == ("c2", "check")
     assert rig.validated.version == 1
+
+
+async def test_check_without_a_verdict_is_told_and_made_again_with_the_next_reconciliation(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.undecided.add("c2")
+
+    await rig.trigger("c2")
+    _version, failed = await rig.refused.wait_newer(0)
+
+    assert (failed.correlation, failed.phase, failed.is_verdict) == ("c2", "check", False)
+    await rig.trigger("c3")
+    _version, valid = await rig.validated.wait_newer(1)
+    assert valid.correlation == "c3"
+    assert rig.retries == 0
 
 
 async def test_failed_render_publishes_nothing(autojump_clock: MockClock, rig: Rig) -> None:

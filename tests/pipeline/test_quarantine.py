@@ -96,6 +96,28 @@ def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle:
     assert key() not in after_one_cycle.recall().blocked
 
 
+def test_problem_of_a_held_object_names_its_fields_which_are_looked_for_once() -> None:
+    quarantine = Quarantine()
+    looked: list[str] = []
+
+    def find(ref: ResourceRef, message: str) -> tuple[str, ...]:
+        looked.append(f"{ref.name}: {message}")
+        return ("spec.rules[0].host", "spec.rules[3].host")
+
+    bad = Refusal("route", Subject("Ingress", "default", "web", "1"), Problem(message="hostname: the value is long"))
+    for number in range(3):
+        # Others come and go.
+        fresh, _ = quarantine.update_held((bad, *map(refusal, map(str, range(number)))), find)
+        if number == 0:
+            [held] = fresh
+            assert (held.problem.path, held.problem.message) == (
+                "spec.rules[0].host, spec.rules[3].host",
+                "the value is long",
+            )
+        assert held in quarantine.held
+    assert looked.count("web: hostname: the value is long") == 1
+
+
 def test_object_is_held_and_released_once() -> None:
     quarantine = Quarantine()
 

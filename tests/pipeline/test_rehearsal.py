@@ -12,7 +12,7 @@ from haptic_trio.httpstore.request import FetchRequest
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
-from haptic_trio.pipeline.rehearsal import RehearsalError, Rehearsed, newest_of, rehearse
+from haptic_trio.pipeline.rehearsal import RehearsalError, Rehearsed, rehearse
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.stages.components import make_stores
 from haptic_trio.templating.outputs import Recall
@@ -155,7 +155,7 @@ async def test_rehearsal_that_is_cancelled_leaves_nothing() -> None:
         await site.rehearse(service("slow", rounds=90_000))
 
     assert scope.cancelled_caught
-    assert newest_of(site.renderer, site.stores) is None
+    assert site.renderer.newest(site.stores) is None
     site.put(service("more", rounds=0))
     site.stores["services"].delete(ref_of(service("more")))
     assert await site.text() == before
@@ -171,17 +171,17 @@ async def test_object_with_which_nothing_can_be_rendered_is_told_with_the_reason
 
     assert rehearsed.after is None
     assert "needed" in str(rehearsed.problems[0])
-    assert newest_of(site.renderer, site.stores) is rehearsed.before
+    assert site.renderer.newest(site.stores) is rehearsed.before
     assert await site.text() == before
 
 
 async def test_newest_render_is_none_of_stores_that_have_changed_since() -> None:
     config = config_of(ROOT)
     site = Site(config, stores_of(config))
-    assert newest_of(site.renderer, site.stores) is None
+    assert site.renderer.newest(site.stores) is None
     await site.text()
-    assert newest_of(site.renderer, site.stores) is not None
+    assert site.renderer.newest(site.stores) is not None
 
     site.put(service("web", needed="yes"))
 
-    assert newest_of(site.renderer, site.stores) is None
+    assert site.renderer.newest(site.stores) is None

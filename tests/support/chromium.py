@@ -35,6 +35,7 @@ KEYS = {
     "End": (35, ""),
     "ArrowLeft": (37, ""),
     "ArrowRight": (39, ""),
+    "ArrowDown": (40, ""),
 }
 """What a browser is told of a key: its code, and the text that it makes."""
 

@@ -32,6 +32,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def _main() -> None:
     steps = Steps()
+    import haptic_trio.cli.door  # noqa: F401, PLC0415 - once for all that are forked
     from haptic_trio.cli.main import main  # noqa: PLC0415 - after the functions are wrapped
     from haptic_trio.dataplane import agent  # noqa: PLC0415
 

@@ -5,11 +5,16 @@ python -m tests.support.runtime_changes       writes docs/runtime-changes.md for
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 import trio
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
@@ -51,18 +56,40 @@ What the table cannot say:
   So does an entry that would have to stand before another one for the same name.
 - The list of an ACL is a file after `-f`, on an `acl` line or between braces, that nothing else uses: with `-M`, `-u`,
   or rules that change it (`add-acl`, `del-acl`), it is no list. Only a process that starts resolves host names in it.
+- Where `.if` decides what a backend, or the defaults that it is based on, consists of, its servers change with a
+  reload. Where it decides which sections there are, all servers and backends do. Elsewhere, as in `global`, it makes no
+  difference.
+- A client may go on with a TLS session that it had before, for five minutes (`tune.ssl.lifetime`). Since 3.2 HAProxy
+  gives these up where authorities change; before, what takes trust from anybody reloads. No version gives them up for
+  new revocations.
+- Servers that show no certificate never learn of new authorities at runtime, whatever HAProxy answers.
 - A file of certificates or authorities of more than 12 kB is more than a command carries, and reloads.
 """
 
 Site = Mapping[str, str]
 
-CA = trustme.CA()
+CA, OTHER_CA = trustme.CA(), trustme.CA()
+LISTED = "ssl/d.pem [ca-file ssl/listed.pem verify optional]"
+"""A line of the crt-list."""
 
 
 @cache
 def pem(name: str, number: int = 1) -> str:
     """Return one of the certificates for a name."""
     return CA.issue_cert(name, common_name=str(number)).private_key_and_cert_chain_pem.bytes().decode()
+
+
+@cache
+def revocations(*serials: int) -> str:
+    """Return a list of revoked certificates."""
+    now = datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
+    builder = x509.CertificateRevocationListBuilder(name, now, now + timedelta(days=1))
+    for serial in serials:
+        revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+        builder = builder.add_revoked_certificate(revoked)
+    made = builder.sign(ec.generate_private_key(ec.SECP256R1()), SHA256())
+    return made.public_bytes(Encoding.PEM).decode()
 
 
 def base() -> dict[str, str]:
@@ -77,10 +104,14 @@ def base() -> dict[str, str]:
         "backends": "backend old from http\n  server s1 127.0.0.1:1\n",
         "maps/p.map": "/a app\n/b app\n",
         "maps/r.map": "^/a app\n",
-        "ssl/l.list": "ssl/a.pem\nssl/b.pem\n",
+        "ssl/l.list": f"ssl/a.pem\nssl/b.pem\n{LISTED}\n",
         "ssl/a.pem": pem("a.test"),
         "ssl/b.pem": pem("b.test"),
+        "ssl/d.pem": pem("d.test"),
         "ssl/ca.pem": CA.cert_pem.bytes().decode(),
+        "ssl/listed.pem": CA.cert_pem.bytes().decode(),
+        "ssl/endpoints.pem": CA.cert_pem.bytes().decode(),
+        "ssl/revoked.pem": revocations(),
         "lists/x.acl": "10.0.0.1\n",
         "lists/y.acl": "/a\n/b\n",
     }
@@ -101,7 +132,7 @@ defaults http
   timeout server 1s
 {site["defaults"]}
 frontend web from http
-  bind 127.0.0.1:{port} ssl crt-list ssl/l.list ca-file ssl/ca.pem verify optional
+  bind 127.0.0.1:{port} ssl crt-list ssl/l.list ca-file ssl/ca.pem crl-file ssl/revoked.pem verify optional
   acl known src -f lists/x.acl
 {site["frontend"]}
   http-request deny if known {{ path -i -m beg -f lists/y.acl -f lists/x.acl }} || {{ path -m sub -f lists/y.acl }}
@@ -113,6 +144,8 @@ backend hashed from http
   balance source
   hash-type consistent
 {site["hashed"]}
+backend secured from http
+  server s1 127.0.0.1:1 ssl verify required ca-file ssl/endpoints.pem
 {site["backends"]}"""
     files = [make_file(KINDS[path.rpartition(".")[2]], path, site[path]) for path in site if "/" in path]
     return build_generation(text, files)
@@ -121,7 +154,7 @@ backend hashed from http
 def changes() -> dict[str, dict[str, str]]:
     """Return every kind of change by name, as the parts of the site that are other then."""
     one = base()
-    servers, hashed = one["servers"], one["hashed"]
+    servers, hashed, other = one["servers"], one["hashed"], OTHER_CA.cert_pem.bytes().decode()
     return {
         "server: address and port": {"servers": servers.replace("127.0.0.1:1", "127.0.0.9:9")},
         "server: weight": {"servers": servers.replace("weight 5", "weight 6")},
@@ -145,12 +178,20 @@ def changes() -> dict[str, dict[str, str]]:
         "certificate: content of the default": {"ssl/a.pem": pem("a.test", 2)},
         "certificate: added, with its crt-list entry": {
             "ssl/c.pem": pem("c.test"),
-            "ssl/l.list": "ssl/a.pem\nssl/c.pem [alpn h2] c.test\nssl/b.pem\n",
+            "ssl/l.list": f"ssl/a.pem\nssl/c.pem [alpn h2] c.test\nssl/b.pem\n{LISTED}\n",
         },
-        "certificate: removed, with its crt-list entry": {"ssl/l.list": "ssl/a.pem\n", "ssl/b.pem": ""},
-        "crt-list: options or names of an entry": {"ssl/l.list": "ssl/a.pem\nssl/b.pem [alpn h2] x.test\n"},
-        "crt-list: another default": {"ssl/l.list": "ssl/b.pem\nssl/a.pem\n"},
-        "authorities (`ca-file`): content": {"ssl/ca.pem": trustme.CA().cert_pem.bytes().decode()},
+        "certificate: removed, with its crt-list entry": {"ssl/l.list": f"ssl/a.pem\n{LISTED}\n", "ssl/b.pem": ""},
+        "crt-list: options or names of an entry": {"ssl/l.list": f"ssl/a.pem\nssl/b.pem [alpn h2] x.test\n{LISTED}\n"},
+        "crt-list: authorities of an entry": {
+            "ssl/l.list": f"ssl/a.pem\nssl/b.pem\n{LISTED.replace('listed', 'ca')}\n"
+        },
+        "crt-list: another default": {"ssl/l.list": f"ssl/b.pem\nssl/a.pem\n{LISTED}\n"},
+        "authorities of clients (`ca-file`): one more": {"ssl/ca.pem": one["ssl/ca.pem"] + other},
+        "authorities of clients (`ca-file`): others": {"ssl/ca.pem": other},
+        "authorities of clients, of a crt-list entry: one more": {"ssl/listed.pem": one["ssl/ca.pem"] + other},
+        "authorities of clients, of a crt-list entry: others": {"ssl/listed.pem": other},
+        "revocations (`crl-file`): content": {"ssl/revoked.pem": revocations(7)},
+        "authorities of endpoints (`ca-file` of servers): content": {"ssl/endpoints.pem": one["ssl/ca.pem"] + other},
         "backend: added from a profile": {
             "backends": one["backends"] + "backend new from http\n  server s1 127.0.0.1:1 check inter 1h\n"
         },

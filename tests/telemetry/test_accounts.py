@@ -67,6 +67,12 @@ def test_two_processes_in_one_interpreter_count_apart() -> None:
         (example_of(m.ConfigValidated), "validation_total", {"result": "valid"}, 1),
         (example_of(m.ConfigValidated), "phase_duration_seconds_count", {"phase": "check"}, 1),
         (example_of(m.ValidationFailed), "validation_total", {"result": "refused by render"}, 1),
+        (
+            msgspec.structs.replace(example_of(m.ValidationFailed), phase="check", is_verdict=False),
+            "validation_total",
+            {"result": "undecided"},
+            1,
+        ),
         (deployed(operations=3), "haproxy_runtime_operations_total", {}, 3),
         (deployed(operations=3), "deployment_total", {"result": "ok"}, 1),
         (deployed(operations=3), "haproxy_reloads_total", {"reason": "backend added"}, None),

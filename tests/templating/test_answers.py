@@ -1,5 +1,6 @@
 """Look-ups of which the answer counts: whoever asked is rendered again when it is another one, and not before."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
+from haptic_trio.templating.records import DependencyIndex, Root
 from haptic_trio.templating.refresh import Touched, take_changes
 from haptic_trio.templating.views import ResourcesView
 from tests.k8s.objects import service
-from tests.templating.rendering import refused
+from tests.templating.rendering import refused, render
 
 PICKING = (
     "{% each s in resources.services %}{{ s.metadata.name }}"
@@ -118,10 +120,99 @@ def test_nothing_is_remembered_for_those_that_ask_no_more() -> None:
     site.put("s", of="y")
     site.render()
     assert question not in site.run.index
-    # Without an answer to compare with, anybody would have to be told.
-    assert site.run.index.renew(question, lambda _aspect: None)
+    assert site.run.index.renew(question, lambda _aspect: None) == []
     site.other("x", a="2")
     assert site.count() == 0
+
+
+def test_who_picks_one_part_is_not_rendered_for_what_others_pick() -> None:
+    site = Site(PICKING + PICKING.replace("data.a", "data.b") + HAVING)
+    site.other("x", a="1", b="1")
+    site.put("s", of="x")
+    site.render()
+    site.other("x", a="1", b="2")
+    assert site.count() == 1
+    site.other("x", a="2", b="3")
+    assert site.count() == 2
+    site.remove("x")
+    assert site.count() == 3
+
+
+def test_a_part_is_looked_for_once_for_all_who_ask() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    class Counting(Store):
+        def get(self, *keys: str) -> Sequence[Resource]:
+            asked.append(keys)
+            return super().get(*keys)
+
+    site = Site(PICKING)
+    site.stores["others"] = Counting("others", ["metadata.namespace", "metadata.name"])
+    site.trackers["others"] = site.stores["others"].track()
+    site.context = {"resources": ResourcesView(site.stores)}
+    site.other("x", a="1")
+    for number in range(20):
+        site.put(f"s{number}", of="x")
+    site.render()
+    assert asked == [("default", "x")]
+
+
+def test_a_part_that_was_given_up_between_question_and_end_is_followed_all_the_same() -> None:
+    index, question = DependencyIndex(), ("has", "others", "x")
+    root, other = Root("a", 0, {}), Root("b", 1, {})
+    part = index.part(question, "data.a")
+    part.answer = ("1",)
+    index.add(other, [part])
+    index.discard(other, [part])
+
+    index.add(root, [part])
+
+    (changed,) = index.renew(question, lambda _aspect: ("2",))
+    assert index.askers(changed) == (root,)
+    assert index.askers(question) == (root,)
+    again = index.part(question, "data.a")
+    assert again.answer == ("2",)
+    index.discard(root, [again])
+    assert question not in index
+
+
+def test_who_asks_for_a_part_that_cannot_be_told_is_rendered_whenever_anything_changes() -> None:
+    index, question = DependencyIndex(), ("has", "others", "x")
+    root = Root("a", 0, {})
+    part = index.part(question, "data.a")
+    part.answer = ("1",)
+    index.add(root, [part])
+
+    assert index.renew(question, lambda aspect: [][len(aspect)]) == [part]
+    assert index.renew(question, lambda _aspect: ("1",)) == [part]
+    assert index.renew(question, lambda _aspect: ("1",)) == []
+    assert index.renew(question, None) == [part]
+
+
+ASKED_FOR_PORT = (
+    "{% set found = service_port(resources.services, 'default', 'x', port) %}"
+    "{{ 'there' if found.is_there }}{{ ' external' if found.is_external }} {{ found.number or 'none' }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("port", "spec", "said"),
+    [
+        (80, None, "none"),
+        (80, {"ports": [{"port": 80}]}, "there 80"),
+        ("web", {"ports": [{"port": 80}, {"port": 81, "name": "web"}]}, "there 81"),
+        ("80", {"ports": [{"port": 80}]}, "there none"),
+        (80, {"type": "ExternalName"}, "there external none"),
+    ],
+)
+def test_what_a_service_has_for_a_port(port: int | str, spec: dict[str, Any] | None, said: str) -> None:
+    store = Store("services", ["metadata.namespace", "metadata.name"])
+    if spec is not None:
+        store.upsert(service("x", spec=spec))
+    resources = ResourcesView({"services": store})
+    assert render(ASKED_FOR_PORT, resources=resources, port=port).strip() == said
+    problem = refused("{{ service_port(resources, 'default', 'x', 80).number }}", resources=resources)
+    assert problem.message.startswith("service_port wants look-ups of Services")
 
 
 def test_an_answer_that_is_asked_for_again_beside_others_stays_known() -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from haptic_trio.errors import Problem
+from haptic_trio.templating.outputs import Recall
 from haptic_trio.templating.remarks import MOST_REMARKS
 from tests.templating.rendering import refused, render_run, resource
 from tests.templating.test_each import Site
@@ -45,6 +47,51 @@ def test_of_a_fragment_that_fails_nothing_else_is_said() -> None:
     assert len(site.run.refusals) == 1
 
 
+NEEDED = """
+{% each s in resources.services as "s" %}
+{% do remark(x, "Refused", "what " ~ s.metadata.name ~ " gives cannot be used", if_refused="there is nothing") %}
+{{ fail("no " ~ s.metadata.name) if s.spec.fail is defined else s.spec.text | default("fine") }}
+{% endeach %}
+"""
+OTHER = "what a gives cannot be used"
+
+
+def test_who_needs_a_fragment_is_told_when_it_fails_and_what_is_so_then() -> None:
+    site = Site(NEEDED, x=resource("other"))
+    site.put("a")
+    site.put("b")
+    assert said(site) == []
+    good = dict(site.run.produced.snapshot())
+
+    site.put("a", fail=True)
+    assert said(site) == [f"other: Refused: {OTHER}: no a; there is nothing"]
+    site.run.restart(Recall(good))
+    assert said(site) == [f"other: Refused: {OTHER}: no a; what it was before is served instead"]
+    site.put("a")
+    assert said(site) == []
+
+
+def test_who_needs_what_haproxy_refuses_is_told_as_well() -> None:
+    site = Site(NEEDED, x=resource("other"))
+    site.put("a", text="bad")
+    site.render()
+    [(key, output)] = site.run.produced.snapshot().items()
+
+    site.run.restart(Recall(blocked={key: {output.digest(): Problem(message="unknown keyword")}}))
+
+    assert said(site) == [f"other: Refused: {OTHER}: unknown keyword; there is nothing"]
+
+
+def test_who_needs_a_fragment_is_not_told_of_another_one_around_it_or_beside_it() -> None:
+    source = (
+        '{% fragment "outer" for x %}{% fragment "inner" for y %}'
+        '{% do remark(x, "Refused", "a", if_refused="b") %}{% endfragment %}{{ fail("no") }}{% endfragment %}'
+    )
+    _, run = render_run(source, x=resource("x"), y=resource("y"))
+
+    assert (len(run.refusals), run.remarks) == (1, ())
+
+
 def test_a_remark_of_a_fragment_that_is_put_in_again_stays() -> None:
     site = Site(
         '{% for s in resources.services.list() %}{% fragment "f" for s %}{% do remark(s, "Said", s.spec.say) %}'
@@ -84,6 +131,7 @@ def test_nobody_says_too_much() -> None:
         ('remark(x, "not one word", "b")', "upper camel case"),
         ('remark(x, "A", 1)', "is not text"),
         ('remark(x, "A", "")', "is not text"),
+        ('remark(x, "A", "b", if_refused=true)', "what is so"),
     ],
 )
 def test_what_is_no_remark_is_refused(call: str, message: str) -> None:

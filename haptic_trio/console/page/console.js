@@ -54,6 +54,7 @@ function connect(token) {
 function say(text) {
   // Only what is new is to be read aloud.
   if (byId("headline").textContent !== text) byId("headline").textContent = text;
+  byId("counters").textContent = "";
 }
 
 function setMoment(now) {
@@ -123,9 +124,11 @@ async function explain(target) {
   } catch (error) {
     byId("explanation").textContent = error.message;
   }
+  byId("explanation").scrollIntoView({ block: "nearest" });
 }
 
 function select(name, focus = false) {
+  if (view !== name) scrollTo(0, 0);
   view = name;
   for (const tab of document.querySelectorAll("[role=tab]")) {
     const chosen = tab.id === `tab-${name}`;
@@ -167,6 +170,14 @@ byId("section").addEventListener("change", () => {
   showPage();
 });
 byId("ask").addEventListener("submit", (event) => { event.preventDefault(); explain(byId("target").value); });
+byId("lines").addEventListener("keydown", (event) => {
+  const lines = [...byId("lines").querySelectorAll("button")];
+  const at = lines.indexOf(document.activeElement);
+  const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: lines.length - 1 }[event.key];
+  if (at < 0 || next === undefined) return;
+  event.preventDefault();
+  views.stopAt(lines, Math.min(Math.max(next, 0), lines.length - 1)).focus();
+});
 byId("previous").addEventListener("click", () => turn(-1));
 byId("next").addEventListener("click", () => turn(1));
 byId("filter").addEventListener("input", showEvents);

@@ -26,10 +26,11 @@ export function showHeadline(state) {
   const now = state.iteration;
   const text = now === null ? "Between two iterations"
     : `Iteration ${now.number}, stage ${now.stage} of 5, ${now.is_ready ? "ready" : "not ready"}, ` +
-      `${state.is_leader ? "leader" : "follower"}, ${state.quarantined} quarantined, ` +
-      `${state.fragments_rendered} fragments rendered, ${state.fragments_reused} reused`;
-  // Only what is new is to be read aloud.
+      `${state.is_leader ? "leader" : "follower"}, ${state.quarantined} quarantined`;
+  // Only what is new is to be read aloud, and not what counts on with every change.
   if (byId("headline").textContent !== text) byId("headline").textContent = text;
+  byId("counters").textContent = now === null ? ""
+    : `${state.fragments_rendered} fragments rendered, ${state.fragments_reused} reused`;
 }
 
 export function showOverview(state) {
@@ -130,7 +131,14 @@ export function showChannels(channels) {
 
 export const showStores = (stores) => fill("stores", stores.map((one) => [one.name, one.objects, one.version]));
 
+// Of many buttons the Tab key stops at one; arrows lead to the others.
+export function stopAt(buttons, at) {
+  for (const [number, button] of buttons.entries()) button.tabIndex = number === at ? 0 : -1;
+  return buttons[at];
+}
+
 export function showLines(page, choose) {
+  const focused = [...byId("lines").querySelectorAll("button")].indexOf(document.activeElement);
   byId("lines").replaceChildren(...page.lines.map((one) => {
     const item = make("li");
     const button = make("button");
@@ -140,6 +148,10 @@ export function showLines(page, choose) {
     item.append(button);
     return item;
   }));
+  const buttons = [...byId("lines").querySelectorAll("button")];
+  const stop = stopAt(buttons, Math.min(Math.max(focused, 0), buttons.length - 1));
+  // A new rendering takes nobody away from where he is.
+  if (focused >= 0) stop?.focus();
   const last = page.offset + page.lines.length;
   byId("range").textContent = page.total ? `${page.offset + 1} to ${last} of ${page.total}` : "nothing found";
   byId("previous").disabled = page.offset === 0;

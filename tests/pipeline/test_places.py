@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.pipeline.places import MOST_TEXTS, find_fields, without_emitter
 from haptic_trio.templating.emit import EmitError
 from haptic_trio.templating.emitters import EMITTERS
-from haptic_trio.webhook.places import MOST_TEXTS, find_fields, without_emitter
 from tests.webhook.builders import web
 
 PATH_RULE = "a path must begin with / and hold no empty, . or .. element and no encoded slash"
@@ -58,6 +58,18 @@ def test_path_of_a_route_is_found() -> None:
     message = "a path must begin with / and hold no blank, empty, . or .. element"
 
     assert find_fields(route, message) == ("spec.rules[0].matches[1].path.value",)
+
+
+def test_backend_that_is_no_service_is_found_by_what_it_is() -> None:
+    bucket = {"resource": {"apiGroup": "example.com", "kind": "Bucket", "name": "b"}}
+    resource = with_paths("/a", "/b")
+    resource["spec"]["rules"][0]["http"]["paths"][1]["backend"] = bucket
+    resource["spec"]["defaultBackend"] = bucket
+
+    assert find_fields(resource, "a backend must name a service; resource backends are not supported") == (
+        "spec.rules[0].http.paths[1].backend.resource.kind",
+        "spec.defaultBackend.resource.kind",
+    )
 
 
 def test_message_that_could_be_about_anything_leads_nowhere() -> None:

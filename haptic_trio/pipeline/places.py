@@ -26,6 +26,9 @@ _IDENTITY: Final = frozenset({"name", "namespace", "uid", "resourceVersion", "cr
 _PATH_RULE: Final = "a path must begin with /"
 """How the rules about paths begin that libraries have beside the emitter."""
 
+_SERVICE_RULE: Final = "a backend must name a service"
+"""How the rule begins that a backend is no other resource."""
+
 Refuses = Callable[[str, str, str], bool]
 """Of path, last key and text."""
 
@@ -64,6 +67,8 @@ def _rule_of(message: str) -> Refuses | None:
     if message.startswith(_PATH_RULE):
         # Of an Ingress, or of a route of the Gateway API.
         return lambda path, key, text: (key == "path" or path.endswith(".path.value")) and _is_ambiguous(text)
+    if message.startswith(_SERVICE_RULE):
+        return lambda path, _key, _text: path.endswith("ackend.resource.kind")
     return None
 
 

@@ -1,0 +1,118 @@
+"""Which rules of a route are served, and what is wrong with the others.
+
+A rule that cannot be expressed is dropped, and the others are served. Only if
+there is none at all, the route is refused.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.kinds import RouteKind
+from haptic_trio.gateway.matches import Match, rules_of
+from haptic_trio.gateway.objects import GatewayObjectError, Lookups, Resource, dig, items_of, text_of
+from haptic_trio.gateway.programs import checked_size, conditions_text, rule_text
+
+UNSUPPORTED: Final = "UnsupportedValue"
+INCOMPATIBLE: Final = "IncompatibleFilters"
+_EXCLUSIVE: Final = frozenset({"RequestRedirect", "URLRewrite"})
+_MOST_BACKENDS: Final = 16
+"""The API allows no more."""
+_MOST_TOLD: Final = 8
+
+
+class ServedRule(msgspec.Struct, frozen=True):
+    """A rule that can be expressed."""
+
+    number: int
+    source: Any
+    matches: tuple[Match, ...]
+
+
+class RuleFault(msgspec.Struct, frozen=True):
+    """Why a rule is not served."""
+
+    number: int
+    name: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"rules[{self.number}]{f' ({self.name})' if self.name else ''}: {self.message}"
+
+
+class IncompatibleFiltersError(GatewayObjectError):
+    """A rule has filters that exclude each other; trying again helps after the route has changed."""
+
+
+def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule]:
+    """Return the rules of *route* that are served; raises `GatewayObjectError` if none can be."""
+    served: list[ServedRule] = []
+    error: GatewayObjectError | None = None
+    for number, rule in rules_of(route):
+        try:
+            served.append(_checked(route, number, rule, kind, lookups))
+        except GatewayObjectError as found:
+            error = error or found
+    if error is not None and not served:
+        raise error
+    return served
+
+
+def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFault]:
+    """Return what is wrong with rules of *route*."""
+    found: list[RuleFault] = []
+    for number, rule in rules_of(route):
+        try:
+            _checked(route, number, rule, kind, lookups)
+        except GatewayObjectError as error:
+            reason = INCOMPATIBLE if isinstance(error, IncompatibleFiltersError) else UNSUPPORTED
+            found.append(RuleFault(number, text_of(rule, "name"), reason, str(error)))
+    return found
+
+
+def dropped_text(faults: list[RuleFault]) -> str:
+    """Return the message that rules were dropped for *faults*; it begins as the API wants it."""
+    more = f"; and {len(faults) - _MOST_TOLD} more" if len(faults) > _MOST_TOLD else ""
+    return f"Dropped Rule {'; '.join(map(str, faults[:_MOST_TOLD]))}{more}"
+
+
+def _checked(route: Resource, number: int, rule: Any, kind: RouteKind, lookups: Lookups) -> ServedRule:
+    matches = kind.matches(rule)
+    is_simple = _is_simple(rule)
+    if not is_simple:
+        for owner in (rule, *items_of(rule, "backendRefs")):
+            _check_filters(items_of(owner, "filters"))
+    for match in matches:
+        checked_size(conditions_text(match))
+        if not is_simple:
+            rule_text(route, rule, match, kind, lookups)
+    return ServedRule(number, rule, matches)
+
+
+def _is_simple(rule: Any) -> bool:
+    """Whether nothing but the matches of *rule* can be wrong."""
+    references = items_of(rule, "backendRefs")
+    return (
+        not any(dig(rule, field) for field in ("filters", "timeouts", "retry"))
+        and len(references) <= _MOST_BACKENDS
+        and not any(items_of(reference, "filters") for reference in references)
+    )
+
+
+def _check_filters(filters: Iterable[Any]) -> None:
+    if _EXCLUSIVE.issubset(text_of(one, "type") for one in filters):
+        raise IncompatibleFiltersError("a redirect and a rewrite exclude each other")
+
+
+def ineffective(route: Resource) -> Iterator[str]:
+    """Yield what *route* asks for that has no effect here."""
+    for number, rule in rules_of(route):
+        if text_of(rule, "retry", "backoff"):
+            yield (
+                f"rules[{number}].retry.backoff: HAProxy waits up to a second after connections that fail, "
+                "and not at all after answers"
+            )
+        if dig(rule, "sessionPersistence") is not None:
+            yield f"rules[{number}].sessionPersistence: it is not supported"

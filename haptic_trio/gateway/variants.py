@@ -1,0 +1,127 @@
+"""Which backends there are for each port of a Service: what the routes that name it need."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.backends import Retry, retry_of
+from haptic_trio.gateway.clients import certificates_for, has_client_certificate
+from haptic_trio.gateway.kinds import GRPC_ROUTE, HTTP_ROUTE, ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.objects import (
+    GatewayObjectError,
+    Lookups,
+    Resource,
+    derived,
+    items_of,
+    name_of,
+    namespace_of,
+    text_of,
+)
+
+_HTTP_KINDS: Final = (HTTP_ROUTE.name, GRPC_ROUTE.name)
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """One of the backends for a port of a Service."""
+
+    suffix: str
+    retry: Retry
+    certificate: Resource | None = None
+    """The Secret that we show to the backend."""
+
+    @property
+    def is_tcp(self) -> bool:
+        """Whether it forwards bytes."""
+        return self.suffix.startswith("_tcp")
+
+    @property
+    def is_h2(self) -> bool:
+        """Whether it speaks HTTP/2 whatever the Service says."""
+        return self.suffix.startswith("_h2")
+
+
+def variants_of(service: Resource, lookups: Lookups) -> list[Variant]:
+    """Return which backends the routes that name *service* need for each port of it."""
+    namespace, name = namespace_of(service), name_of(service)
+    found: dict[str, Variant] = {}
+    shows_certificates = derived(lookups, "gateways", _show_certificates)
+    for kind in ROUTE_KINDS.values():
+        retries = _retries(kind, namespace, name, lookups)
+        for retry in retries:
+            suffix = kind.backend + retry.suffix
+            found[suffix] = Variant(suffix, retry)
+        if shows_certificates and retries and kind.name in _HTTP_KINDS:
+            for parent, retry in derived(lookups, kind.by_service, _Parents(namespace, name), namespace, name):
+                for end, secret in certificates_for(parent, lookups).items():
+                    suffix = kind.backend + retry.suffix + end
+                    found[suffix] = Variant(suffix, retry, secret)
+    return [found[suffix] for suffix in sorted(found)]
+
+
+def _retries(kind: RouteKind, namespace: str, name: str, lookups: Lookups) -> tuple[Retry, ...]:
+    """Return how rules for the Service send requests again, each way once."""
+    is_named = derived(lookups, kind.by_service, _NamedPlainly(namespace, name), namespace, name)
+    # Routes that retry are found under the Service once more, so that all others need no look.
+    others = derived(lookups, kind.by_service, _Retries(namespace, name), namespace, name, name)
+    return (Retry(), *others) if is_named else others
+
+
+class _Rules(msgspec.Struct, frozen=True):
+    """What the rules say that name a Service."""
+
+    namespace: str
+    name: str
+
+    def rules(self, route: Resource) -> Iterator[Any]:
+        """Yield those of *route*."""
+        for rule in items_of(route, "spec", "rules"):
+            if any(
+                (text_of(reference, "namespace") or namespace_of(route)) == self.namespace
+                and text_of(reference, "name") == self.name
+                for reference in items_of(rule, "backendRefs")
+            ):
+                yield rule
+
+    def retries(self, route: Resource) -> Iterator[Retry]:
+        """Yield how those of *route* send requests again."""
+        for rule in self.rules(route):
+            try:
+                yield retry_of(rule)
+            except GatewayObjectError:
+                # Its own fault, and reported where it is in hand.
+                continue
+
+
+class _NamedPlainly(_Rules, frozen=True):
+    """Whether there is one that retries nothing; mostly the first one is."""
+
+    def __call__(self, routes: Sequence[Resource]) -> bool:
+        return any(not retry.is_set for route in routes for retry in self.retries(route))
+
+
+class _Retries(_Rules, frozen=True):
+    """How they retry, each way once."""
+
+    def __call__(self, routes: Sequence[Resource]) -> tuple[Retry, ...]:
+        found = {retry.suffix: retry for route in routes for retry in self.retries(route) if retry.is_set}
+        return tuple(found[suffix] for suffix in sorted(found))
+
+
+class _Parents(_Rules, frozen=True):
+    """The parents of their routes, each as a route that has no other, with each way to retry."""
+
+    def __call__(self, routes: Sequence[Resource]) -> tuple[tuple[Resource, Retry], ...]:
+        found: dict[tuple[str, ...], tuple[Resource, Retry]] = {}
+        for route in routes:
+            for retry in self.retries(route):
+                for parent in items_of(route, "spec", "parentRefs"):
+                    namespace = text_of(parent, "namespace") or namespace_of(route)
+                    told = {field: text_of(parent, field) for field in ("group", "kind", "name")}
+                    alone = {"spec": {"parentRefs": [{**told, "namespace": namespace}]}}
+                    found.setdefault((*told.values(), namespace, retry.suffix), (alone, retry))
+        return tuple(pair for _, pair in sorted(found.items(), key=lambda item: item[0]))
+
+
+def _show_certificates(gateways: Sequence[Resource]) -> bool:
+    return any(has_client_certificate(gateway) for gateway in gateways)
