@@ -1,10 +1,10 @@
-"""The programs of the control plane and helm, built once into a cache outside the checkout.
+"""The programs of the control plane, helm and a firewall's agent, built once into a cache outside the checkout.
 
     python -m tests.cluster.binaries            build what is missing, print the folders
 
-kube-apiserver, kube-controller-manager and helm are built by Go from the modules in `modules/`; etcd is that of PATH,
-or the distribution's package, unpacked. HAPTIC_CLUSTER_CACHE names another cache. Exits with 3 and the reason where a
-program cannot be had.
+kube-apiserver, kube-controller-manager, helm and coraza-agent are built by Go from the modules in `modules/`; etcd is
+that of PATH, or the distribution's package, unpacked. HAPTIC_CLUSTER_CACHE names another cache. Exits with 3 and the
+reason where a program cannot be had.
 """
 
 import fcntl
@@ -27,6 +27,7 @@ UNAVAILABLE = 3
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES = "1.36.1"
 HELM = "3.22.0"
+CORAZA = "3.8.1"
 GO = (1, 26)
 BUILD_LIMIT = 3600.0
 """Seconds that the build of one program may take; with empty caches, on one busy core."""
@@ -73,6 +74,14 @@ _HELM = _Recipe(
     linker_flags=f"-X helm.sh/helm/v3/internal/version.version=v{HELM}",
     version_command=("version", "--short"),
 )
+# What it prints are the versions of the modules it was built of.
+_CORAZA = _Recipe(
+    module="coraza",
+    packages=("./coraza-agent",),
+    version=CORAZA,
+    linker_flags="",
+    version_command=("-version",),
+)
 
 
 def find_binaries() -> Binaries:
@@ -93,6 +102,16 @@ def find_helm() -> Path:
 def provide_helm() -> Path:
     """Return helm, after building it if it is missing: about 1 minute on 2 cores."""
     return provide_folder(_folder_of(_HELM), _HELM.module, lambda staged: _build(_HELM, staged)) / "helm"
+
+
+def find_coraza_agent() -> Path:
+    """Return coraza-agent if it is there already; raises BinaryUnavailableError."""
+    return _require_built(_folder_of(_CORAZA), _CORAZA.module, _no_build) / "coraza-agent"
+
+
+def provide_coraza_agent() -> Path:
+    """Return coraza-agent, after building it if it is missing: about 1 minute on 2 cores."""
+    return provide_folder(_folder_of(_CORAZA), _CORAZA.module, lambda staged: _build(_CORAZA, staged)) / "coraza-agent"
 
 
 def cache_directory() -> Path:
@@ -190,10 +209,10 @@ def go_environment() -> dict[str, str]:
 def require_go() -> None:
     """Raise BinaryUnavailableError unless a Go is here that can build what is needed."""
     if shutil.which("go") is None:
-        raise BinaryUnavailableError("there is no Go here to build the control plane with")
+        raise BinaryUnavailableError("there is no Go here to build it with")
     found = re.search(r"go(\d+)\.(\d+)", run_tool(["go", "version"]))
     if found is None or (int(found[1]), int(found[2])) < GO:
-        raise BinaryUnavailableError(f"Go {GO[0]}.{GO[1]} or newer is needed to build the control plane")
+        raise BinaryUnavailableError(f"Go {GO[0]}.{GO[1]} or newer is needed to build it")
 
 
 def run_tool(command: list[str], *, directory: Path | None = None, environment: dict[str, str] | None = None) -> str:
@@ -219,11 +238,11 @@ def run_tool(command: list[str], *, directory: Path | None = None, environment: 
 def main() -> int:
     """Build what is missing and print where it is."""
     try:
-        binaries, helm = provide_binaries(), provide_helm()
+        binaries, helm, agent = provide_binaries(), provide_helm(), provide_coraza_agent()
     except BinaryUnavailableError as exc:
         sys.stderr.write(f"{exc}\n")
         return UNAVAILABLE
-    for path in (binaries.etcd, binaries.apiserver, binaries.controller_manager, helm):
+    for path in (binaries.etcd, binaries.apiserver, binaries.controller_manager, helm, agent):
         sys.stdout.write(f"{path}\n")
     return 0
 

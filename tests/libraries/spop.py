@@ -1,83 +1,136 @@
-"""A small agent that speaks SPOP 2.0: it notes what it is asked and gives one verdict on everything."""
+"""An agent that speaks SPOP 2.0 as a test says: it notes what it is asked, and answers well, badly, late, or never."""
 
 import socket
 import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-_HELLO, _DISCONNECT, _NOTIFY = 1, 2, 3
-_AGENT_HELLO, _AGENT_DISCONNECT, _ACK = 101, 102, 103
-_UINT32, _STRING = 3, 8
-_SET_VAR, _TRANSACTION = 1, 2
+import msgspec
+import trio
+
+HELLO, DISCONNECT, NOTIFY = 1, 2, 3
+AGENT_HELLO, AGENT_DISCONNECT, ACK = 101, 102, 103
+FIN, ABORT = 1, 2
+MOST = 16380
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """What came."""
+
+    kind: int
+    stream: int
+    number: int
+    size: int
+    """Bytes, without the four that say how many."""
+    payload: bytes
+    arguments: dict[str, Any]
+    """Those of the message; empty unless it is a NOTIFY."""
+
+
+Answer = Callable[[trio.SocketStream, Frame], Awaitable[None]]
 
 
 class Agent:
-    """Judges requests until it is closed."""
+    """Greets and judges whoever connects; a test may change how at any time."""
 
-    def __init__(self, verdict: str) -> None:
-        self.verdict = verdict
-        self.asked: list[dict[str, Any]] = []
-        """The arguments of each message."""
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+    def __init__(self, answer: Answer, greet: Answer) -> None:
+        self.port = 0
+        self.answer = answer
+        self.greet = greet
+        self.asked: list[Frame] = []
+        self.connections = 0
+        """How many there have been."""
+        self.open = 0
+        self._changed = trio.Event()
 
-    def close(self) -> None:
-        """Listen no more."""
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+    async def wait_until(self, is_so: Callable[["Agent"], bool]) -> None:
+        """Return once that holds of this agent."""
+        while not is_so(self):
+            await self._changed.wait()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as incoming:
-            while head := incoming.read(4):
-                frame = incoming.read(struct.unpack("!I", head)[0])
-                kind, (stream, at) = frame[0], _read_int(frame, 5)
-                number, at = _read_int(frame, at)
-                if kind == _HELLO:
-                    healthcheck = b"healthcheck" in frame[at:]
-                    items = _item("version", _text("2.0")) + _item("max-frame-size", bytes([_UINT32]) + _int(16380))
-                    connection.sendall(_frame(_AGENT_HELLO, 0, 0, items + _item("capabilities", _text(""))))
-                    if healthcheck:
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Answer each frame of one connection, until either side ends it."""
+        self.connections += 1
+        self.open += 1
+        self._tell()
+        try:
+            async with stream:
+                while frame := await _receive(stream):
+                    if frame.kind == NOTIFY:
+                        self.asked.append(frame)
+                        self._tell()
+                        await self.answer(stream, frame)
+                    elif frame.kind == HELLO:
+                        await self.greet(stream, frame)
+                    else:
                         return
-                elif kind == _NOTIFY:
-                    self.asked.append(_read_message(frame, at))
-                    action = bytes([_SET_VAR, 3, _TRANSACTION]) + _plain("action") + _text(self.verdict)
-                    connection.sendall(_frame(_ACK, stream, number, action if self.verdict else b""))
-                elif kind == _DISCONNECT:
-                    connection.sendall(
-                        _frame(_AGENT_DISCONNECT, 0, 0, _item("status-code", bytes([_UINT32]) + _int(0)))
-                    )
-                    return
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+        finally:
+            self.open -= 1
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
 
-@contextmanager
-def judging(verdict: str) -> Iterator[Agent]:
-    """Run an agent whose verdict on everything is *verdict*; empty is that it objects to nothing."""
-    agent = Agent(verdict)
-    try:
-        yield agent
-    finally:
-        agent.close()
+async def greet(stream: trio.SocketStream, asked: Frame) -> None:
+    """Greet as an agent with no wishes."""
+    await stream.send_all(agent_hello())
 
 
-def _frame(kind: int, stream: int, number: int, payload: bytes) -> bytes:
-    content = bytes([kind]) + struct.pack("!I", 1) + _int(stream) + _int(number) + payload
-    return struct.pack("!I", len(content)) + content
+def acking(**variables: Any) -> Answer:
+    """Return what sets *variables* for every request: texts, numbers, and values given as bytes."""
+
+    async def answer(stream: trio.SocketStream, asked: Frame) -> None:
+        await stream.send_all(frame(ACK, asked, set_variables(**variables)))
+
+    return answer
 
 
-def _int(value: int) -> bytes:
-    """The protocol's integers of variable length: 4 bits in the first byte, then 7 in each."""
+@asynccontextmanager
+async def judging(answer: Answer | None = None, *, greet: Answer = greet, port: int = 0) -> AsyncIterator[Agent]:
+    """Run an agent until the block ends; without *answer* it objects to nothing."""
+    agent = Agent(answer or acking(), greet)
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+        agent.port = listeners[0].socket.getsockname()[1]
+        nursery.start_soon(trio.serve_listeners, agent.serve, listeners)
+        try:
+            yield agent
+        finally:
+            nursery.cancel_scope.cancel(reason="the test needs no agent any more")
+
+
+def frame(kind: int, asked: Frame, payload: bytes, *, flags: int = FIN, stream: int = 0, number: int = 0) -> bytes:
+    """Return the frame that answers *asked*, with its identifiers changed by *stream* and *number*."""
+    content = bytes([kind]) + struct.pack("!I", flags) + integer(asked.stream + stream) + integer(asked.number + number)
+    return struct.pack("!I", len(content + payload)) + content + payload
+
+
+def agent_hello(version: str = "2.0", most: int = MOST) -> bytes:
+    """Return the frame by which an agent greets."""
+    items = plain("version") + text(version) + plain("max-frame-size") + b"\3" + integer(most)
+    first = Frame(kind=HELLO, stream=0, number=0, size=0, payload=b"", arguments={})
+    return frame(AGENT_HELLO, first, items + plain("capabilities") + text(""))
+
+
+def set_variables(**variables: Any) -> bytes:
+    """Return the actions that set them for the transaction."""
+    actions = b""
+    for name, value in variables.items():
+        actions += b"\1\3\2" + plain(name)
+        if isinstance(value, bytes):
+            actions += value
+        else:
+            actions += text(value) if isinstance(value, str) else b"\4" + integer(value)
+    return actions
+
+
+def integer(value: int) -> bytes:
+    """Return one of the protocol's integers of variable length: 4 bits in the first byte, then 7 in each."""
     if value < 240:
         return bytes([value])
     out, value = bytearray([(value & 15) | 240]), (value - 240) >> 4
@@ -85,6 +138,38 @@ def _int(value: int) -> bytes:
         out.append((value & 127) | 128)
         value = (value - 128) >> 7
     return bytes([*out, value])
+
+
+def plain(name: str) -> bytes:
+    """Return a name, or a text without its kind."""
+    return integer(len(name.encode())) + name.encode()
+
+
+def text(value: str) -> bytes:
+    """Return a text as a value."""
+    return b"\x08" + plain(value)
+
+
+async def _receive(stream: trio.SocketStream) -> Frame | None:
+    head = await _read(stream, 4)
+    content = await _read(stream, struct.unpack("!I", head)[0]) if head else b""
+    if not content:
+        return None
+    number, at = _read_int(content, 5)
+    second, at = _read_int(content, at)
+    arguments = _read_message(content, at) if content[0] == NOTIFY else {}
+    return Frame(content[0], number, second, len(content), content[at:], arguments)
+
+
+async def _read(stream: trio.SocketStream, count: int) -> bytes:
+    """Return so many bytes; empty where they do not come."""
+    data = b""
+    while len(data) < count:
+        part = await stream.receive_some(count - len(data))
+        if not part:
+            return b""
+        data += part
+    return data
 
 
 def _read_int(data: bytes, at: int) -> tuple[int, int]:
@@ -97,18 +182,6 @@ def _read_int(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if byte < 128:
             return value, at
-
-
-def _plain(text: str) -> bytes:
-    return _int(len(text)) + text.encode()
-
-
-def _text(text: str) -> bytes:
-    return bytes([_STRING]) + _plain(text)
-
-
-def _item(name: str, value: bytes) -> bytes:
-    return _plain(name) + value
 
 
 def _read_text(data: bytes, at: int) -> tuple[bytes, int]:
@@ -127,11 +200,8 @@ def _read_message(data: bytes, at: int) -> dict[str, Any]:
         if kind in {2, 3, 4, 5}:
             value, at = _read_int(data, at)
         elif kind in {6, 7}:
-            size = 4 if kind == 6 else 16
-            value, at = (
-                socket.inet_ntop(socket.AF_INET if kind == 6 else socket.AF_INET6, data[at : at + size]),
-                at + size,
-            )
+            family, size = (socket.AF_INET, 4) if kind == 6 else (socket.AF_INET6, 16)
+            value, at = socket.inet_ntop(family, data[at : at + size]), at + size
         elif kind in {8, 9}:
             value, at = _read_text(data, at)
         arguments[name.decode()] = value
