@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # 128: task_status that is handed on; 9xx: optional rules, off by default.
 ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913
 
-VERSIONS ?= 2.8 3.2 3.4
+VERSIONS ?= 2.8 3.0 3.2 3.4
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-crashes test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
@@ -37,7 +37,7 @@ test-deep: $(STAMP)  ## run the property tests with ten times the examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
 
 # Long repetitions (`soak`) prove what no version changes: `make test` runs them once.
-test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.2 3.4", fetched where absent
+test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.0 3.2 3.4", fetched where absent
 	@failed=; for version in $(VERSIONS); do \
 	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
 	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m "haproxy and not soak and not crash and not cluster" $(ARGS) || failed="$$failed $$version"; \

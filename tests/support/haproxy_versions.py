@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
 
-SUITES = ("sid", "experimental")
+SUITES = ("trixie", "sid", "experimental")
 UNAVAILABLE = 3
 
 WRAPPER = """\
