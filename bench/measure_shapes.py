@@ -19,7 +19,21 @@ from tests.haproxy.corpus_lines import PLACES, SURROUNDINGS, lines_of
 
 PREAMBLE: Final = "global\n  expose-experimental-directives\n"
 UNLIMITED: Final = -1
-_NEVER_VALUES: Final = ("5x", "2048x", "65536x", "x5", "auto", "on", "none", "all", "int(7)", "1,2", "1-2")
+_NEVER_VALUES: Final = (
+    "5x",
+    "2048x",
+    "65536x",
+    "x5",
+    "auto",
+    "on",
+    "none",
+    "all",
+    "int(7)",
+    "1,2",
+    "1-2",
+    "0x5",
+    "infinite",
+)
 _FORMS: Final = (
     ("t", ("7s", "7ms", "7"), ()),
     ("s", ("7000k", "7000000"), ("7s",)),
@@ -28,7 +42,7 @@ _FORMS: Final = (
 # What takes options in any number, or a list, although one more word of another kind is refused.
 _OPEN: Final = re.compile(
     r"(http|tcp)-check (comment|connect|expect|send|send-binary|send-lf|send-binary-lf)|filter .*|"
-    r".* (return|deny|tarpit|redirect|wait-for-body|silent-drop|set-bandwidth-limit|[a-z]+-headers-bin|do-log)|"
+    r".* (capture|return|deny|tarpit|redirect|wait-for-body|silent-drop|set-bandwidth-limit|[a-z]+-headers-bin|do-log)|"
     r"table|log|default-server|default-bind|server|peer|ssl-default-.*-options|cpu-map|group|user|dgram-bind|bind|load|"
     r"declare capture|mode"
 )
@@ -100,8 +114,8 @@ def measure_shapes(binary: Path, folder: Path) -> Iterator[str]:
         forms = "".join(column[0] if len(set(column)) == 1 else "-" for column in zip(*(s.forms for s in shapes)))  # noqa: B905
         # What takes a varying number of words may take them in many orders.
         forms = forms if exact else forms[:least].split("-")[0]
-        if least or exact:
-            yield f"{kind} {' '.join(key)} {least} {shapes[0].most if exact else UNLIMITED} {forms.rstrip('-') or '-'}"
+        # Also where anything goes: of several versions the widest shape counts.
+        yield f"{kind} {' '.join(key)} {least} {shapes[0].most if exact else UNLIMITED} {forms.rstrip('-') or '-'}"
 
 
 def _form(is_accepted: Callable[[str], bool]) -> str:

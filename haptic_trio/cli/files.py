@@ -1,4 +1,4 @@
-"""Files that commands write for people."""
+"""Files that commands write for people, and those of people that they read."""
 
 import os
 from collections.abc import Iterator

@@ -19,7 +19,8 @@ def with_origins(problems: Iterable[Problem], text: str, templates: Mapping[str,
     Where HAProxy names no line, such as for a backend that is not there, it
     is the only one that has the last word which its message quotes.
     """
-    lines = text.splitlines()
+    lines = text.split("\n")
+    words = _Words(lines)
     for problem in problems:
         if problem.subject:
             # It is known exactly.
@@ -27,7 +28,7 @@ def with_origins(problems: Iterable[Problem], text: str, templates: Mapping[str,
             continue
         number = problem.line if problem.source == MAIN_TEMPLATE else 0
         if not problem.source:
-            number = _line_with(_QUOTED.findall(problem.message), lines)
+            number = words.find(_QUOTED.findall(problem.message)[-1:])
         if not 0 < number <= len(lines):
             yield problem
             continue
@@ -38,7 +39,17 @@ def with_origins(problems: Iterable[Problem], text: str, templates: Mapping[str,
         yield msgspec.structs.replace(problem, source=MAIN_TEMPLATE, line=number, hint="; ".join(hints))
 
 
-def _line_with(words: Sequence[str], lines: Sequence[str]) -> int:
-    """Return the number of the only line with the last of *words*; 0 if there is none, or another one."""
-    found = [number for number, line in enumerate(lines, 1) if words and words[-1] in line.split()]
-    return found[0] if len(found) == 1 else 0
+class _Words:
+    """Which line has a word; they are read once, however many problems there are, and not without need."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._numbers: dict[str, int] = {}
+
+    def find(self, words: Sequence[str]) -> int:
+        """Return the number of the only line with the first of *words*; 0 if there is none, or another one."""
+        if words and not self._numbers:
+            for number, line in enumerate(self._lines, 1):
+                for word in set(line.split()):
+                    self._numbers[word] = 0 if word in self._numbers else number
+        return self._numbers.get(words[0], 0) if words else 0

@@ -16,6 +16,7 @@ from haptic_trio.config.suites import Suite, read_library_suites, read_suite
 from haptic_trio.config.templates import template_set
 from haptic_trio.embedded.gate import suite_of
 from haptic_trio.errors import HapticError, Problem
+from haptic_trio.k8s.files import is_manifest
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -72,10 +73,15 @@ def _read_file(path: Path, loaded: LoadedConfig) -> Suite:
     return read_suite(text, source=str(path), config=loaded.config, layers=loaded.layers)
 
 
+def _is_suite(path: Path) -> bool:
+    # Not what an editor leaves beside it, nor a pipe: nobody may ever write to that.
+    return path.suffix in SUFFIXES and is_manifest(path.name) and not path.is_dir() and not path.is_fifo()
+
+
 def _find_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
-        own = sorted(one for one in path.rglob("*") if one.suffix in SUFFIXES) if path.is_dir() else [path]
+        own = sorted(filter(_is_suite, path.rglob("*"))) if path.is_dir() else [path]
         if not own:
             raise NoTestsError(f"there is no file of tests in {path}: their names end in {' or '.join(SUFFIXES)}")
         found += own

@@ -86,13 +86,16 @@ def _check_kind(
 ) -> Iterator[Problem]:
     """Yield that *fixture* is of another kind than *name*, if it is plain of which one."""
     pattern = fixture.get(OBJECT) if REPEAT in fixture else fixture
-    kind = pattern.get("kind") if isinstance(pattern, dict) else None
-    if not isinstance(kind, str):
+    if not isinstance(pattern, dict) or not isinstance(kind := pattern.get("kind"), str):
         return
     lower = kind.lower()
     # Only an API server knows the plural; these are what it may be.
     plurals = {f"{lower}s", f"{lower}es", f"{lower.removesuffix('y')}ies", lower}
-    others = [other for other, watched in kinds.items() if watched.resources in plurals]
+    others = [
+        other
+        for other, watched in kinds.items()
+        if watched.resources in plurals and pattern.get("apiVersion", watched.api_version) == watched.api_version
+    ]
     if others and kinds[name].resources not in plurals:
         yield Problem(
             message=f"is of the kind {kind}, which is not what {name!r} watches",

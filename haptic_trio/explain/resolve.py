@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Final
 
+import msgspec
+
 from haptic_trio.explain.answers import Answer
 from haptic_trio.explain.base_maps import EXACT, PREFIX, is_refused, plain_host, scopes_of
 from haptic_trio.explain.certificates import explain_certificate, server_names
@@ -144,9 +146,18 @@ def _explain_name(site: Site, text: str) -> Answer:
         titles = tuple(title for title, _ in candidates[:_MOST_CANDIDATES])
         raise AmbiguousTargetError(f"{text!r} means {len(candidates)} things; say which", titles)
     request = as_request(text)
-    if _may_be_host(request.host) and _has_catch_all(site):
-        return explain_route(site, request.host, request.path or "/")
+    # With a path it is a request, which gets an answer whatever its host is.
+    if _may_be_host(request.host) and (_has_catch_all(site) or (request.path and routing_of(site) is not None)):
+        return _explain_stray(site, request)
     raise UnknownTargetError(f"nothing here is called {text!r}", _suggestions(site, text, line))
+
+
+def _explain_stray(site: Site, request: HostTarget) -> Answer:
+    """Return what answers a request for a host that nothing is written for."""
+    answer = explain_route(site, request.host, request.path or "/")
+    near = nearest(answer.host, hosts_of(site)) if answer.winner is None else ()
+    notes = [f"no route is for the host; there are routes for {', '.join(near)}"] if near else []
+    return msgspec.structs.replace(answer, notes=(*notes, *answer.notes))
 
 
 def _candidates(site: Site, text: str) -> Iterator[tuple[str, Callable[[], Answer]]]:

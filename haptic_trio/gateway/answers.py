@@ -9,6 +9,9 @@ from haptic_trio.gateway.objects import Lookups
 
 T = TypeVar("T")
 _NOTHING: Final = object()
+_MOST_FOR_EACH: Final = 40
+"""Answers for each object that is asked for, at most, before all are given up that nobody may ask for any more."""
+_MOST_ANYWAY: Final = 100 * _MOST_FOR_EACH
 
 
 class _Answer:
@@ -74,9 +77,15 @@ class Answers:
     def __len__(self) -> int:
         return len(self._known)
 
-    def clear(self) -> None:
-        """Give up what nobody may ask for any more; records stay what they are."""
-        self._known.clear()
+    def trim(self, objects: int) -> bool:
+        """Give up all answers if there are more than are asked for *objects*; whether it was so.
+
+        Nobody may ask for most of them any more then. Records stay what they are.
+        """
+        is_much = len(self._known) > _MOST_ANYWAY + _MOST_FOR_EACH * objects
+        if is_much:
+            self._known.clear()
+        return is_much
 
     def record(self, question: Callable[[], T]) -> tuple[T, Record]:
         """Return what *question* returns, which asks `lookups`, and the record of that."""

@@ -16,9 +16,8 @@ T = TypeVar("T")
 ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces")
 """What the attachment of a route depends on beside routes."""
 
-
-_ANSWERS: Final = 40
-"""Answers for each route, at most, before all are forgotten that nobody may ask for any more."""
+_OWNERS: Final = ("gateways", "listenerSets")
+_ROUTES: Final = tuple(kind.store for kind in ROUTE_KINDS.values())
 
 
 class _Attached(msgspec.Struct, frozen=True):
@@ -95,10 +94,20 @@ class AttachedRoutes:
 
         Listeners of others may be in it, with any number.
         """
+        self._forget()
         counts: Counter[str] = Counter()
         for kind in ROUTE_KINDS.values():
             counts.update(self._of_kind(kind, name_of(owner)))
         return counts
+
+    def _forget(self) -> None:
+        """Give up what is known of owners that may be gone, and what nobody may ask for any more."""
+        owners, routes = (
+            sum(len(self._lookups[name]) for name in names if name in self._lookups) for names in (_OWNERS, _ROUTES)
+        )
+        if len(self._known) > 2 * len(ROUTE_KINDS) * (owners + 1):
+            self._known.clear()
+        self._answers.trim(routes)
 
     def _of_kind(self, kind: RouteKind, owner: str) -> Counter[str]:
         routes = found_in(self._lookups, kind.by_gateway, owner)
@@ -111,8 +120,6 @@ class AttachedRoutes:
         # Whatever is attached to one of these listeners is among these routes, and those of other kinds.
         if known is not None and is_same and known.routes is routes:
             return known.counts
-        if len(self._answers) > _ANSWERS * (len(routes) + 100):
-            self._answers.clear()
         counted = _Counted(routes, versions, Counter(), {})
         # Most routes have the same listeners: counting those together is ten times as fast.
         alike: Counter[frozenset[str]] = Counter()

@@ -25,6 +25,7 @@ from haptic_trio.gateway.objects import (
     bare,
     bare_in,
     derived,
+    dig,
     items_of,
     name_of,
     namespace_of,
@@ -81,7 +82,7 @@ def attach(route: Resource, kind: str, lookups: Lookups, controller: str) -> Ite
 
 
 def _port_of(reference: Mapping[str, Any]) -> int | None:
-    port = reference.get("port")
+    port = dig(reference, "port")
     # No listener has a port that is none.
     return port if port is None or isinstance(port, int) else -1
 

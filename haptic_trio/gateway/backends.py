@@ -90,16 +90,18 @@ def retry_of(rule: Any) -> Retry:
     retry = dig(rule, "retry")
     if retry is None:
         return Retry()
-    attempts, codes = retry.get("attempts", 1), sorted(set(items_of(retry, "codes")))
-    if not isinstance(attempts, int) or not 0 <= attempts <= _MOST_RETRIES or not _RETRIED.issuperset(codes):
+    attempts, codes = dig(retry, "attempts"), items_of(retry, "codes")
+    attempts = 1 if attempts is None else attempts
+    is_known = all(isinstance(code, int) and code in _RETRIED for code in codes)
+    if not isinstance(attempts, int) or not 0 <= attempts <= _MOST_RETRIES or not is_known:
         raise GatewayObjectError("a rule retries too often, or after a status code that HAProxy does not retry")
     times = _times_of(rule)
     if times.request and times.backend:
         attempts = min(attempts, max(0, times.request // times.backend - 1))
-    return Retry(attempts, tuple(codes), is_set=True)
+    return Retry(attempts, tuple(sorted(set(codes))), is_set=True)
 
 
-class PortState(msgspec.Struct, frozen=True):
+class _PortState(msgspec.Struct, frozen=True):
     """What a Service says of one of its ports."""
 
     is_external: bool
@@ -110,25 +112,25 @@ class PortState(msgspec.Struct, frozen=True):
     """`appProtocol`."""
 
 
-class ServicePort(msgspec.Struct, frozen=True):
+class _PortAsked(msgspec.Struct, frozen=True):
     """Asks for the state of a port; None without the Service. Other changes of the Service do not matter then."""
 
     port: int | None
 
-    def __call__(self, found: Sequence[Resource]) -> PortState | None:
+    def __call__(self, found: Sequence[Resource]) -> _PortState | None:
         """Return what the Service *found* says."""
         if not found:
             return None
         is_external = text_of(found[0], "spec", "type") == "ExternalName"
         for entry in items_of(found[0], "spec", "ports"):
             if self.port is not None and dig(entry, "port") == self.port:
-                return PortState(is_external, text_of(entry, "name"), text_of(entry, "appProtocol"))
-        return PortState(is_external, None)
+                return _PortState(is_external, text_of(entry, "name"), text_of(entry, "appProtocol"))
+        return _PortState(is_external, None)
 
 
 def endpoints_of(lookups: Lookups, namespace: str, service: str, port: int) -> list[str]:
     """Return address and port of each ready endpoint behind *port* of *service*, in order."""
-    known = derived(lookups, "services", ServicePort(port), namespace, service)
+    known = derived(lookups, "services", _PortAsked(port), namespace, service)
     if known is None or known.name is None:
         return []
     found: set[str] = set()
@@ -193,7 +195,7 @@ def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tup
 
 
 def _resolve_port(namespace: str, name: str, port: Any, lookups: Lookups) -> tuple[str, str, str]:
-    service = derived(lookups, "services", ServicePort(port if isinstance(port, int) else None), namespace, name)
+    service = derived(lookups, "services", _PortAsked(port if isinstance(port, int) else None), namespace, name)
     if service is None:
         return "", "BackendNotFound", f"there is no Service {namespace}/{name}"
     if service.is_external:

@@ -31,7 +31,7 @@ from haptic_trio.gateway.objects import (
     text_of,
 )
 from haptic_trio.gateway.programs import is_plain, list_text, rule_text
-from haptic_trio.gateway.rules import served_rules
+from haptic_trio.gateway.rules import ServedRule, served_rules
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -52,11 +52,11 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
 
     Raises `GatewayObjectError` if the route cannot be expressed.
     """
-    rules = served_rules(route, kind, lookups)
-    paths = sorted({match.path for rule in rules for match in rule.matches if match.path_kind == path_kind})
+    served = _ServedRules(kind, lookups)
+    paths = sorted({match.path for rule in served.of(route) for match in rule.matches if match.path_kind == path_kind})
     for attached in listeners_for(route, kind.name, lookups, controller).values():
         for hostname, _ in attached.hostnames:
-            resolver = _Resolver(kind, attached.listener, hostname, lookups, controller)
+            resolver = _Resolver(served, attached.listener, hostname, lookups, controller)
             for path in paths:
                 value = resolver.value(route, Key(path_kind, hostname, path))
                 if value:
@@ -79,6 +79,29 @@ def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
     return f"{kind.name}/{namespace_of(route)}/{name_of(route)}/{rule}.{match}"
 
 
+class _ServedRules:
+    """The rules of routes of one kind, which take long to check: for one answer those of each route are, once."""
+
+    def __init__(self, kind: RouteKind, lookups: Lookups) -> None:
+        self.kind = kind
+        self._lookups = lookups
+        self._known: dict[tuple[str, str], list[ServedRule] | GatewayObjectError] = {}
+
+    def of(self, route: Resource) -> list[ServedRule]:
+        """Return what `served_rules` does, or raise what it does."""
+        key = namespace_of(route), name_of(route)
+        known = self._known.get(key)
+        if known is None:
+            try:
+                known = served_rules(route, self.kind, self._lookups)
+            except GatewayObjectError as error:
+                known = error
+            self._known[key] = known
+        if isinstance(known, GatewayObjectError):
+            raise known
+        return known
+
+
 class _WithoutHost(msgspec.Struct, frozen=True):
     """Asks for the routes without host names that may mean a listener."""
 
@@ -98,8 +121,11 @@ class _WithoutHost(msgspec.Struct, frozen=True):
 class _Resolver:
     """Finds what competes for the paths of one host name of a listener."""
 
-    def __init__(self, kind: RouteKind, listener: Listener, hostname: str, lookups: Lookups, controller: str) -> None:
-        self._kind = kind
+    def __init__(
+        self, served: _ServedRules, listener: Listener, hostname: str, lookups: Lookups, controller: str
+    ) -> None:
+        self._served = served
+        self._kind = served.kind
         self._listener = listener
         self._hostname = hostname
         self._lookups = lookups
@@ -157,7 +183,7 @@ class _Resolver:
         try:
             return any(
                 (match.path_kind, match.path) == (key.path_kind, key.path)
-                for rule in served_rules(route, self._kind, self._lookups)
+                for rule in self._served.of(route)
                 for match in rule.matches
             )
         except GatewayObjectError:
@@ -172,7 +198,7 @@ class _Resolver:
                 key=specificity,
                 default=ANY,
             )
-            for rule in served_rules(route, self._kind, self._lookups):
+            for rule in self._served.of(route):
                 backends = None
                 for position, match in enumerate(rule.matches):
                     if (match.path_kind, match.path) != (key.path_kind, key.path):

@@ -7,9 +7,10 @@ reload: one of the first entry, which is the default, and one where several
 entries have the name and their order would differ.
 
 Nor may a process go on to trust whom it should trust no more. TLS sessions of
-clients outlive a change of what their certificates are verified with, but
-for that of authorities where `Capabilities.distrust` says so; and a server
-without a certificate of its own never learns of new authorities.
+clients outlive a change of what their certificates are verified with, and of
+whether they are asked for one at all, but not that of the options of a
+crt-list entry, or of authorities, where `Capabilities.distrust` says so; and
+a server without a certificate of its own never learns of new authorities.
 """
 
 from itertools import pairwise
@@ -41,7 +42,7 @@ from haptic_trio.haproxy.store_commands import is_sendable
 COMPANIONS: Final = (".key", ".ocsp", ".issuer", ".sctl", ".dh")
 """HAProxy loads files of these names along with a certificate."""
 _CA: Final = "ca-file"
-_TRUST: Final = frozenset({_CA, "crl-file", "verify"})
+_TRUST: Final = frozenset({_CA, "ca-verify-file", "crl-file", "verify"})
 """Options of a crt-list entry about certificates of clients."""
 
 
@@ -137,7 +138,10 @@ class CertificatePlanner:
             return None
         if any(entry.certificate not in self._desired.files for entry in change.added):
             return None
-        if not self._distrusts and any(not _TRUST.isdisjoint(entry.options.split()) for entry in change.removed):
+        # Clients may have sessions by the names of what is new, too: another entry answered for these till now.
+        if not self._distrusts and any(
+            not _TRUST.isdisjoint(entry.options.split()) for entry in (*change.removed, *change.added)
+        ):
             return None
         return [
             *((Phase.LIST, AddCrtListEntry(path, entry.line)) for entry in change.added),

@@ -1,11 +1,12 @@
 """Manifest files on disk: which are there, which have changed, what they hold. Blocking: for a worker thread."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -125,14 +126,11 @@ def read_files(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> l
 def read_file(path: str, known: Known | None) -> Reading:
     """Read *path* and the manifests in it, unless its bytes are the *known* ones."""
     try:
-        with _opened(path) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return Reading(path, None, None)
-            content = file.read(MAX_SIZE + 1) if status.st_size <= MAX_SIZE else b""
-    except (FileNotFoundError, NotADirectoryError):
-        return Reading(path, None, None)
+        status, content = _read_bytes(path)
     except OSError as error:
+        # A link that is there, and leads nowhere, is no file that is gone.
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not Path(path).is_symlink():
+            return Reading(path, None, None)
         return _refused(path, _unreadable(path, error), _UNREAD)
     if max(status.st_size, len(content)) > MAX_SIZE:
         return _refused(path, _too_large(path), Known(fingerprint_of(status), b""))
@@ -142,9 +140,18 @@ def read_file(path: str, known: Known | None) -> Reading:
     return Reading(path, read, _content(path, content, status.st_mtime))
 
 
-def _opened(path: str) -> BinaryIO:
+def _read_bytes(path: str) -> tuple[os.stat_result, bytes]:
+    """Return status and bytes of *path*, none of one that is too large; raises OSError, also if it is no file."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return status, file.read(MAX_SIZE + 1) if status.st_size <= MAX_SIZE else b""
+
+
+def _open_at_once(path: str, flags: int) -> int:
     # Not every name is a file: opening a pipe would wait for a writer.
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def fingerprint_of(status: os.stat_result) -> Fingerprint:
@@ -227,12 +234,12 @@ class _Walk:
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
                     self.found[entry.path] = fingerprint_of(status)
-        except FileNotFoundError:
-            # Gone again, or a link that leads nowhere.
-            pass
-        except OSError:
-            # Reading it will tell what is wrong.
-            self.found[entry.path] = _UNREAD.fingerprint
+                elif not stat.S_ISDIR(status.st_mode):
+                    self.found[entry.path] = _UNREAD.fingerprint
+        except OSError as error:
+            # Reading it will tell what is wrong, unless it is gone again.
+            if entry.is_symlink() or not isinstance(error, FileNotFoundError):
+                self.found[entry.path] = _UNREAD.fingerprint
         return False
 
 
@@ -249,7 +256,11 @@ def _refused(path: str, problem: Problem, known: Known) -> Reading:
 
 
 def _unreadable(path: str, error: OSError) -> Problem:
-    hint = "give the user of this process the right to read it" if isinstance(error, PermissionError) else ""
+    hint = ""
+    if isinstance(error, PermissionError):
+        hint = "give the user of this process the right to read it"
+    elif isinstance(error, FileNotFoundError):
+        hint = "it is a link that leads nowhere; mend or remove it"
     return Problem(message=f"cannot be read: {error.strerror}", source=path, hint=hint)
 
 

@@ -41,10 +41,6 @@ STORES: Final = frozenset(
 """All stores that the sources need."""
 
 
-_ANSWERS: Final = 40
-"""Answers for each route, at most, before all are forgotten that nobody may ask for any more."""
-
-
 class _Timed:
     """Puts times to conditions, and gives equal wishes for an object as one and the same."""
 
@@ -295,9 +291,8 @@ class RouteStatus:
 
     def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
         store = self._stores[self._kind.store]
-        if len(self._known) > 2 * len(store) + 100 or len(self._answers) > _ANSWERS * (len(store) + 100):
+        if self._answers.trim(len(store)) or len(self._known) > 2 * len(store) + 100:
             self._known.clear()
-            self._answers.clear()
             self._contested = {ref: None for ref in self._contested if store.by_ref(ref) is not None}
         ref = ref_of(resource)
         # Its other form is the same object until more than the status has changed.

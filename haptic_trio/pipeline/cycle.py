@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 import msgspec
 import trio
@@ -25,6 +26,8 @@ T = TypeVar("T")
 
 MAX_ROUNDS = 100
 """Each round takes at least one fragment out of the way: HAProxy names one bad certificate at a time."""
+_LOOKING: Final = 0.01
+"""Seconds after which no more objects are looked into for the fields to blame; all else waits meanwhile."""
 
 
 class Valid(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +186,9 @@ class Pipeline:
         self._contents.accept(rendered.contents)
         return Valid(generation=prepared.generation, phases=Phases(**times), warnings=warnings)
 
-    def _find_fields(self, ref: ResourceRef, message: str) -> tuple[str, ...]:
+    def _find_fields(self, until: float, ref: ResourceRef, message: str) -> tuple[str, ...]:
+        if trio.current_time() > until:
+            return ()
         # What is held of others, where a store has keys alone, would have to be fetched.
         known = (store.by_ref(ref) for store in self._stores.values())
         resource = next((found for found in known if type(found) is dict), None)
@@ -191,7 +196,8 @@ class Pipeline:
 
     def _tell_held(self, correlation: str, rendered: Rendered) -> None:
         self._quarantine.remarks = rendered.remarks
-        fresh, released = self._quarantine.update_held(rendered.refusals, self._find_fields)
+        find_fields = partial(self._find_fields, trio.current_time() + _LOOKING)
+        fresh, released = self._quarantine.update_held(rendered.refusals, find_fields)
         count = len(self._quarantine.held)
         for held in released:
             self._facts.tell(Released(correlation=correlation, ref=held.ref, held=count))

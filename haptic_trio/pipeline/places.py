@@ -19,6 +19,7 @@ MOST_FIELDS: Final = 3
 MOST_TEXTS: Final = 2_000
 LONGEST_TEXT: Final = 4_096
 """Characters: what is longer is not looked at."""
+_MOST_CHARACTERS: Final = 100_000
 _DEEPEST: Final = 32
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 _NOT_WRITTEN: Final = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
@@ -42,8 +43,10 @@ def find_fields(resource: Resource | None, message: str) -> tuple[str, ...]:
     if refuses is None or not resource or resource.get("kind") == _SECRET:
         return ()
     found: dict[str, None] = {}
+    looked_at = 0
     for number, (path, key, text) in enumerate(_texts_of(resource)):
-        if number >= MOST_TEXTS:
+        looked_at += len(text)
+        if number >= MOST_TEXTS or looked_at > _MOST_CHARACTERS:
             # The one that is meant may be among the rest.
             return ()
         if path not in found and refuses(path, key, text):

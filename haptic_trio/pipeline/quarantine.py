@@ -27,8 +27,6 @@ FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
 """Where in an object the texts are that a message refuses."""
 
 _MOST_PENDING: Final = 100
-_MOST_LOOKED_AT: Final = 200
-"""Objects whose fields are looked for at once, a millisecond each."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,9 +165,8 @@ class Quarantine:
         found, self._found = self._found, now
         news = [ref for ref, held in now.items() if found.get(ref) != held]
         before, self._held = self._held, {ref: self._held.get(ref, held) for ref, held in now.items()}
-        for number, ref in enumerate(news):
-            fields = find_fields(ref, now[ref].problem.message) if number < _MOST_LOOKED_AT else ()
-            self._held[ref] = _placed(now[ref], fields)
+        for ref in news:
+            self._held[ref] = _placed(now[ref], find_fields(ref, now[ref].problem.message))
         return [self._held[ref] for ref in news], [held for ref, held in before.items() if ref not in now]
 
 

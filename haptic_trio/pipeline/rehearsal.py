@@ -118,7 +118,7 @@ class _Stage:
         return Rehearsed(before=before, after=after, changed=changed, problems=problems)
 
     def _render(self, session: Session, leave: Leave) -> Wanting:
-        return self._renderer.bring_up_to_date(session, self._recall, leave)
+        return self._renderer.templates.bring_up_to_date(session, self._recall, leave)
 
     def _put_back(self, session: Session) -> None:
         """Render what is as it was; what does not come to that now stays to be done by the next render."""

@@ -8,29 +8,23 @@ import msgspec
 import trio
 
 from haptic_trio.config.model import Config
-from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
-from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.haproxy.model import FileKind, Files
+from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.errors import Problem
+from haptic_trio.haproxy.model import Files
 from haptic_trio.httpstore.content import Content, Offers
 from haptic_trio.httpstore.contents import Contents, no_contents
 from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.pipeline.compiled import CompiledTemplates
 from haptic_trio.pipeline.fetch_policy import fetch_policy
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.session import Leave, Session
+from haptic_trio.pipeline.session import CANCELLED, Leave, Session
 from haptic_trio.pipeline.wanting import Wanting, fetch_all
-from haptic_trio.templating.emit import trust
-from haptic_trio.templating.engine import Engine
-from haptic_trio.templating.limits import RenderLimits
 from haptic_trio.templating.outputs import FragmentOutput, Recall
-from haptic_trio.templating.paths import Paths
 from haptic_trio.templating.provenance import Provenance
-from haptic_trio.templating.run import RenderRun
-from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, RenderedText
+from haptic_trio.templating.subjects import FragmentKey, Refusal, Remark, RenderedText
 from haptic_trio.templating.views import used_kinds
-
-CANCELLED = float("-inf")
 
 T = TypeVar("T")
 
@@ -97,18 +91,8 @@ class Renderer:
 
         *contents* is what they can fetch; by default, nothing.
         """
-        templates = template_set(config)
-        self._engine = Engine(templates.texts, snippets=templates.priorities)
-        self._outputs = templates.outputs
-        self._variables = {key: trust(value) for key, value in config.templating.extra_context.items()}
-        self._limits = RenderLimits(config.templating.render_timeout, config.templating.max_output_bytes)
-        self._paths = Paths(
-            maps_dir=config.dataplane.maps_dir,
-            ssl_certs_dir=config.dataplane.ssl_certs_dir,
-            general_dir=config.dataplane.general_storage_dir,
-        )
+        self.templates = CompiledTemplates(config)
         self._paranoia_every = config.validation.paranoia_every
-        self._secrets = {name for name, watched in config.watched_resources.items() if watched.resources == "secrets"}
         self.contents = contents if contents is not None else no_contents()
         self._fetch_policy = fetch_policy(config.http)
         self._limiter = trio.CapacityLimiter(1)
@@ -194,7 +178,7 @@ class Renderer:
 
     def provenance(self) -> Provenance | None:
         """Return who has made what in the newest render; ask while none runs. None before the first."""
-        return Provenance(self._session.run, self._output_paths()) if self._session is not None else None
+        return self.templates.provenance(self._session.run) if self._session is not None else None
 
     async def consult(self, stores: Mapping[str, ReadableStore], ask: Callable[[Rendered, Provenance], T]) -> T | None:
         """Return what *ask* makes of the newest render, in a worker thread, while nothing else is rendered.
@@ -222,7 +206,7 @@ class Renderer:
 
         It runs in a worker thread, for as long as *leave* is given, and nobody
         else may use the renderer meanwhile. It may render by
-        `bring_up_to_date`, and is to have everything as it was in the end:
+        `templates`, and is to have everything as it was in the end:
         what it renders counts for no render, and where it raises or is
         cancelled there is no newest render any more.
         """
@@ -255,9 +239,6 @@ class Renderer:
         if self._session is not None:
             self._session.run.deadline = CANCELLED
 
-    def _output_paths(self) -> dict[str, str]:
-        return {output.name: output.path for output in self._outputs} | {MAIN_TEMPLATE: MAIN_TEMPLATE}
-
     def _render(
         self,
         stores: Mapping[str, ReadableStore],
@@ -275,74 +256,14 @@ class Renderer:
         session.take_changes()
         session.take_fetched()
         session.fetches.take(session.run, offers)
-        if wanting := self.bring_up_to_date(session, recall, leave):
+        if wanting := self.templates.bring_up_to_date(session, recall, leave):
             return wanting
         if not self._paranoia_every or session.count % self._paranoia_every:
             return self._take(session)
         return self._compare(session, recall, leave)
 
     def _begin(self, stores: Mapping[str, ReadableStore]) -> Session:
-        return Session(
-            stores,
-            self._variables,
-            RenderRun(self._limits, paths=self._paths),
-            self._reads_secrets,
-            partial(Fetches, self.contents, self._fetch_policy),
-        )
-
-    def _reads_secrets(self, run: RenderRun, path: str, origin: Origin | None) -> bool:
-        """Whether what *origin* has put into the file at *path* may derive from a Secret; see `Site.is_secret`."""
-        provenance = Provenance(run, self._output_paths())
-        asked = provenance.asked_in(provenance.output_of(path) or path)
-        if origin is not None:
-            asked += provenance.asked_by(origin.key)
-        is_one = origin is not None and origin.subject.kind == "Secret"
-        return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
-
-    def bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
-        """Render what is not as it should be in *session*, blocking; what has to be fetched before that counts is told.
-
-        For who has the session: a render, or who was lent it.
-        """
-        run = session.run
-        run.restart(recall)
-        run.start()
-        run.deadline = min(run.deadline, leave.until)
-        if not leave.is_given:
-            run.deadline = CANCELLED
-        problems: list[Problem] = []
-        for output in self._outputs:
-            try:
-                text = self._engine.render(output.name, session.context, run)
-            except ProblemsError as exc:
-                problems += exc.problems
-            else:
-                if output.path not in run.claims:
-                    session.put(output.kind, output.path, text, secret=output.secret)
-        try:
-            session.texts.put(MAIN_TEMPLATE, self._engine.render(MAIN_TEMPLATE, session.context, run))
-        except ProblemsError as exc:
-            problems += exc.problems
-        if wanting := session.wanting():
-            return wanting
-        if problems:
-            raise RefusedError("render", tuple(problems))
-        self._take_registered(session)
-        return ()
-
-    def _take_registered(self, session: Session) -> None:
-        run = session.run
-        outputs = {output.path: output for output in self._outputs} if run.changed_files else {}
-        for path in run.changed_files:
-            file, output = run.claims.first(path), outputs.get(path)
-            if file is not None:
-                kind = FileKind(file.kind.value)
-                session.put(kind, path, file.content, secret=kind is FileKind.CERT)
-            elif output is not None:
-                session.put(output.kind, path, run.roots[output.name].text, secret=output.secret)
-            else:
-                session.remove(path)
-        run.changed_files.clear()
+        return self.templates.begin(stores, partial(Fetches, self.contents, self._fetch_policy))
 
     def _take(self, session: Session, differing: tuple[str, ...] = ()) -> Rendered:
         run = session.run
@@ -367,7 +288,7 @@ class Renderer:
         # The deadline of an abandoned render is looked for in the session in hand.
         self._session = fresh
         try:
-            wanting = self.bring_up_to_date(fresh, recall, leave)
+            wanting = self.templates.bring_up_to_date(fresh, recall, leave)
         except BaseException:
             self._session = session
             raise

@@ -92,6 +92,7 @@ def test_a_named_pipe_among_the_manifests_holds_nobody_up(manifests: Path) -> No
     result = invoke_cli("validate", "--manifests", manifests)
 
     assert f"{manifests / 'config.yaml'}:" in result.stdout
+    assert f"{manifests / 'a-pipe.yaml'}: error: cannot be read: it is no regular file" in result.stdout
 
 
 def test_the_controller_is_told_the_file_as_well(manifests: Path) -> None:

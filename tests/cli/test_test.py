@@ -261,6 +261,8 @@ def test_machines_are_told_where_a_test_stands_in_the_file(tmp_path: Path) -> No
 
 def test_files_of_tests_that_are_none_are_told(site: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "empty" / "pipe.yaml")
+    (tmp_path / "empty" / ".#open.yaml").symlink_to("somebody@elsewhere")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
 
     empty = invoke_cli("test", "--manifests", site, "--tests", tmp_path / "empty")

@@ -99,6 +99,12 @@ def test_an_object_under_the_name_of_another_kind_is_told_where_it_belongs(fixtu
     assert problem.hint == "put it under `entries`"
 
 
+def test_a_kind_of_another_group_is_none_of_those_that_are_watched() -> None:
+    fixture = "{apiVersion: example.com/v1, kind: Ingress, metadata: {name: a}}"
+
+    assert problems_of(f"one: {{fixtures: {{services: [{fixture}]}}, assertions: [{{type: haproxy_valid}}]}}") == []
+
+
 def test_a_test_extends_another_one_and_never_itself() -> None:
     problems = problems_of("""\
         one: {extends: two, assertions: [{type: haproxy_valid}]}

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from haptic_trio.dataplane.agent import LocalAgent
+from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from tests.support.haproxy import build_generation, instances
@@ -28,11 +29,13 @@ pytestmark = pytest.mark.haproxy
 
 SITES, ONE, TWO = trustme.CA(), trustme.CA(), trustme.CA()
 SITE, OTHER = (SITES.issue_cert(host).private_key_and_cert_chain_pem.bytes() for host in ("must.test", "a.test"))
+VERIFIED = "ca-file ssl/clients.pem crl-file ssl/revoked.pem verify optional"
 JOE, EVE = ONE.issue_cert("joe@example.com", common_name="joe"), TWO.issue_cert("eve@example.com", common_name="eve")
 
 
+@cache
 def revocations(authority: trustme.CA, *certificates: trustme.LeafCert) -> bytes:
-    """Return the list of certificates that *authority* has revoked."""
+    """Return the list of certificates that *authority* has revoked; the same one each time, or all changes reload."""
     now = datetime.now(UTC)
     issuer = x509.load_pem_x509_certificate(authority.cert_pem.bytes()).subject
     builder = x509.CertificateRevocationListBuilder(issuer, now - timedelta(days=1), now + timedelta(days=1))
@@ -52,7 +55,7 @@ class Site:
         self._endpoint = endpoint
         self._port = free_port()
 
-    def _generation(self, files: Mapping[str, bytes]) -> Generation:
+    def _generation(self, options: str, files: Mapping[str, bytes]) -> Generation:
         text = f"""\
 global
   maxconn 100
@@ -71,9 +74,9 @@ backend endpoints
   retries 0
   server s1 127.0.0.1:{self._endpoint} ssl verify required ca-file ssl/endpoints.pem sni str(must.test)
 """
-        options = "ca-file ssl/clients.pem crl-file ssl/revoked.pem verify optional"
         contents = {
-            "ssl/all.list": f"ssl/other.pem\nssl/site.pem [{options}] must.test\n".encode(),
+            # Only authorities that are in use already can be named at runtime.
+            "ssl/all.list": f"ssl/other.pem [{VERIFIED}]\nssl/site.pem [{options}] must.test\n".encode(),
             "ssl/other.pem": OTHER,
             "ssl/site.pem": SITE,
             "ssl/clients.pem": ONE.cert_pem.bytes() + TWO.cert_pem.bytes(),
@@ -84,9 +87,10 @@ backend endpoints
         kinds = {".pem": FileKind.CERT, ".list": FileKind.CRT_LIST}
         return build_generation(text, [make_file(kinds[Path(path).suffix], path, contents[path]) for path in contents])
 
-    async def bring(self, **files: bytes) -> None:
-        """Have the instance go on with *files* in place of those that it began with."""
-        await sync_endpoint(self._agent, self._generation({f"ssl/{name}.pem": text for name, text in files.items()}))
+    async def bring(self, options: str = VERIFIED, **files: bytes) -> bool:
+        """Go on with *options* for the host, and *files* in place of those at first; whether that took a reload."""
+        contents = {f"ssl/{name}.pem": text for name, text in files.items()}
+        return (await sync_endpoint(self._agent, self._generation(options, contents))).reloaded
 
     async def ask(
         self, client: ssl.SSLContext, session: ssl.SSLSession | None = None, path: str = "/"
@@ -113,13 +117,14 @@ backend endpoints
             return "", None
 
 
-def client(certificate: trustme.LeafCert, *, newest: bool = True) -> ssl.SSLContext:
-    """Return a client that shows *certificate*; not *newest* is TLS 1.2."""
+def client(certificate: trustme.LeafCert | None, *, newest: bool = True) -> ssl.SSLContext:
+    """Return a client that shows *certificate*, or none; not *newest* is TLS 1.2."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if not newest:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
-    certificate.configure_cert(context)
+    if certificate is not None:
+        certificate.configure_cert(context)
     return context
 
 
@@ -175,11 +180,29 @@ async def test_clients_of_an_authority_that_is_gone_come_in_neither_anew_nor_by_
         assert answer == "200 joe"
         assert (await site.ask(joe, session))[0] == "200 joe"
 
-        await site.bring(clients=TWO.cert_pem.bytes())
+        reloaded = await site.bring(clients=TWO.cert_pem.bytes())
 
+        assert reloaded is (probe_version(haproxy_binary).number < (3, 2))
         await until("", partial(site.ask, joe))
         await until("", partial(site.ask, joe, session))
         await until("200 eve", partial(site.ask, eve))
+
+
+@pytest.mark.parametrize("newest", [False, True])
+async def test_clients_that_nobody_asked_for_certificates_come_in_by_no_session_once_they_are_asked(
+    instance_root: Path, haproxy_binary: Path, newest: bool
+) -> None:
+    async with running(instance_root, haproxy_binary) as site:
+        await site.bring("alpn http/1.1")
+        stranger, joe = client(None, newest=newest), client(JOE, newest=newest)
+        await until("200 ", partial(site.ask, stranger))
+        _answer, session = await site.ask(stranger)
+
+        await site.bring(VERIFIED.replace("optional", "required"))
+
+        await until("", partial(site.ask, stranger))
+        await until("", partial(site.ask, stranger, session))
+        await until("200 joe", partial(site.ask, joe))
 
 
 async def test_a_client_whose_certificate_is_revoked_comes_in_neither_anew_nor_by_a_session(

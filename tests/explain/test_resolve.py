@@ -164,6 +164,20 @@ def test_a_host_that_only_the_catch_all_serves_is_explained_by_it() -> None:
     assert (answer.status, answer.winner.scope, answer.winner.match) == (0, "*", "default")
 
 
+def test_a_request_for_a_host_that_nobody_has_is_told_what_answers_it() -> None:
+    site = site_of(ingress("a", rule("a.example.com", path("/", "web"))), service("web"))
+
+    stray, typo = explain(site, "never.heard.of/"), explain(site, "b.example.com/x")
+
+    assert isinstance(stray, RouteAnswer)
+    assert isinstance(typo, RouteAnswer)
+    assert (stray.status, stray.backend, typo.status) == (404, "", 404)
+    assert "a.example.com" not in " ".join(stray.notes)
+    assert "there are routes for a.example.com" in typo.notes[0]
+    with pytest.raises(UnknownTargetError, match="nothing here is called"):
+        explain(site, "never.heard.of")
+
+
 def test_a_server_name_leads_to_its_certificate_by_name_before_wildcard() -> None:
     site = site_of(
         ingress("i", rule("a.x.org", path("/", "w")), tls=[{"secretName": "wild"}, {"secretName": "own"}]),

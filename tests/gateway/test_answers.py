@@ -1,6 +1,7 @@
 """Look-ups whose answers are remembered."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from haptic_trio.gateway.answers import Answers
@@ -50,7 +51,10 @@ def test_records_hold_on_when_answers_are_given_up() -> None:
     _, record = answers.record(lambda: derived(answers.lookups, "services", len, "web", "app"))
     assert len(answers) == 1
 
-    answers.clear()
+    for number in range(5_000):
+        answers.record(partial(derived, answers.lookups, "services", len, "web", str(number)))
+    assert not answers.trim(200)
+    assert answers.trim(10)
 
     assert len(answers) == 0
     assert answers.holds(record)

@@ -56,3 +56,16 @@ def test_counts_follow_what_a_listener_allows() -> None:
     stores["gateways"].upsert(elsewhere)
 
     assert attached.counts(elsewhere) == {}
+
+
+def test_nothing_is_kept_of_gateways_that_are_gone() -> None:
+    stores = stores_of(gateway_class())
+    attached = AttachedRoutes(stores, CONTROLLER)
+
+    for number in range(50):
+        one = gateway(f"gw-{number}")
+        stores["gateways"].upsert(one)
+        attached.counts(one)
+        stores["gateways"].delete(ref_of(one))
+
+    assert len(attached._known) < 50

@@ -229,6 +229,8 @@ def test_no_value_can_end_a_field_of_a_program(name: str, value: str) -> None:
 BAD_RULES = [
     {"matches": [{"path": {"type": "PathPrefix", "value": "/a b"}}]},
     {"retry": {"codes": [999]}},
+    {"retry": {"codes": [500, "x"]}},
+    {"retry": {"attempts": "often"}},
     {"timeouts": {"request": "soon"}},
     {"filters": [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["a b"]}}]},
     {"filters": [{"type": "RequestRedirect", "requestRedirect": {}}, {"type": "URLRewrite", "urlRewrite": {}}]},
@@ -258,3 +260,22 @@ def test_a_rule_that_cannot_be_expressed_is_nothing_to_routes_with_the_same_path
 
     found = {entry.key: entry.value for entry in entries(one, HTTP_ROUTE, PREFIX, stores, CONTROLLER)}
     assert found == {"web/gw/http|*|/x/": "gateway_web_app_80"}
+
+
+def test_rules_are_checked_once_for_all_paths_of_a_route() -> None:
+    modifier = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["a"]}}
+
+    def asked(number: int) -> int:
+        stores = stage(route("r", *[rule(f"/{one}", filters=[modifier]) for one in range(number)]))
+        services, calls = stores["services"], []
+
+        class Counting:
+            def get(self, *keys: str) -> Any:
+                calls.append(keys)
+                return services.get(*keys)
+
+        (one,) = stores["httpRoutes"].list()
+        assert len(list(entries(one, HTTP_ROUTE, PREFIX, {**stores, "services": Counting()}, CONTROLLER))) == number
+        return len(calls)
+
+    assert asked(32) < 3 * asked(16)

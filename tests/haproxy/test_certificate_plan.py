@@ -164,10 +164,15 @@ def test_what_would_leave_trust_where_it_should_go_reloads(lines: list[str], tex
     assert plan(lines, lines, gone=gone, come=come, text=text, capabilities=NEWEST).reloads
 
 
-def test_an_entry_that_asked_clients_for_certificates_goes_only_if_their_sessions_do() -> None:
-    assert plan(LISTED, AB).reloads
-    assert not plan(LISTED, AB, capabilities=NEWEST).reloads
-    assert not plan(AB, LISTED).reloads
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(LISTED, AB), (AB, LISTED), (AB[:1], LISTED), (AB, [AB[0], "ssl/b.pem [ca-verify-file ssl/ca.pem]"])],
+)
+def test_an_entry_that_asks_clients_for_certificates_comes_and_goes_only_if_sessions_end_with_it(
+    before: list[str], after: list[str]
+) -> None:
+    assert plan(before, after).reloads
+    assert not plan(before, after, capabilities=NEWEST).reloads
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,14 @@ def test_a_version_beyond_the_tables_is_not_held_to_their_numbers_of_words() -> 
     assert len(_problems(text, keywords_of("3.4"))) == 1
 
 
+def test_of_several_targets_the_one_that_takes_most_words_counts() -> None:
+    text = "global\n  set-dumpable libs\nlisten l\n  option tcplog clf\n"
+    assert len(_problems(text, keywords_of("2.8"))) == 2
+    for version in ("3.0", "3.2", "3.4"):
+        assert _problems(text, keywords_of(version)) == []
+    assert _problems(text, shipped_keywords()) == []
+
+
 @pytest.mark.parametrize(
     ("line", "key"),
     [

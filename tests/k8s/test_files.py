@@ -107,7 +107,7 @@ def test_links_to_files_are_read_and_links_to_directories_are_not_followed(tmp_p
     (tmp_path / "..data").symlink_to("..2026")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
     (tmp_path / "round").symlink_to(".")
-    (tmp_path / "nowhere.yaml").symlink_to("missing.yaml")
+    (tmp_path / "round.yaml").symlink_to(".")
 
     assert survey_all(str(tmp_path), {}).read == (str(tmp_path / "a.yaml"),)
 
@@ -159,13 +159,23 @@ def test_the_same_bytes_are_not_parsed_again(tmp_path: Path) -> None:
     assert again.known is not None
 
 
-def test_what_is_no_regular_file_counts_as_not_there(tmp_path: Path) -> None:
+def test_a_pipe_and_a_link_that_leads_nowhere_are_problems_and_told_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "link.yaml").symlink_to("missing.yaml")
     (tmp_path / "dir.yaml").mkdir()
+    paths = (str(tmp_path / "link.yaml"), str(tmp_path / "pipe.yaml"))
 
-    assert survey_all(str(tmp_path), {}).read == ()
-    assert read_file(str(tmp_path / "pipe.yaml"), None).known is None
-    assert read_file(str(tmp_path / "missing.yaml"), None).known is None
+    readings = read_files(str(tmp_path), survey_all(str(tmp_path), {}).read, {})
+    known = {reading.path: reading.known for reading in readings if reading.known is not None}
+    told = {problem.source: problem for one in readings if one.content is not None for problem in one.content.problems}
+
+    assert tuple(told) == paths
+    assert "leads nowhere" in told[paths[0]].hint
+    assert "no regular file" in told[paths[1]].message
+    assert survey_all(str(tmp_path), known).read == ()
+    (tmp_path / "missing.yaml").write_text(service_manifest("a"))
+    assert paths[0] in survey_all(str(tmp_path), known).read
+    assert read_file(str(tmp_path / "absent.yaml"), None).known is None
 
 
 def test_a_file_that_is_not_utf_8_or_too_large_is_a_problem(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_clients_of_http2_are_told_their_limits(cluster: Cluster) -> None:
 
 
 def test_clients_that_do_not_finish_are_not_waited_for(cluster: Cluster) -> None:
-    with edge(cluster, timeoutHttpRequest="100ms", timeoutHttpKeepAlive="50ms"):
+    with edge(cluster, timeoutHttpRequest="500ms", timeoutHttpKeepAlive="50ms"):
         with connected(cluster) as connection:
             connection.sendall(REQUEST[:-2])
             assert connection.recv(12) == b"HTTP/1.1 408"

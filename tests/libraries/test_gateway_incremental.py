@@ -127,12 +127,14 @@ PARENTS = st.sampled_from([*TO_GATEWAYS, {"name": "set", "kind": "ListenerSet"},
 BACKENDS = st.fixed_dictionaries(
     {"name": st.sampled_from(["app", "more"]), "port": st.sampled_from([80, 81])}, optional={"namespace": SPACES}
 )
+MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "more", "port": 81}}}
 RULES = st.lists(
     st.fixed_dictionaries(
         {"backendRefs": st.lists(BACKENDS, min_size=1, max_size=2)},
         optional={
             "retry": st.sampled_from([{"codes": [500]}, {"attempts": 2}, {"codes": [999]}]),
             "matches": st.sampled_from([[{"path": {"type": "PathPrefix", "value": "/x"}}], [{"method": "GET"}]]),
+            "filters": st.sampled_from([[MIRROR], [{"type": "URLRewrite", "urlRewrite": {"hostname": "a b"}}]]),
         },
     ),
     min_size=1, max_size=2,

@@ -96,12 +96,14 @@ def test_what_the_author_has_not_written_is_not_named() -> None:
 
 def test_object_that_is_made_to_take_long_does_not() -> None:
     long_list = with_paths("/", **{f"a{n}": ",".join(["x"] * 2000) for n in range(500)})
+    long_texts = with_paths("/", **{f"a{n}": "a.b-c/" * 600 for n in range(500)})
     deep: Any = "/a b"
     for _ in range(500):
         deep = [deep]
     began = time.process_time()
 
     assert find_fields(long_list, refusal_of("url_path", "/a b")) == ()
+    assert find_fields(long_texts, refusal_of("regex", "\n")) == ()
     assert find_fields({**web(), "spec": deep}, refusal_of("url_path", "/a b")) == ()
     assert time.process_time() - began < 0.5
     assert MOST_TEXTS < 500 * 2000

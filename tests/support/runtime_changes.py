@@ -60,8 +60,8 @@ What the table cannot say:
   reload. Where it decides which sections there are, all servers and backends do. Elsewhere, as in `global`, it makes no
   difference.
 - A client may go on with a TLS session that it had before, for five minutes (`tune.ssl.lifetime`). Since 3.2 HAProxy
-  gives these up where authorities change; before, what takes trust from anybody reloads. No version gives them up for
-  new revocations.
+  gives these up where authorities change; before, what takes trust from anybody reloads, and so does an entry that
+  comes and asks clients for certificates. No version gives them up for new revocations.
 - Servers that show no certificate never learn of new authorities at runtime, whatever HAProxy answers.
 - A file of certificates or authorities of more than 12 kB is more than a command carries, and reloads.
 """

@@ -1,0 +1,104 @@
+"""The compiled templates of a configuration, and how they bring what is known of their output up to date; blocking."""
+
+from collections.abc import Callable, Mapping
+
+from haptic_trio.config.model import Config
+from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
+from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.haproxy.model import FileKind
+from haptic_trio.httpstore.fetches import Fetches
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.session import CANCELLED, Leave, Session
+from haptic_trio.pipeline.wanting import Wanting
+from haptic_trio.templating.emit import trust
+from haptic_trio.templating.engine import Engine
+from haptic_trio.templating.limits import RenderLimits
+from haptic_trio.templating.outputs import Recall
+from haptic_trio.templating.paths import Paths
+from haptic_trio.templating.provenance import Provenance
+from haptic_trio.templating.run import RenderRun
+from haptic_trio.templating.subjects import Origin
+from haptic_trio.templating.views import ResourcesView
+
+
+class CompiledTemplates:
+    """All templates of one configuration. What they have made is in a session, not here."""
+
+    def __init__(self, config: Config) -> None:
+        """Compile the templates of *config*; raises a `ProblemsError` with all that is wrong with them."""
+        templates = template_set(config)
+        self._engine = Engine(templates.texts, snippets=templates.priorities)
+        self._outputs = templates.outputs
+        self._variables = {key: trust(value) for key, value in config.templating.extra_context.items()}
+        self._limits = RenderLimits(config.templating.render_timeout, config.templating.max_output_bytes)
+        self._paths = Paths(
+            maps_dir=config.dataplane.maps_dir,
+            ssl_certs_dir=config.dataplane.ssl_certs_dir,
+            general_dir=config.dataplane.general_storage_dir,
+        )
+        self._secrets = {name for name, watched in config.watched_resources.items() if watched.resources == "secrets"}
+
+    def begin(self, stores: Mapping[str, ReadableStore], open_fetches: Callable[[ResourcesView], Fetches]) -> Session:
+        """Return a session of *stores* in which nothing has been rendered yet."""
+        run = RenderRun(self._limits, paths=self._paths)
+        return Session(stores, self._variables, run, self._reads_secrets, open_fetches)
+
+    def provenance(self, run: RenderRun) -> Provenance:
+        """Return who has made what in *run*; ask while nothing is rendered in it."""
+        return Provenance(run, {output.name: output.path for output in self._outputs} | {MAIN_TEMPLATE: MAIN_TEMPLATE})
+
+    def _reads_secrets(self, run: RenderRun, path: str, origin: Origin | None) -> bool:
+        """Whether what *origin* has put into the file at *path* may derive from a Secret; see `Site.is_secret`."""
+        provenance = self.provenance(run)
+        asked = provenance.asked_in(provenance.output_of(path) or path)
+        if origin is not None:
+            asked += provenance.asked_by(origin.key)
+        is_one = origin is not None and origin.subject.kind == "Secret"
+        return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
+
+    def bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
+        """Render what is not as it should be in *session*; what has to be fetched before that counts is told.
+
+        Raises `RefusedError` when a template fails outside any object, and at
+        the next loop or call of a template when *leave* is given no more.
+        """
+        run = session.run
+        run.restart(recall)
+        run.start()
+        run.deadline = min(run.deadline, leave.until)
+        if not leave.is_given:
+            run.deadline = CANCELLED
+        problems: list[Problem] = []
+        for output in self._outputs:
+            try:
+                text = self._engine.render(output.name, session.context, run)
+            except ProblemsError as exc:
+                problems += exc.problems
+            else:
+                if output.path not in run.claims:
+                    session.put(output.kind, output.path, text, secret=output.secret)
+        try:
+            session.texts.put(MAIN_TEMPLATE, self._engine.render(MAIN_TEMPLATE, session.context, run))
+        except ProblemsError as exc:
+            problems += exc.problems
+        if wanting := session.wanting():
+            return wanting
+        if problems:
+            raise RefusedError("render", tuple(problems))
+        self._take_registered(session)
+        return ()
+
+    def _take_registered(self, session: Session) -> None:
+        run = session.run
+        outputs = {output.path: output for output in self._outputs} if run.changed_files else {}
+        for path in run.changed_files:
+            file, output = run.claims.first(path), outputs.get(path)
+            if file is not None:
+                kind = FileKind(file.kind.value)
+                session.put(kind, path, file.content, secret=kind is FileKind.CERT)
+            elif output is not None:
+                session.put(output.kind, path, run.roots[output.name].text, secret=output.secret)
+            else:
+                session.remove(path)
+        run.changed_files.clear()
