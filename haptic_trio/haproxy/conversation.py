@@ -14,6 +14,8 @@ what the conversation returns, or at the next reload.
 
 import re
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from ipaddress import ip_address
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -43,9 +45,11 @@ from haptic_trio.haproxy.operations import (
     Removal,
     ReplaceAcl,
     ReplaceMap,
+    SetServerAddress,
     StoreCertificate,
     StoreTrust,
 )
+from haptic_trio.haproxy.replies import UnreadableReplyError, parse_servers_state
 from haptic_trio.haproxy.store_commands import (
     abort_command,
     list_command,
@@ -58,6 +62,10 @@ REMOVAL_ATTEMPTS: Final = 25
 """How often in all the process is asked to delete what is still in use."""
 REMOVAL_INTERVAL: Final = 0.02
 """Seconds between two attempts."""
+MOVE_ATTEMPTS: Final = 100
+"""How often in all the process is asked whether a server is where it was sent."""
+MOVE_INTERVAL: Final = 0.005
+"""Seconds between two of these questions."""
 
 _IN_USE: Final = re.compile(r"\bstill\b|Only a backend without server can be deleted")
 # Said before anything of another kind: should one of them be refused, what would follow is not said.
@@ -83,7 +91,7 @@ _Transaction: TypeAlias = ReplaceMap | ReplaceAcl | StoreCertificate | StoreTrus
 
 
 def converse(operations: Sequence[Operation]) -> Conversation:
-    """Carry out *operations*, in order.
+    """Carry out *operations*, in order; in the end, servers that were sent elsewhere are there.
 
     Raises UnsendableError before the first command, when one of them cannot
     be said, and RuntimeCommandError for the first that is refused; the
@@ -103,6 +111,7 @@ def converse(operations: Sequence[Operation]) -> Conversation:
             case _:
                 for batch in make_batches([_simple_command(operation) for operation in part]):
                     yield from _say(batch)
+    yield from _await_moves([one for one in operations if isinstance(one, SetServerAddress)])
     return tuple(leftovers)
 
 
@@ -201,6 +210,42 @@ def _replace(operation: Replacement) -> _Talk:
     except (RuntimeCommandError, UnsendableError):
         yield [abandon_version(operation, version)]
         raise
+
+
+def _await_moves(moves: Sequence[SetServerAddress]) -> _Talk:
+    """Ask until the servers of *moves* are where they were sent; not for ever, since HAProxy has said that it does it.
+
+    HAProxy 3.0 to 3.2 were seen to answer first and to move the server a moment later.
+    """
+    wanted = {(one.backend, one.server): (_canonical(one.address), one.port) for one in moves}
+    for attempt in range(MOVE_ATTEMPTS):
+        if attempt:
+            yield Pause(MOVE_INTERVAL)
+        late: set[str] = set()
+        for batch in make_batches([_state_command(backend) for backend in sorted({key[0] for key in wanted})]):
+            replies = yield batch
+            late |= {key[0] for reply in replies for key, place in _places(reply) if wanted.get(key, place) != place}
+        wanted = {key: place for key, place in wanted.items() if key[0] in late}
+        if not wanted:
+            return
+
+
+def _state_command(backend: str) -> str:
+    return " ".join(map(escape_word, ("show", "servers", "state", backend)))
+
+
+def _places(reply: str) -> Iterator[tuple[tuple[str, str], tuple[str, int]]]:
+    # A backend that has gone meanwhile is not waited for.
+    with suppress(UnreadableReplyError):
+        for one in parse_servers_state(reply):
+            yield (one.backend, one.server), (_canonical(one.address), one.port)
+
+
+def _canonical(address: str) -> str:
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return address
 
 
 def _store(operation: StoreCertificate | StoreTrust) -> _Talk:

@@ -55,6 +55,10 @@ async def test_what_was_said_on_the_socket_is_put_right(instance_root: Path, hap
                 "set server app/s2 addr 127.0.0.9 port 9",
                 "del map hosts.map x.example",
             )
+            with trio.fail_after(60):
+                # HAProxy 3.2 answers before it has moved a server.
+                while (await servers_of(instance_root))[1].address != "127.0.0.9":
+                    await trio.lowlevel.checkpoint()
 
             report = await agent.repair()
 

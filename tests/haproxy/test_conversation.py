@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.haproxy import conversation
 from haptic_trio.haproxy.commands import MAX_BATCH, MAX_COMMAND_BYTES, RuntimeCommandError, UnsendableError
-from haptic_trio.haproxy.conversation import make_batches, retry_removals
+from haptic_trio.haproxy.conversation import MOVE_ATTEMPTS, Pause, converse, make_batches, retry_removals
 from haptic_trio.haproxy.operations import (
     AddCrtListEntry,
     AddServer,
@@ -19,6 +20,7 @@ from haptic_trio.haproxy.operations import (
     Operation,
     ReplaceAcl,
     ReplaceMap,
+    SetServerAddress,
     SetServerState,
     SetServerWeight,
     StoreCertificate,
@@ -206,3 +208,36 @@ def test_a_list_is_replaced_as_a_whole_or_not_at_all(start_haproxy: Callable[...
     many = tuple(f"10.0.{number >> 8}.{number & 255}" for number in range(3000))
     assert carry_out(ask, [ReplaceAcl("x.txt", many)]) == ()
     assert parse_list(ask("show acl x.txt")) == many
+
+
+CHANGED = "IP changed from '10.0.0.1' to '10.0.0.2' by 'stats socket command'"
+
+
+def places(*servers: str) -> str:
+    """Return a reply to `show servers state b`, of servers written as `name address port`."""
+    columns = "# be_name srv_name srv_addr srv_port srv_uweight srv_iweight srv_admin_state srv_op_state"
+    return "\n".join(["1", columns, *(f"b {server} 1 1 0 2" for server in servers)])
+
+
+def test_a_server_is_waited_for_that_has_not_moved_yet() -> None:
+    talk = converse([SetServerAddress("b", "s", "2001:DB8::1", 80), SetServerAddress("b", "gone", "10.0.0.2", 80)])
+    assert len(cast("list[str]", next(talk))) == 2
+    assert talk.send((CHANGED, CHANGED)) == ["show servers state b"]
+    assert isinstance(talk.send((places("s 10.0.0.1 80", "other - 0"),)), Pause)
+    assert talk.send(()) == ["show servers state b"]
+    with pytest.raises(StopIteration) as stop:
+        talk.send((places("s 2001:db8::1 80", "other - 0"),))
+    assert stop.value.value == ()
+
+
+def test_a_server_that_never_moves_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "MOVE_INTERVAL", 0)
+    process = Process({"set server": CHANGED, "show servers state": places("s 10.0.0.1 80")})
+    assert carry_out(process, [SetServerAddress("b", "s", "10.0.0.2", 80)]) == ()
+    assert len(process.heard) == 1 + MOVE_ATTEMPTS
+
+
+def test_a_backend_that_has_gone_is_not_waited_for() -> None:
+    process = Process({"set server": CHANGED, "show servers state": "Can't find backend."})
+    assert carry_out(process, [SetServerAddress("b", "s", "10.0.0.2", 80)]) == ()
+    assert len(process.heard) == 2

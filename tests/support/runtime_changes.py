@@ -42,6 +42,8 @@ What the table cannot say:
 - A server is added with all its settings, those from `default-server` spelled out. What `add server` does not take on
   a version (`resolvers`, `init-addr`, `id`, `track`, a host name or a socket as the address) reloads.
 - A server that no command can alter is deleted and added anew if another one, no backup, serves meanwhile.
+- A server that is sent to another address is there when the change is said to be done: HAProxy 3.2 answers a moment
+  before that, so it is asked.
 - Servers come and go without a reload where the algorithm is `roundrobin`, `leastconn` or `random`; with `hash-type
   consistent` at the end of the list only, since the place counts; with the other algorithms never.
 - A server that connections still use when it is removed stays in maintenance, for nothing new, until they have ended.
