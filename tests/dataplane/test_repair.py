@@ -34,6 +34,15 @@ async def tell(root: Path, *commands: str) -> None:
         await client.ask(f"{command}\n")
 
 
+async def wait_for_address(root: Path, place: int, address: str) -> None:
+    """Return once the server at *place* is at *address*: HAProxy 3.2 answers before it has moved it."""
+    with trio.fail_after(60):
+        while True:
+            if (await servers_of(root))[place].address == address:
+                return
+            await trio.lowlevel.checkpoint()
+
+
 @asynccontextmanager
 async def serving(root: Path, binary: Path, desired: Generation) -> AsyncIterator[LocalAgent]:
     """Run an instance that has *desired*."""
@@ -55,10 +64,7 @@ async def test_what_was_said_on_the_socket_is_put_right(instance_root: Path, hap
                 "set server app/s2 addr 127.0.0.9 port 9",
                 "del map hosts.map x.example",
             )
-            with trio.fail_after(60):
-                # HAProxy 3.2 answers before it has moved a server.
-                while (await servers_of(instance_root))[1].address != "127.0.0.9":
-                    await trio.lowlevel.checkpoint()
+            await wait_for_address(instance_root, 1, "127.0.0.9")
 
             report = await agent.repair()
 
