@@ -215,7 +215,7 @@ def _replace(operation: Replacement) -> _Talk:
 def _await_moves(moves: Sequence[SetServerAddress]) -> _Talk:
     """Ask until the servers of *moves* are where they were sent; not for ever, since HAProxy has said that it does it.
 
-    HAProxy 3.0 to 3.2 were seen to answer first and to move the server a moment later.
+    HAProxy 3.2 was seen to answer first and to move the server a moment later.
     """
     wanted = {(one.backend, one.server): (_canonical(one.address), one.port) for one in moves}
     for attempt in range(MOVE_ATTEMPTS):
