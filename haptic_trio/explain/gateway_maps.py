@@ -22,7 +22,7 @@ EXACT: Final = "gateway-exact.map"
 PREFIX: Final = "gateway-prefix.map"
 RULES: Final = "gateway-rules.map"
 MAPS: Final = frozenset({LISTENERS, EXACT, PREFIX, RULES})
-_ENTRY: Final = "_entry"
+_ENTRY: Final = "gateway-entry::"
 """What the names of backends that lead to an inner frontend end in."""
 _NONE: Final = "!"
 
@@ -67,7 +67,7 @@ def visits(maps: Mapping[str, RouteMap], host: str, path: str) -> Iterator[Visit
 
 
 def _frontend_behind(value: str) -> str:
-    return value.removeprefix("=").removesuffix(_ENTRY)
+    return value.removeprefix("=").removeprefix(_ENTRY)
 
 
 def _listener(maps: Mapping[str, RouteMap], frontend: str, host: str) -> str:

@@ -156,7 +156,8 @@ def _address(text: str) -> str:
 
 def backend_name(namespace: str, service: str, port: int) -> str:
     """Return the name of the proxy for *port* of a Service; never the same for different ones."""
-    return f"gateway_{checked_name(namespace)}_{checked_name(service)}_{int(port)}"
+    # As `ident` of templates makes names of a kind: no Service of any namespace has this name behind an Ingress.
+    return f"gateway::{checked_name(namespace)}_{checked_name(service)}_{int(port)}"
 
 
 def backends_of(route: Resource, rule: Any, kind: RouteKind, lookups: Lookups) -> tuple[Backend, ...]:

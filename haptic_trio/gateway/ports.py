@@ -57,7 +57,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def entry(self) -> str:
         """The name of the backend that leads to an inner frontend."""
-        return f"{self.name}_entry"
+        return f"gateway-entry::{self.name}"
 
     @property
     def verified(self) -> str:
@@ -67,7 +67,8 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.clients is None or self.clients.is_optional or not self.clients.authorities:
             return ""
-        return f"{self.name}_clients_{hashlib.sha256(self.clients.authorities.encode()).hexdigest()[:16]}"
+        digest = hashlib.sha256(self.clients.authorities.encode()).hexdigest()[:16]
+        return f"gateway-clients::{self.name}_{digest}"
 
 
 def served_ports(

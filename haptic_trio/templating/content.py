@@ -20,6 +20,8 @@ MAX_IDENT: Final = 200
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
 _PLAIN_IDENT: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.-]*").fullmatch
 _HASHED_TAIL: Final = 2 + 32
+_IDENT_KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,31}").fullmatch
+"""Shorter than the start of a shortened name, whose end may have a `:` in front of the hash's."""
 
 
 def pem(value: Any, *more: Any) -> Emitted:
@@ -122,17 +124,25 @@ def debug(value: Any, label: str = "") -> Emitted:
     return Emitted("\n".join(head + [f"# {line}" for line in to_json(value, 2).split("\n")]) + "\n")
 
 
-def ident(*parts: Any) -> Emitted:
+def ident(*parts: Any, kind: str = "") -> Emitted:
     """A name made of *parts*, readable and never the same for different parts.
 
     Parts are joined by `_`; what is not a letter, digit, `.` or inner `-`
     becomes `:` and two hexadecimal digits per byte. Beyond `MAX_IDENT`
     characters the end is replaced by a hash. Numbers count as their digits.
+
+    With *kind*, up to 32 lower-case letters, digits and `-`, the name begins
+    with it and `::`, which no parts can produce: names of different kinds, and
+    names without a kind, always differ.
     """
+    if kind and not _IDENT_KIND(kind):
+        raise TemplateFaultError(f"ident: the kind {kind!r} is not 1 to 32 lower-case letters, digits and -")
     given = list(parts[0]) + list(parts[1:]) if parts and isinstance(parts[0], list | tuple) else list(parts)
     text = "_".join(_ident_part(part) for part in given)
     if not text:
         raise EmitError("ident: all parts are empty")
+    if kind:
+        text = f"{kind}::{text}"
     if len(text) <= MAX_IDENT:
         return Emitted(text)
     # `h` is no hexadecimal digit: a shortened name cannot equal an escaped one.

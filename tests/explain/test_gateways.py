@@ -67,7 +67,7 @@ def test_a_mixed_port_is_followed_to_the_frontend_that_serves() -> None:
 
     front = "gateway_web_gw_443"
     place = f"at frontend {front}, which hands it on to frontend {front}_inner_https it is for the listener web/gw/web"
-    assert web.startswith(f"{place} and gets backend gateway_web_app_80 (maps/gateway-prefix.map:")
+    assert web.startswith(f"{place} and gets backend gateway::web_app_80 (maps/gateway-prefix.map:")
     assert web.endswith(", HTTPRoute web/web)")
     assert plain == "at frontend gateway_web_gw_80 it is for the listener web/gw/plain and gets no route"
     _, through = notes_of(site, "through.test/")
@@ -100,9 +100,9 @@ def test_conditions_weights_and_what_haproxy_answers() -> None:
     (split,), (away,), (only,) = (notes_of(site, f"a.test{path}") for path in ("/", "/away", "/only"))
 
     assert "gets under conditions the answer 500 (" in split
-    assert "; else backend gateway_web_app_80 for 3 of 4 and backend gateway_web_more_80 for 1 of 4 (" in split
+    assert "; else backend gateway::web_app_80 for 3 of 4 and backend gateway::web_more_80 for 1 of 4 (" in split
     assert " gets a redirect (" in away
-    assert " gets under conditions backend gateway_web_app_80 (" in only
+    assert " gets under conditions backend gateway::web_app_80 (" in only
 
 
 def maps_of(**texts: str) -> Mapping[str, RouteMap]:
@@ -155,7 +155,7 @@ def test_haproxy_goes_where_it_is_told_to_go(tmp_path: Path) -> None:
                 told = [outcome for hit in visit.hits for outcome in outcomes(maps, hit.target)]
                 answer = ask(port, host, path)
                 seen = answer.body.partition("\n")[0] if answer.status == 200 else answer.status
-                expected = [f"backend gateway_web_{seen}_80"] if answer.status == 200 else []
+                expected = [f"backend gateway::web_{seen}_80"] if answer.status == 200 else []
                 assert (seen in (*names, 404), told) == (True, expected), (host, path)
 
 

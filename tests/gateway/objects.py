@@ -13,6 +13,7 @@ PLURALS: dict[str, str] = {
     "GatewayClass": "gatewayclasses",
     "BackendTLSPolicy": "backendtlspolicies",
     "EndpointSlice": "endpointslices",
+    "Ingress": "ingresses",
 }
 
 

@@ -196,7 +196,7 @@ def test_other_authorities_look_at_everybody_anew() -> None:
         for clients in (ClientValidation("B"), ClientValidation("A", is_optional=True), ClientValidation(""), None)
     )
 
-    assert strict.verified.startswith("p_clients_")
-    assert other.verified.startswith("p_clients_")
+    assert strict.verified.startswith("gateway-clients::p_")
+    assert other.verified.startswith("gateway-clients::p_")
     assert strict.verified != other.verified
     assert (lenient.verified, nobody.verified, open_port.verified) == ("", "", "")

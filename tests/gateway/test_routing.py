@@ -60,7 +60,7 @@ def headers(*names: str) -> list[dict[str, Any]]:
 def test_a_rule_that_only_chooses_a_backend_is_one_entry() -> None:
     stores = stage(route("r", rule("/a/"), hostnames=["A.example.com"]))
 
-    assert table(stores) == {"web/gw/http|a.example.com|/a/": "gateway_web_app_80"}
+    assert table(stores) == {"web/gw/http|a.example.com|/a/": "gateway::web_app_80"}
     assert rules(stores) == {}
 
 
@@ -69,12 +69,12 @@ def test_an_exact_path_has_a_map_of_its_own() -> None:
 
     stores = stage(route("r", exact))
 
-    assert table(stores, EXACT) == {"web/gw/http|*|/a/": "gateway_web_app_80"}
+    assert table(stores, EXACT) == {"web/gw/http|*|/a/": "gateway::web_app_80"}
     assert table(stores) == {}
 
 
 def test_a_rule_without_matches_takes_every_path() -> None:
-    assert table(stage(route("r", rule()))) == {"web/gw/http|*|/": "gateway_web_app_80"}
+    assert table(stage(route("r", rule()))) == {"web/gw/http|*|/": "gateway::web_app_80"}
 
 
 def test_a_host_name_is_what_route_and_listener_have_in_common() -> None:
@@ -90,7 +90,7 @@ def test_of_two_routes_for_one_path_the_older_one_wins_and_alone_has_the_entry()
     young = route("a", rule("/x", to="app"), created="2026-01-02T00:00:00Z")
     old = route("b", rule("/x", to="old"), created="2026-01-01T00:00:00Z")
 
-    assert table(stage(young, old, service("old"))) == {"web/gw/http|*|/x/": "gateway_web_old_80"}
+    assert table(stage(young, old, service("old"))) == {"web/gw/http|*|/x/": "gateway::web_old_80"}
 
 
 def test_conditions_go_before_what_has_none_whoever_is_older() -> None:
@@ -100,7 +100,7 @@ def test_conditions_go_before_what_has_none_whoever_is_older() -> None:
 
     found = table(stage(old, young, service("new")))
 
-    assert found == {"web/gw/http|*|/x/": "?h,v,x>gateway_web_new_80;>gateway_web_app_80"}
+    assert found == {"web/gw/http|*|/x/": "?h,v,x>gateway::web_new_80;>gateway::web_app_80"}
 
 
 def test_methods_go_before_headers_and_these_before_parameters() -> None:
@@ -121,7 +121,7 @@ def test_what_no_condition_fits_falls_back_to_shorter_prefixes() -> None:
     conditional = rule(matches=[{"path": {"type": "PathPrefix", "value": "/a/b"}, "method": "GET"}], to="new")
     stores = stage(route("r", rule("/a", to="app"), conditional), route("s", rule("/")), service("new"))
 
-    assert table(stores)["web/gw/http|*|/a/b/"] == "?m,GET>gateway_web_new_80;>gateway_web_app_80"
+    assert table(stores)["web/gw/http|*|/a/b/"] == "?m,GET>gateway::web_new_80;>gateway::web_app_80"
 
 
 def test_a_path_of_files_without_defaults_competes_like_any_other() -> None:
@@ -129,7 +129,7 @@ def test_a_path_of_files_without_defaults_competes_like_any_other() -> None:
 
     found = table(stage(route("a", silent), route("b", rule("/")), service("new")))
 
-    assert found == {"web/gw/http|*|/": "?h,v,x>gateway_web_new_80;>gateway_web_app_80"}
+    assert found == {"web/gw/http|*|/": "?h,v,x>gateway::web_new_80;>gateway::web_app_80"}
 
 
 def test_weights_and_unresolved_backends_become_a_rule() -> None:
@@ -139,7 +139,7 @@ def test_weights_and_unresolved_backends_become_a_rule() -> None:
 
     key = "HTTPRoute/web/r/0.0"
     assert table(stores) == {"web/gw/http|*|/": f"={key}"}
-    assert rules(stores) == {key: "b,3,gateway_web_app_80,;b,1,%21,"}
+    assert rules(stores) == {key: "b,3,gateway%3A%3Aweb_app_80,;b,1,%21,"}
 
 
 def test_another_namespace_needs_a_grant_in_the_right_direction() -> None:
@@ -166,10 +166,10 @@ def test_grpc_methods_are_paths() -> None:
     ]
     stores = stage(route("r", rule(matches=matches), kind="GRPCRoute"))
 
-    assert table(stores, EXACT) == {"web/gw/http|*|/a.B/C": "gateway_web_app_80_h2"}
+    assert table(stores, EXACT) == {"web/gw/http|*|/a.B/C": "gateway::web_app_80_h2"}
     assert table(stores) == {
-        "web/gw/http|*|/a.B/": "gateway_web_app_80_h2",
-        "web/gw/http|*|/": "?p,%2F%5B%5E%2F%5D%2B%2FD>gateway_web_app_80_h2",
+        "web/gw/http|*|/a.B/": "gateway::web_app_80_h2",
+        "web/gw/http|*|/": "?p,%2F%5B%5E%2F%5D%2B%2FD>gateway::web_app_80_h2",
     }
 
 
@@ -177,7 +177,7 @@ def test_connections_are_routed_by_host_alone() -> None:
     listener = {"name": "tls", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"}}
     stores = stage(gateway("gw", listener), route("r", rule(), kind="TLSRoute", hostnames=["a.example.com"]))
 
-    assert table(stores) == {"web/gw/tls|a.example.com|/": "gateway_web_app_80_tcp"}
+    assert table(stores) == {"web/gw/tls|a.example.com|/": "gateway::web_app_80_tcp"}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_what_cannot_be_expressed_is_refused_and_harms_no_other_route(bad: dict[
     good = stores["httpRoutes"].get("web", "good")[0]
 
     assert is_refused(wrong, stores)
-    assert [entry.value for entry in entries(good, HTTP_ROUTE, PREFIX, stores, CONTROLLER)] == ["gateway_web_app_80"]
+    assert [entry.value for entry in entries(good, HTTP_ROUTE, PREFIX, stores, CONTROLLER)] == ["gateway::web_app_80"]
 
 
 @settings(max_examples=50)
@@ -223,7 +223,7 @@ def test_no_value_can_end_a_field_of_a_program(name: str, value: str) -> None:
         return
     (entry,) = found.values()
 
-    assert re.fullmatch(r"\?h,h,[A-Za-z0-9%_.~-]*(&q,[A-Za-z0-9%_.~-]*,[A-Za-z0-9%_.~-]*)?>gateway_web_app_80", entry)
+    assert re.fullmatch(r"\?h,h,[A-Za-z0-9%_.~-]*(&q,[A-Za-z0-9%_.~-]*,[A-Za-z0-9%_.~-]*)?>gateway::web_app_80", entry)
 
 
 BAD_RULES = [
@@ -259,7 +259,7 @@ def test_a_rule_that_cannot_be_expressed_is_nothing_to_routes_with_the_same_path
     (one, _, _) = stores["httpRoutes"].list()
 
     found = {entry.key: entry.value for entry in entries(one, HTTP_ROUTE, PREFIX, stores, CONTROLLER)}
-    assert found == {"web/gw/http|*|/x/": "gateway_web_app_80"}
+    assert found == {"web/gw/http|*|/x/": "gateway::web_app_80"}
 
 
 def test_rules_are_checked_once_for_all_paths_of_a_route() -> None:

@@ -224,7 +224,7 @@ def test_no_value_of_an_annotation_adds_a_directive(known: tuple[str, str], valu
         # What stands outside of quotes is what templates wrote, and no expansion among it.
         assert line.strip().startswith("#") or not re.search(r"env\(|\$\{|\\$|#", line), line
         assert line.strip() not in ("http-request deny", "bind :99", "http-response deny"), line
-    assert sum(line.startswith("backend ") for line in written) == 3 + ("backend clients_default_evil " in result.text)
+    assert sum(line.startswith("backend ") for line in written) == 3 + ("backend clients::default_evil " in result.text)
     assert sum(line.strip().startswith("server ") for line in written) == 0
     for file, content in result.files.items():
         if file in {"maps/nginx-auth.map", "maps/haproxy-ingress-auth.map"}:

@@ -120,7 +120,7 @@ def test_nothing_of_a_route_gets_into_the_configuration(text: str, number: int) 
                 lines = [line for line in content.text.split("\n") if line]
                 assert all(line.split(" ")[0].startswith(("web/", "HTTPRoute/web/", "gateway_web_")) for line in lines)
                 assert all(len(line.split(" ")) == 2 for line in lines)
-        assert "web/gw/http|*|/good/ gateway_web_app_80" in rendered.texts["maps/gateway-prefix.map"].text
+        assert "web/gw/http|*|/good/ gateway::web_app_80" in rendered.texts["maps/gateway-prefix.map"].text
 
 
 def test_a_route_costs_what_it_changes() -> None:

@@ -154,7 +154,7 @@ def test_what_needs_the_request_is_refused_beside_it(change: dict[str, str], pro
     result = rendered(passing("evil", more=change), good)
 
     assert problem in result.refused["Ingress default/evil"]
-    assert result.files["maps/ingress-passthrough.map"] == "good.example.com tls_default_good_own_80\n"
+    assert result.files["maps/ingress-passthrough.map"] == "good.example.com tls::default_good_own_80\n"
 
 
 def test_wildcards_and_paths_are_refused() -> None:

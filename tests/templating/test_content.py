@@ -35,6 +35,28 @@ def test_identifiers_of_different_parts_differ(one: list[str], other: list[str])
         assert ident(*one) != ident(*other)
 
 
+kinds = st.sampled_from(["", "clients", "tls", "gateway", "gateway-entry", "a", "a-b", "x" * 32])
+
+
+@given(one=st.tuples(kinds, parts), other=st.tuples(kinds, parts))
+def test_identifiers_of_different_kinds_differ(one: tuple[str, list[str]], other: tuple[str, list[str]]) -> None:
+    if any(one[1]) and any(other[1]) and one != other:
+        assert ident(*one[1], kind=one[0]) != ident(*other[1], kind=other[0])
+
+
+@given(kind=kinds.filter(bool), long=st.lists(st.text(min_size=60, max_size=150), min_size=2, max_size=4))
+def test_a_shortened_identifier_never_looks_like_one_of_a_kind(kind: str, long: list[str]) -> None:
+    assert not ident(*long).startswith(f"{kind}::")
+    assert ident(*long, kind=kind).startswith(f"{kind}::")
+    assert len(ident(*long, kind=kind)) <= MAX_IDENT
+
+
+@pytest.mark.parametrize("kind", ["A", "a_b", "a:", "a.b", "-a", "x" * 33])
+def test_a_kind_is_a_short_word(kind: str) -> None:
+    with pytest.raises(TemplateFaultError):
+        ident("a", kind=kind)
+
+
 @given(given_parts=st.lists(st.text(max_size=150), min_size=1, max_size=4))
 def test_an_identifier_is_a_name_for_haproxy(given_parts: list[str]) -> None:
     if "".join(given_parts) or len(given_parts) > 1:
