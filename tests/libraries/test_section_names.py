@@ -149,7 +149,7 @@ kinds = st.sampled_from(["", "clients", "tls"])
 def test_no_names_of_objects_produce_the_name_of_another_kind(
     two: list[tuple[str, list[str]]], namespace: str, name: str, port: int
 ) -> None:
-    made_names = {ident(*parts, kind=kind) for kind, parts in two}
+    made_names: set[str] = {ident(*parts, kind=kind) for kind, parts in two}
     assert len(made_names) == 2
     try:
         made_names.add(backend_name(namespace, name, port))
