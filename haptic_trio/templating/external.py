@@ -1,9 +1,9 @@
-"""Filters for servers that requests are checked by before they go on: where they are, and what is sent there.
+"""Filters for servers that annotations have HAProxy connect to: where they are, and what is sent there.
 
 Whoever may write an annotation decides what HAProxy connects to, so a
 server is either a Service of its own namespace, or a host that the
-administrator has listed. What these filters return as `Emitted` is one field
-of a map's value, without `,`, `|` or blanks: see `ingress-auth.lua`.
+administrator has listed. What the filters `auth_*` return as `Emitted` is one
+field of a map's value, without `,`, `|` or blanks: see `ingress-auth.lua`.
 """
 
 import ipaddress
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from haptic_trio.templating.emit import FORBIDDEN, EmitError, Emitted, describe_chars, number_text
-from haptic_trio.templating.emitters import header_name, hostname, integer, port, word
+from haptic_trio.templating.emitters import address, header_name, hostname, integer, port, word
+from haptic_trio.templating.values import network
 
 _URL: Final = re.compile(
     r"(?P<scheme>https?|svc|service)://(?P<place>[^/?#]*)(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)"
@@ -33,6 +34,7 @@ _OF_REQUESTS: Final[Mapping[str, str]] = {
 """What nginx calls a part of the request, and the field's word for it."""
 _IN_PATHS: Final = frozenset({"$host", "$scheme", "$escaped"})
 """What cannot add a parameter to the query that it stands in."""
+_PRINTABLE: Final = re.compile(r"[ -~]{0,255}").fullmatch
 _METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "POST", "PUT"})
 _MILLISECONDS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
@@ -159,6 +161,34 @@ def common_name(value: Any) -> Emitted:
     return word(match[1])
 
 
+def agent_address(value: Any, allowed: Any = ()) -> Emitted:
+    """The IP address that agent checks connect to instead of each endpoint's own; one of the networks *allowed*."""
+    text = address(value)
+    networks = [network(entry) for entry in (allowed if isinstance(allowed, Iterable) else ())]
+    if not any(_is_within(text, entry) for entry in networks):
+        raise EmitError(
+            "agent_address: the address is not one that agent checks may connect to",
+            "leave it out: each endpoint is asked itself; an administrator can list others in agentCheckAddresses",
+        )
+    return text
+
+
+def agent_send(value: Any) -> Emitted:
+    r"""What an agent check sends: at most 255 printable ASCII characters; `\n` at the end is the end of a line."""
+    text = str(value) if isinstance(value, str) else number_text(value, "agent_send")
+    line = text.removesuffix("\\n")
+    if not _PRINTABLE(line) or not text:
+        raise EmitError("agent_send: the value is not 1 to 255 printable ASCII characters")
+    # The end of a line can only be written in weak quotes.
+    end = '"\\n"' if line != text else ""
+    return Emitted((word(line) if line else "") + end)
+
+
+def _is_within(text: str, entry: str) -> bool:
+    parsed = ipaddress.ip_network(entry, strict=False)
+    return ipaddress.ip_address(text) in parsed
+
+
 def _split_port(place: str) -> tuple[str, str]:
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@]+)(?::([0-9]{1,5}))?", place)
     if match is None:
@@ -244,5 +274,8 @@ def _text(value: Any, name: str) -> str:
 
 EXTERNAL: Final[dict[str, Callable[..., Any]]] = {
     function.__name__: function
-    for function in (encoded, auth_target, auth_signin, auth_headers, auth_limit, auth_method, common_name)
+    for function in (
+        *(encoded, auth_target, auth_signin, auth_headers, auth_limit, auth_method, common_name),
+        *(agent_address, agent_send),
+    )
 }
