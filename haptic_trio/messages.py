@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
+from haptic_trio.dataplane.endpoint import Endpoint, SyncResult, UnboundAddress
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.resource import ResourceRef
@@ -310,6 +310,13 @@ class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class PortsUnavailable(msgspec.Struct, frozen=True, kw_only=True):
+    """HAProxy cannot listen on some addresses of a generation, which one endpoint has rejected for that."""
+
+    endpoint: str
+    addresses: tuple[UnboundAddress, ...]
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How the deployments stand, all of them: who reads only the newest message has missed nothing.
 
@@ -324,6 +331,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Deployments that may reload and are not completed."""
     begun: float = -math.inf
     """The newest deployment that was begun."""
+    paused: tuple[tuple[str, float], ...] = ()
+    """Endpoints that have failed to take what they hold back, each with the time before which it is not tried again."""
 
 
 class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):

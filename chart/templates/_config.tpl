@@ -10,6 +10,10 @@
 }}
 {{- if has "gateway" .Values.config.templating.libraries }}
 {{- $_ := set $known "gatewayController" .Values.gatewayClass.controller }}
+{{- $own := list .Values.haproxy.ports.agent .Values.haproxy.ports.health .Values.haproxy.metrics.port .Values.controller.port .Values.webhook.port }}
+{{- $reserved := list }}
+{{- range $own }}{{ $reserved = append $reserved (int .) }}{{ end }}
+{{- $_ := set $known "gatewayReservedPorts" ($reserved | uniq) }}
 {{- end }}
 {{- if and (include "haptic-trio.offersHttp3" .) (not (hasKey .Values.config.templating.extraContext "http3Port")) }}
 {{- $_ := set $known "http3Port" (int .Values.haproxy.service.ports.https) }}

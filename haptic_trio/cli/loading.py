@@ -1,6 +1,9 @@
 """Which configurations `serve` can run, given how it was told to reach its instances."""
 
+from collections.abc import Iterable
 from functools import partial
+
+import msgspec
 
 from haptic_trio.cli.endpoints import AgentList, ApiList, PodMode
 from haptic_trio.config.errors import ConfigInvalidError
@@ -19,6 +22,35 @@ def choose_load(agents: AgentList | None, apis: ApiList | None, pods: PodMode | 
     if apis is not None:
         return partial(load_for_apis, environment=apis.credentials)
     return load_for_local_instances if agents is None else load_for_agents
+
+
+def reserving(load: Load, agents: AgentList | None, listens: Iterable[str | None]) -> Load:
+    """Return *load* with the ports of agents, and those of *listens* for HAProxy on this machine, reserved.
+
+    No listener of a Gateway has them: see the setting `gatewayReservedPorts`.
+    """
+    own = {_port_of(listen) for listen in listens if listen is not None}
+    theirs = {address.port for address in agents.addresses} if agents is not None else set()
+
+    def load_and_reserve(config_map: Resource, secret: Resource | None) -> LoadedConfig:
+        loaded = load(config_map, secret)
+        config = loaded.config
+        context = config.templating.extra_context
+        if "gatewayReservedPorts" not in context:
+            return loaded
+        is_local = config.dataplane.kind is DataplaneKind.LOCAL and agents is None
+        added = own if is_local else {config.dataplane.port, *theirs}
+        reserved = sorted({*context["gatewayReservedPorts"], *added} - {0})
+        templating = msgspec.structs.replace(
+            config.templating, extra_context={**context, "gatewayReservedPorts": reserved}
+        )
+        return msgspec.structs.replace(loaded, config=msgspec.structs.replace(config, templating=templating))
+
+    return load_and_reserve
+
+
+def _port_of(listen: str) -> int:
+    return int(listen.rpartition(":")[2])
 
 
 def load_for_local_instances(config_map: Resource, secret: Resource | None) -> LoadedConfig:

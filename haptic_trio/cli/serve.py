@@ -31,7 +31,7 @@ from haptic_trio.cli.endpoints import (
     run_api_list,
 )
 from haptic_trio.cli.fleet_service import serving_control, with_fleet
-from haptic_trio.cli.loading import choose_load
+from haptic_trio.cli.loading import choose_load, reserving
 from haptic_trio.cli.options import InputOptions, check_listen, input_options, log_format_option
 from haptic_trio.cli.placing import placing
 from haptic_trio.cli.probes import Scrapes, health_of, observing
@@ -253,7 +253,8 @@ async def _run_locked(
         facts.tell(ProblemsReported(source=source, problems=problems))
 
     cluster = make_cluster(options.input, report)
-    load = choose_load(options.agents, options.apis, options.pods)
+    listens = (options.listen, options.webhook.listen if options.webhook is not None else None)
+    load = reserving(choose_load(options.agents, options.apis, options.pods), options.agents, listens)
     namespace, identity = options.input.source.namespace, make_identity()
     server = cluster if isinstance(cluster, ApiCluster) else None
     process = Process(

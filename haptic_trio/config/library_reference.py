@@ -27,6 +27,7 @@ _WORDS: Final[Mapping[SettingType, str]] = {
     SettingType.SWITCH: "true or false",
     SettingType.NUMBER: "number",
     SettingType.PORT: "port",
+    SettingType.PORTS: "port or range",
     SettingType.DURATION: "time",
     SettingType.SIZE: "size",
     SettingType.TEXT: "text",

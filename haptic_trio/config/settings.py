@@ -11,6 +11,7 @@ import msgspec
 from haptic_trio.config.document import item_path, key_path
 from haptic_trio.config.scalars import shorten
 from haptic_trio.errors import Problem
+from haptic_trio.gateway.port_rules import port_range
 from haptic_trio.templating.emit import EmitError
 from haptic_trio.templating.emitters import address, duration, header_name, name, port, size
 from haptic_trio.templating.values import host_and_port, network
@@ -26,6 +27,7 @@ class SettingType(StrEnum):
     SWITCH = "switch"
     NUMBER = "number"
     PORT = "port"
+    PORTS = "ports"
     DURATION = "duration"
     SIZE = "size"
     TEXT = "text"
@@ -223,6 +225,13 @@ def _port(value: Any) -> object:
     return port(value) if isinstance(value, int) else None
 
 
+def _ports(value: Any) -> object:
+    try:
+        return port_range(value)
+    except ValueError:
+        return None
+
+
 def _text(value: Any) -> object:
     return value if isinstance(value, str) else None
 
@@ -238,6 +247,7 @@ def _reference(value: Any) -> object:
 _HOLDERS: Final = frozenset({SettingType.LIST, SettingType.MAPPING})
 _FITS: Final[Mapping[SettingType, tuple[str, Callable[[Any], object]]]] = {
     SettingType.PORT: ("a port, 1 to 65535", _port),
+    SettingType.PORTS: ("a port, 1 to 65535, or a range such as 8000-8999", _ports),
     SettingType.DURATION: ("a time with its unit, such as 30s", _time),
     SettingType.SIZE: ("a size, such as 64k", size),
     SettingType.TEXT: ("text", _text),

@@ -46,10 +46,11 @@ from haptic_trio.dataplane.endpoint import (
     EndpointStorageError,
     EndpointTimeoutError,
     PatchRefusedError,
+    PortsUnavailableError,
     Survey,
 )
 from haptic_trio.dataplane.files import GenerationFiles
-from haptic_trio.dataplane.ports import find_conflict
+from haptic_trio.dataplane.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.runtime import OtherWorkerError
 from haptic_trio.dataplane.supervisor import LoadRefusedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.worker import WorkerState
@@ -181,6 +182,8 @@ class LocalAgent:
             except LoadRefusedError as exc:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(partial(self._files.abandon, clear=former_is_clear))
+                if unbound := read_conflicts(exc.output):
+                    raise PortsUnavailableError(self._name, unbound) from exc
                 raise DeploymentRefusedError(self._name, self._quote(exc.output)) from exc
             except (EndpointError, OSError):
                 with trio.CancelScope(shield=True):
@@ -217,10 +220,10 @@ class LocalAgent:
         return True
 
     async def _require_ports(self, generation: Generation, running: Generation | None) -> None:
-        former = running.config if running is not None else None
-        conflict = await trio.to_thread.run_sync(find_conflict, generation.config, former)
-        if conflict:
-            raise DeploymentRefusedError(self._name, conflict)
+        # A process that is gone has no port any more: others may have taken them since.
+        former = running.config if running is not None and self._supervisor.pid else None
+        if unbound := await trio.to_thread.run_sync(find_conflicts, generation.config, former):
+            raise PortsUnavailableError(self._name, unbound)
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
         """Apply the operations of *plan* to the worker, then make the files those of *generation*.

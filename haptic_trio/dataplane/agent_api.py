@@ -53,6 +53,7 @@ from haptic_trio.dataplane.endpoint import (
     EndpointStorageError,
     EndpointTimeoutError,
     PatchRefusedError,
+    PortsUnavailableError,
 )
 from haptic_trio.dataplane.files import RESERVED
 from haptic_trio.errors import ProblemsError
@@ -93,7 +94,8 @@ def refuse(error: Exception) -> RequestRefusedError:
         text = text.removeprefix(f"{error.endpoint}: ")
     for kind, status, code, hint in _REFUSALS:
         if isinstance(error, kind):
-            return RequestRefusedError(status, code, text, hint=hint)
+            unbound = error.addresses if isinstance(error, PortsUnavailableError) else ()
+            return RequestRefusedError(status, code, text, hint=hint, unbound=unbound)
     raise error
 
 

@@ -27,6 +27,7 @@ from haptic_trio.dataplane.endpoint import (
     EndpointTimeoutError,
     EndpointUnreachableError,
     PatchRefusedError,
+    PortsUnavailableError,
 )
 
 CONNECT_LIMIT: Final = 5.0
@@ -204,6 +205,8 @@ class AgentClient:
             return AgentConflictError(name, answer)
         words = answer.message[:MESSAGE_LENGTH]
         kind = _ERRORS.get(answer.code)
+        if kind is DeploymentRefusedError and answer.unbound:
+            return PortsUnavailableError(name, answer.unbound)
         if kind is not None:
             return kind(name, words)
         hint = f" ({answer.hint})" if answer.hint else ""

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haptic_trio.dataplane.agent_messages import JSON_TYPE, AgentLimits, ErrorAnswer, ErrorCode
 from haptic_trio.dataplane.agent_tls import Client, current_client
+from haptic_trio.dataplane.endpoint import UnboundAddress
 from haptic_trio.errors import HapticError
 
 BURST: Final = 3.0
@@ -23,9 +24,17 @@ AUTHORISE: Final = "haptic_trio.authorise"
 class RequestRefusedError(HapticError):
     """A request is answered with an error; its code says whether trying again helps."""
 
-    def __init__(self, status: HTTPStatus, code: ErrorCode, message: str, *, hint: str = "") -> None:
+    def __init__(
+        self,
+        status: HTTPStatus,
+        code: ErrorCode,
+        message: str,
+        *,
+        hint: str = "",
+        unbound: tuple[UnboundAddress, ...] = (),
+    ) -> None:
         self.status = status
-        self.answer = ErrorAnswer(code=code, message=message, hint=hint)
+        self.answer = ErrorAnswer(code=code, message=message, hint=hint, unbound=unbound)
         super().__init__(message)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 
 from haptic_trio.dataplane.agent_pieces import Step
-from haptic_trio.dataplane.endpoint import EndpointInfo
+from haptic_trio.dataplane.endpoint import EndpointInfo, UnboundAddress
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.delta import Delta
@@ -252,6 +252,8 @@ class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
     code: ErrorCode
     message: str
     hint: str = ""
+    unbound: tuple[UnboundAddress, ...] = ()
+    """Where HAProxy cannot listen, if that is the reason."""
 
 
 class FrameError(HapticError):

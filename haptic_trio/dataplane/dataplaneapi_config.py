@@ -13,6 +13,7 @@ import trio
 
 from haptic_trio.dataplane.dataplaneapi_client import Answer, ApiClient, ApiStatusError, Params, quote_name
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError
+from haptic_trio.dataplane.ports import read_conflicts
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.haproxy.check_output import parse_check_output
 
@@ -41,7 +42,12 @@ _PLACE: Final = re.compile(r"(?:config )?(?:: )?(?:parsing )?\[(?P<source>[^\]]*
 
 
 class ReloadFailedError(HapticError):
-    """HAProxy did not load what it was told to; trying the same again is futile."""
+    """HAProxy did not load what it was told to; trying the same again is futile, unless it could not listen."""
+
+    def __init__(self, response: str) -> None:
+        self.unbound = read_conflicts(response)
+        """Where it cannot listen, if that is the reason."""
+        super().__init__(describe_reload(response))
 
 
 class _Reload(msgspec.Struct):
@@ -111,7 +117,7 @@ class RawConfig:
                 if reload.status == "succeeded":
                     return
                 if reload.status == "failed":
-                    raise ReloadFailedError(describe_reload(reload.response))
+                    raise ReloadFailedError(reload.response)
                 await trio.sleep(POLL_INTERVAL)
         raise EndpointTimeoutError(self._api.endpoint, f"reload {reload_id} was not over within {RELOAD_LIMIT:g} s")
 

@@ -13,6 +13,7 @@ from haptic_trio.dataplane.endpoint import (
     EndpointError,
     EndpointStorageError,
     PatchRefusedError,
+    PortsUnavailableError,
 )
 from haptic_trio.haproxy.model import AuxFile, FileKind
 
@@ -133,6 +134,8 @@ class Rewrite:
         try:
             return await self._config.push(text, mode=mode)
         except ReloadFailedError as exc:
+            if exc.unbound:
+                raise PortsUnavailableError(self._endpoint, exc.unbound) from exc
             raise DeploymentRefusedError(self._endpoint, str(exc)) from exc
         except ApiStatusError as exc:
             if exc.status == 409:

@@ -1,7 +1,7 @@
 """What deployment needs from one HAProxy, however it is reached."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -9,6 +9,8 @@ from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.operations import Plan
+
+_NAMED_ADDRESSES: Final = 5
 
 
 class EndpointError(HapticError):
@@ -29,6 +31,29 @@ class EndpointTimeoutError(EndpointError):
 
 class DeploymentRefusedError(EndpointError):
     """The endpoint's HAProxy refused the generation and runs what it ran before; trying the same again is futile."""
+
+
+class UnboundAddress(msgspec.Struct, frozen=True, order=True):
+    """An address that HAProxy was to listen on and cannot."""
+
+    host: str
+    """An IP address; `0.0.0.0` and `::` are all addresses."""
+    port: int
+    reason: str
+    """As the operating system says it, such as `Address already in use`."""
+
+    def __str__(self) -> str:
+        return f"cannot bind {self.host}:{self.port}: {self.reason}"
+
+
+class PortsUnavailableError(DeploymentRefusedError):
+    """HAProxy cannot listen where the generation says; trying again helps once *addresses* are free."""
+
+    def __init__(self, endpoint: str, addresses: tuple[UnboundAddress, ...], *, then: str = "") -> None:
+        self.addresses = addresses
+        named = "; ".join(map(str, addresses[:_NAMED_ADDRESSES]))
+        more = f"; and {len(addresses) - _NAMED_ADDRESSES} more" if len(addresses) > _NAMED_ADDRESSES else ""
+        super().__init__(endpoint, named + more + then)
 
 
 class PatchRefusedError(EndpointError):

@@ -7,10 +7,13 @@ not are tried out here first.
 """
 
 import errno
+import os
 import re
 import socket
 from collections.abc import Iterator
+from typing import Final
 
+from haptic_trio.dataplane.endpoint import UnboundAddress
 from haptic_trio.haproxy.model import Config
 
 _ADDRESS = re.compile(
@@ -21,6 +24,12 @@ _TELLING = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
 _ELSEWHERE = frozenset({"interface", "namespace", "transparent"})
 """Options with which a plain socket of ours would say nothing about HAProxy's."""
 _MOST_PORTS = 1000
+_REFUSAL: Final = re.compile(
+    r"^(?:\[ALERT\]\s*\(\d+\)\s*:\s*)?Binding \[[^\]\n]*\] for \w+ \S+: (?:protocol \S+: )?"
+    r"cannot (?:bind|listen to) socket \((?P<reason>[^)\n]{1,100})\) for \[(?P<host>\S*):(?P<port>\d{1,5})\]",
+    re.MULTILINE,
+)
+"""What HAProxy 2.8 to 3.4 says of a listener, at a start or a reload."""
 
 Address = tuple[str, int]
 
@@ -42,23 +51,38 @@ def _read_address(word: str) -> Iterator[Address]:
     match = _ADDRESS.fullmatch(word)
     if match is None:
         return
-    host = match["host"].strip("[]")
+    host = match["host"]
     first = int(match["first"])
     last = int(match["last"] or first)
     if 0 < first <= last <= min(65535, first + _MOST_PORTS):
         for port in range(first, last + 1):
-            yield ("0.0.0.0" if host in {"", "*"} else host, port)  # noqa: S104 - what HAProxy makes of it
+            yield _host_of(host), port
 
 
-def find_conflict(desired: Config, running: Config | None) -> str:
-    """Return why HAProxy could not listen where *desired* says and *running* does not; empty if nothing is known."""
+def find_conflicts(desired: Config, running: Config | None) -> tuple[UnboundAddress, ...]:
+    """Return where HAProxy could not listen of what *desired* has and *running* has not, as far as that is known."""
+    found: list[UnboundAddress] = []
     for host, port in sorted(find_addresses(desired) - (find_addresses(running) if running is not None else set())):
         try:
             _try_bind(host, port)
         except OSError as exc:
             if exc.errno in _TELLING:
-                return f"cannot bind {host}:{port}: {exc.strerror}"
-    return ""
+                found.append(UnboundAddress(host, port, os.strerror(exc.errno)))
+    return tuple(found)
+
+
+def read_conflicts(output: str) -> tuple[UnboundAddress, ...]:
+    """Return where HAProxy says in *output* that it cannot listen."""
+    found = {
+        UnboundAddress(_host_of(match["host"]), int(match["port"]), match["reason"])
+        for match in _REFUSAL.finditer(output)
+    }
+    return tuple(sorted(found))
+
+
+def _host_of(text: str) -> str:
+    host = text.strip("[]")
+    return "0.0.0.0" if host in {"", "*"} else host  # noqa: S104 - what HAProxy makes of it
 
 
 def _try_bind(host: str, port: int) -> None:

@@ -15,6 +15,7 @@ from haptic_trio.dataplane.endpoint import (
     Endpoint,
     EndpointError,
     PatchRefusedError,
+    PortsUnavailableError,
     Survey,
     SyncResult,
 )
@@ -108,7 +109,10 @@ async def _turn_back(endpoint: Endpoint, effective: Generation, running: Generat
         if plan.reloads or not await _is_patched(endpoint, running, plan):
             await endpoint.activate(running)
     except EndpointError as exc:
-        raise DeploymentRefusedError(endpoint.name, f"{refusal}; then, turning back: {exc}") from exc
+        then = f"; then, turning back: {exc}"
+        if isinstance(refusal, PortsUnavailableError):
+            raise PortsUnavailableError(endpoint.name, refusal.addresses, then=then) from exc
+        raise DeploymentRefusedError(endpoint.name, f"{refusal}{then}") from exc
 
 
 async def _is_patched(endpoint: Endpoint, generation: Generation, plan: Plan) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
-from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, SyncResult
+from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
@@ -25,6 +25,7 @@ from haptic_trio.messages import (
     EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
+    PortsUnavailable,
 )
 from haptic_trio.pulse import Pulse
 from haptic_trio.workqueue.limiter import ExponentialLimiter
@@ -48,6 +49,7 @@ async def run_deployer(
     cycles: trio.MemorySendChannel[CycleEvent],
     completed: Latest[DeploymentCompleted],
     endpoints: Latest[EndpointsDiscovered],
+    ports: trio.MemorySendChannel[PortsUnavailable],
     *,
     sync: SyncEndpoint,
     deployment_timeout: float,
@@ -102,16 +104,16 @@ async def run_deployer(
             looks.forget(name)
             await complete(rounds.drop(name, trio.current_time()))
             return
-        result = await _sync_one(target, looks.sync, deployment_timeout, drain_timeout, facts)
+        result = await _sync_one(target, looks.sync, deployment_timeout, drain_timeout, facts, ports)
         if result is None:
             queue.add_rate_limited(name)
             await complete(rounds.fail(target, trio.current_time()))
         else:
             queue.forget(name)
             await complete(rounds.succeed(target, result, trio.current_time()))
-            _tell_standing(completed, rounds)
+        _tell_standing(completed, rounds)
 
-    with deployments, cycles:
+    with deployments, cycles, ports:
         async with trio.open_nursery() as nursery:
             await nursery.start(queue.run)
             task_status.started()
@@ -174,9 +176,11 @@ async def _sync_one(
     limit: float,
     drain_timeout: float,
     facts: Facts,
+    ports: trio.MemorySendChannel[PortsUnavailable],
 ) -> SyncResult | None:
     deployment, endpoint = target.deployment, target.endpoint
     results: list[SyncResult] = []
+    lacking: list[PortsUnavailable] = []
 
     def tell_failed(error: Exception) -> None:
         facts.tell(
@@ -194,6 +198,9 @@ async def _sync_one(
                 result = await sync(endpoint, deployment)
         except trio.TooSlowError:
             tell_failed(EndpointTimeoutError(endpoint.name, f"deployment took longer than {limit:g} s"))
+        except PortsUnavailableError as exc:
+            tell_failed(exc)
+            lacking.append(PortsUnavailable(endpoint=endpoint.name, addresses=exc.addresses))
         except (HapticError, OSError) as exc:
             tell_failed(exc)
         else:
@@ -204,6 +211,8 @@ async def _sync_one(
 
     began = trio.current_time()
     await finish_despite_cancel(deploy, grace=drain_timeout)
+    for message in lacking:
+        await ports.send(message)
     return results[0] if results else None
 
 

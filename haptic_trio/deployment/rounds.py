@@ -8,11 +8,16 @@ retries belong to no round.
 """
 
 import math
+from typing import Final
 
 import msgspec
 
 from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
 from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, Standing
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds until an endpoint is asked again to take what it has failed to take: doubled up to the longest."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -21,6 +26,15 @@ class Target(msgspec.Struct, frozen=True):
     round: int
     deployment: DeploymentScheduled
     endpoint: Endpoint
+
+
+class _Setback(msgspec.Struct, frozen=True):
+    """How often an endpoint has failed to take what it holds back."""
+
+    held: tuple[str, ...]
+    """Why it needs a reload."""
+    failures: int
+    until: float
 
 
 class _Round:
@@ -54,7 +68,9 @@ class Rounds:
         self._targets: dict[str, Target] = {}
         # By endpoint: the round that it is being deployed for now.
         self._in_hand: dict[str, int] = {}
-        self._held: set[str] = set()
+        # By endpoint: why it holds something back.
+        self._held: dict[str, tuple[str, ...]] = {}
+        self._setbacks: dict[str, _Setback] = {}
         self._reloaded = self._begun = -math.inf
 
     @property
@@ -81,7 +97,14 @@ class Rounds:
 
     def succeed(self, target: Target, result: SyncResult, now: float) -> list[DeploymentCompleted]:
         """Note that a taken *target* is running; return the rounds that this completes."""
-        (self._held.add if result.held else self._held.discard)(result.endpoint)
+        name, setback = result.endpoint, self._setbacks.get(result.endpoint)
+        if result.held:
+            self._held[name] = result.held
+        else:
+            self._held.pop(name, None)
+        # What it holds back now has not failed yet, unless it is the same as before.
+        if setback is not None and (not result.held or setback.held != result.held):
+            del self._setbacks[name]
         if result.reloaded and _keeps_distance(target.deployment):
             self._reloaded = max(self._reloaded, target.deployment.scheduled)
         current = self._give_back(target)
@@ -91,16 +114,23 @@ class Rounds:
 
     def fail(self, target: Target, now: float) -> list[DeploymentCompleted]:
         """Note that a taken *target* was not reached; return the rounds that this completes."""
+        name = target.endpoint.name
+        if target.deployment.may_reload:
+            former = self._setbacks.get(name)
+            failures = former.failures + 1 if former is not None else 1
+            pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE)
+            self._setbacks[name] = _Setback(self._held.get(name, ()), failures, now + pause)
         current = self._give_back(target)
         if current is not None:
-            current.failed.append(target.endpoint.name)
+            current.failed.append(name)
         return self._close(now)
 
     def drop(self, name: str, now: float) -> list[DeploymentCompleted]:
         """Want nothing of the endpoint *name* any more: it is gone; return the rounds that this completes."""
         self._supersede(name)
         self._targets.pop(name, None)
-        self._held.discard(name)
+        self._held.pop(name, None)
+        self._setbacks.pop(name, None)
         return self._close(now)
 
     def _supersede(self, name: str) -> None:
@@ -139,6 +169,7 @@ class Rounds:
                 if one.deployment.may_reload and _keeps_distance(one.deployment)
             ),
             begun=self._begun,
+            paused=tuple(sorted((name, setback.until) for name, setback in self._setbacks.items())),
         )
 
 

@@ -118,11 +118,14 @@ class TwoSpeeds:
             return None
         if self._why is not None:
             return -inf
-        if self._valid is None or self._endpoints.keys().isdisjoint(self._standing.held) or self._awaits_check():
+        held = self._endpoints.keys() & set(self._standing.held)
+        if self._valid is None or not held or self._awaits_check():
             return None
+        paused = dict(self._standing.paused)
+        ready = min(paused.get(name, -inf) for name in held)
         # What may reload already and is not completed will change who holds back what.
         outstanding = max((*self._standing.open, *self._allowed), default=-inf)
-        return max(self._reload_due(), outstanding + PATIENCE)
+        return max(self._reload_due(), outstanding + PATIENCE, ready)
 
     def _awaits_check(self) -> bool:
         """Whether a reload now would serve data alone, and another had to follow for the structure prepared with it."""
@@ -162,6 +165,8 @@ class TwoSpeeds:
         may_reload = may_reload and not self._awaits_check()
         self._left_out &= why == "prepared"
         names = self._endpoints.keys() - self._new
+        # Whether there is anything else than what has failed, they will say.
+        may_reload = may_reload and not names <= {name for name, until in self._standing.paused if until > now}
         if self._prepared is None:
             assert self._valid is not None
             return self._deploy(names, why, now, may_reload=may_reload, message=self._valid)

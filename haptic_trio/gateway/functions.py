@@ -1,5 +1,8 @@
 """What templates ask: `gateway.routes(…)`, `gateway.rules(…)`, `gateway.ports(…)`, `gateway.is_used(…)`."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from haptic_trio.gateway import routing
 from haptic_trio.gateway.attachment import listeners_for
 from haptic_trio.gateway.backends import backend_name
@@ -7,7 +10,8 @@ from haptic_trio.gateway.kinds import ROUTE_KINDS
 from haptic_trio.gateway.matches import EXACT, PREFIX
 from haptic_trio.gateway.objects import Lookups, Resource, name_of, namespace_of
 from haptic_trio.gateway.policies import BackendTls, tls_for
-from haptic_trio.gateway.ports import ServedPort, served_ports
+from haptic_trio.gateway.port_rules import PortRules
+from haptic_trio.gateway.ports import ServedPort, refused_ports, served_ports
 from haptic_trio.gateway.rules import ineffective
 from haptic_trio.gateway.variants import Variant, variants_of
 
@@ -34,14 +38,24 @@ class GatewayFunctions:
         found = list(ineffective(route))
         return found if found and listeners_for(route, kind, resources, controller) else []
 
-    def ports(
-        self, gateway: Resource, resources: Lookups, controller: str, pool: list[str], reserved: list[int]
-    ) -> list[ServedPort]:
-        """Return the ports of *gateway* that are served; none if it is not of *controller*.
+    def port_rules(
+        self, pool: Sequence[str], shared: Sequence[int], reserved: Sequence[int], allowed: Sequence[Any]
+    ) -> PortRules:
+        """Return which ports listeners may have.
 
-        Without a *pool* all Gateways share an address, and *reserved* are ports that others use there.
+        Each Gateway has an address of *pool*; without any, all share an
+        address, and *shared* are ports that other frontends have there.
+        Listeners may have the ports and ranges *allowed*, but for those *reserved*.
         """
-        return served_ports(gateway, resources, controller, pool, reserved)
+        return PortRules.of(pool, shared, reserved, allowed)
+
+    def ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
+        """Return the ports of *gateway* that are served; none if it is not of *controller*."""
+        return served_ports(gateway, resources, controller, rules)
+
+    def refused_ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> dict[int, str]:
+        """Return the ports that *gateway* asks for and cannot have, each with the reason."""
+        return refused_ports(gateway, resources, controller, rules)
 
     def backends(self, service: Resource, resources: Lookups) -> list[Variant]:
         """Return which backends the routes that name *service* need for each port of it."""

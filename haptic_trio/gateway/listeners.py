@@ -23,6 +23,7 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
+from haptic_trio.gateway.port_rules import HELD, PortRules, taken_reason
 
 KINDS_OF_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
     "HTTP": ("HTTPRoute", "GRPCRoute"),
@@ -229,15 +230,30 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     return tuple(found)
 
 
-def unavailable_ports(gateway: Resource, lookups: Lookups, controller: str, reserved: Iterable[int]) -> frozenset[int]:
-    """Return the ports that *gateway* cannot have where all Gateways share an address.
+def unavailable_ports(
+    gateway: Resource, lookups: Lookups, controller: str, rules: PortRules, addresses: Sequence[str] = ()
+) -> dict[int, str]:
+    """Return the ports of listeners of *gateway* that it cannot have, each with the reason.
 
-    Those are *reserved* ones, and those of older Gateways.
+    *addresses* are its own, where each Gateway has some. Where all share an
+    address, ports of older Gateways and of other frontends are among them.
     """
+    held = frozenset[int]() if rules.pool else _held_ports(gateway, lookups, controller) | rules.shared
+    ports = sorted({listener.port for listener in all_listeners(gateway, lookups) if listener.is_accepted})
+    reasons = {
+        port: rules.refusal(port) or (HELD if port in held else taken_reason(lookups, port, addresses, rules.pool))
+        for port in ports
+    }
+    return {port: reason for port, reason in reasons.items() if reason}
+
+
+def _held_ports(gateway: Resource, lookups: Lookups, controller: str) -> frozenset[int]:
+    """Return the ports of Gateways that are older than *gateway*."""
     own = age_of(gateway)
     older = [other for other in our_gateways(lookups, controller) if age_of(other) < own]
-    taken = {listener.port for other in older for listener in all_listeners(other, lookups) if listener.is_accepted}
-    return frozenset(taken.union(reserved))
+    return frozenset(
+        listener.port for other in older for listener in all_listeners(other, lookups) if listener.is_accepted
+    )
 
 
 def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> Listener:

@@ -19,6 +19,7 @@ from haptic_trio.gateway.clients import ClientValidation, certificate_suffix, cl
 from haptic_trio.gateway.hostnames import ANY
 from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, is_refused, our_gateways, unavailable_ports
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of
+from haptic_trio.gateway.port_rules import PortRules
 
 MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})
@@ -71,19 +72,14 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
         return f"gateway-clients::{self.name}_{digest}"
 
 
-def served_ports(
-    gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str], reserved: Sequence[int]
-) -> list[ServedPort]:
-    """Return what is served of *gateway*; nothing if it is not of *controller*, or not accepted.
-
-    Without a *pool* all Gateways share an address, and *reserved* are ports that others use there.
-    """
+def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
+    """Return what is served of *gateway*; nothing if it is not of *controller*, or not accepted."""
     if not is_ours(gateway, resources, controller) or is_refused(gateway):
         return []
-    placement = _placement(gateway, resources, controller, pool)
-    if pool and not placement.addresses:
+    placement = _placement(gateway, resources, controller, rules.pool)
+    if rules.pool and not placement.addresses:
         return []
-    taken = frozenset[int]() if pool else unavailable_ports(gateway, resources, controller, reserved)
+    taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
     ports: dict[int, dict[str, list[ServedListener]]] = {}
     for listener in all_listeners(gateway, resources):
         is_open = listener.is_accepted and listener.kinds and listener.port not in taken
@@ -101,6 +97,14 @@ def served_ports(
         for port, families in sorted(ports.items())
         for served in _frontends(f"{stem}_{port}", placement.addresses, port, families)
     ]
+
+
+def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> dict[int, str]:
+    """Return the ports of *gateway* that it asks for and cannot have, each with the reason."""
+    if not is_ours(gateway, resources, controller) or is_refused(gateway):
+        return {}
+    placement = _placement(gateway, resources, controller, rules.pool)
+    return unavailable_ports(gateway, resources, controller, rules, placement.addresses)
 
 
 def _frontends(

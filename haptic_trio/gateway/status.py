@@ -1,6 +1,7 @@
 """What the status of Gateway API objects says; conditions are without the times of their last changes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from haptic_trio.gateway.addresses import IP_ADDRESS, Placement
@@ -36,6 +37,7 @@ from haptic_trio.gateway.objects import (
 from haptic_trio.gateway.overlaps import overlapping
 from haptic_trio.gateway.rules import dropped_text, faults_of
 
+NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 _MESSAGES: Final = {
     NO_PARENT: "no listener has this name and port",
     NOT_ALLOWED: "no listener allows routes of this kind or namespace",
@@ -67,11 +69,11 @@ def gateway_status(
     lookups: Lookups,
     placement: Placement,
     counts: Mapping[str, int],
-    taken: frozenset[int] = frozenset(),
+    taken: Mapping[int, str] = NOTHING,
 ) -> dict[str, Any]:
     """Return the status of a Gateway of ours.
 
-    *counts* says how many routes each listener has, by its key; *taken* are ports that it cannot have.
+    *counts* says how many routes each listener has, by its key; *taken* are ports that it cannot have, and why.
     """
     generation = generation_of(gateway)
     listeners = listeners_of(gateway)
@@ -99,7 +101,7 @@ def set_status(
     gateway: Resource,
     lookups: Lookups,
     counts: Mapping[str, int],
-    taken: frozenset[int] = frozenset(),
+    taken: Mapping[int, str] = NOTHING,
 ) -> dict[str, Any]:
     """Return the status of a ListenerSet for *gateway*, which is ours; *counts* as for `gateway_status`."""
     generation = generation_of(listener_set)
@@ -152,7 +154,7 @@ def _gateway_conditions(
     entries: Sequence[Mapping[str, Any]],
     placement: Placement,
     lookups: Lookups,
-    taken: frozenset[int],
+    taken: Mapping[int, str],
 ) -> list[dict[str, Any]]:
     generation = generation_of(gateway)
     accepted = [
@@ -209,7 +211,7 @@ def listener_status(
     lookups: Lookups,
     attached: int,
     generation: int,
-    taken: frozenset[int] = frozenset(),
+    taken: Mapping[int, str] = NOTHING,
     overlaps: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """Return the status of *listener* of *gateway*, which has so many routes.
@@ -223,7 +225,7 @@ def listener_status(
     elif not listener.is_accepted:
         fault, message = "UnsupportedProtocol", "the protocol is not supported"
     elif listener.port in taken:
-        fault, message = "PortUnavailable", "another Gateway, or a frontend of ours, has this port"
+        fault, message = "PortUnavailable", taken[listener.port]
     elif has_hostname_fault(listener):
         fault, message = "UnsupportedValue", "the host name is none"
     elif clients is not None and not clients.authorities:

@@ -12,6 +12,7 @@ from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.listeners import is_ours, our_gateways, parent_of, unavailable_ports
 from haptic_trio.gateway.objects import dig, found_in, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.policies import policy_ancestors
+from haptic_trio.gateway.port_rules import TAKEN_PORTS, PortRules
 from haptic_trio.gateway.status import (
     class_status,
     gateway_status,
@@ -115,28 +116,24 @@ class GatewayStatus:
 
     name = "gateway"
     store = "gatewayStates"
-    inputs: Sequence[str] = _GATEWAY_INPUTS
+    inputs: Sequence[str] = (*_GATEWAY_INPUTS, TAKEN_PORTS)
     is_shared = False
 
     def __init__(
         self,
         stores: Mapping[str, ReadableStore],
         controller: str,
-        pool: Sequence[str],
+        rules: PortRules,
         addresses: Callable[[], Sequence[str] | None],
         *,
-        reserved: Sequence[int] = (),
         clock: Callable[[], str] = now,
     ) -> None:
-        """*addresses* returns where HAProxy is reached, for when there is no *pool*; None while that is not known.
-
-        *reserved* are ports that others have there.
-        """
+        """*addresses* returns where HAProxy is reached, for when there is no pool; None while that is not known."""
         self._stores = stores
         self._controller = controller
-        self._pool = pool
+        self._rules = rules
+        self._pool = rules.pool
         self._addresses = addresses
-        self._reserved = reserved
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
         # By Gateway, its uid and addresses: what was written is not in the store at once, and must not become another.
@@ -152,8 +149,9 @@ class GatewayStatus:
         if not is_ours(resource, self._stores, self._controller):
             return None
         counts = self._routes.counts(resource)
-        taken = self._taken(resource)
-        status = gateway_status(resource, self._stores, self._placement(resource), counts, taken)
+        placement = self._placement(resource)
+        taken = unavailable_ports(resource, self._stores, self._controller, self._rules, placement.addresses)
+        status = gateway_status(resource, self._stores, placement, counts, taken)
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
 
     def related(self) -> Collection[ResourceRef]:
@@ -163,11 +161,6 @@ class GatewayStatus:
     def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  another controller writes the same fields
         """See `StatusSource.is_left_over`."""
         return False
-
-    def _taken(self, gateway: Resource) -> frozenset[int]:
-        if self._pool:
-            return frozenset()
-        return unavailable_ports(gateway, self._stores, self._controller, self._reserved)
 
     def _placement(self, gateway: Resource) -> Placement:
         if not self._pool:
@@ -198,7 +191,7 @@ class ListenerSetStatus:
 
     name = "listenerSet"
     store = "listenerSetStates"
-    inputs: Sequence[str] = _GATEWAY_INPUTS
+    inputs: Sequence[str] = (*_GATEWAY_INPUTS, TAKEN_PORTS)
     is_shared = False
     is_ready = True
 
@@ -206,16 +199,13 @@ class ListenerSetStatus:
         self,
         stores: Mapping[str, ReadableStore],
         controller: str,
-        pool: Sequence[str] = (),
+        rules: PortRules = PortRules(),  # noqa: B008  immutable
         *,
-        reserved: Sequence[int] = (),
         clock: Callable[[], str] = now,
     ) -> None:
-        """*pool* and *reserved* are those of `GatewayStatus`."""
         self._stores = stores
         self._controller = controller
-        self._pool = pool
-        self._reserved = reserved
+        self._rules = rules
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
 
@@ -225,10 +215,16 @@ class ListenerSetStatus:
         if gateway is None or not is_ours(gateway, self._stores, self._controller):
             return None
         counts = self._routes.counts(resource)
-        # At an address of its own a Gateway has all ports.
-        taken = () if self._pool else unavailable_ports(gateway, self._stores, self._controller, self._reserved)
-        status = set_status(resource, gateway, self._stores, counts, frozenset(taken))
+        addresses = self._addresses_of(gateway)
+        taken = unavailable_ports(gateway, self._stores, self._controller, self._rules, addresses)
+        status = set_status(resource, gateway, self._stores, counts, taken)
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
+
+    def _addresses_of(self, gateway: Mapping[str, Any]) -> list[str]:
+        """Return the addresses that *gateway* has, as its status says."""
+        ref = ResourceRef("Gateway", namespace_of(gateway), name_of(gateway))
+        state = self._stores["gatewayStates"].by_ref(ref) if "gatewayStates" in self._stores else None
+        return [text_of(entry, "value") for entry in items_of(state, "status", "addresses")]
 
     def related(self) -> Collection[ResourceRef]:
         """See `StatusSource.related`."""

@@ -8,6 +8,7 @@ from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config, StoreKind, WatchedResource
 from haptic_trio.dataplane.check import CheckDirectory
+from haptic_trio.gateway.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import ResourceType
@@ -97,4 +98,8 @@ def make_stores(config: Config, client: Client) -> Stores:
             cache_ttl=watched.cache_ttl,
         )
 
-    return Stores(make(name, watched) for name, watched in config.watched_resources.items())
+    stores = [make(name, watched) for name, watched in config.watched_resources.items()]
+    if "gateway" in config.templating.libraries:
+        # Of no cluster: see `haptic_trio.deployment.taken_ports`.
+        stores.append(Store(TAKEN_PORTS, ("spec.port",)))
+    return Stores(stores)

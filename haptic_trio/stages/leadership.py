@@ -71,6 +71,7 @@ async def run_term(
                     channels.cycles_in.clone(),
                     channels.completed,
                     channels.endpoints,
+                    channels.ports_in.clone(),
                     sync=sync_endpoint,
                     deployment_timeout=dataplane.deployment_timeout,
                     drain_timeout=drain_limit(config.controller),

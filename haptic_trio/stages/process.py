@@ -12,6 +12,7 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import PodEndpoints
+from haptic_trio.deployment.taken_ports import TakenPorts
 from haptic_trio.fleet.observed import ObservedPods
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.httpstore.entry import ContentMemory
@@ -122,6 +123,8 @@ class Process:
     """What stands in for broken objects: the last good outputs outlive an iteration."""
     contents: ContentMemory = field(default_factory=ContentMemory)
     """What templates fetch, as it was last accepted, outlives an iteration, too."""
+    taken_ports: TakenPorts = field(default_factory=TakenPorts)
+    """Addresses that HAProxy could not listen on: no other configuration frees them."""
     queue_metrics: WorkQueueMetrics | None = None
     election: Latest[LeaderElection] = field(default_factory=Latest)
     """What the newest iteration that has come up says of the lease."""

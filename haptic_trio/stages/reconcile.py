@@ -9,6 +9,8 @@ from haptic_trio.channels import Channels
 from haptic_trio.config.model import ReconcilerMode, StoreKind, ValidationMode
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
+from haptic_trio.deployment.taken_ports import run_taken_ports
+from haptic_trio.gateway.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.messages import ConfigValidated
 from haptic_trio.pipeline.coordinator import run_coordinator, run_fast_lane
@@ -41,6 +43,15 @@ async def run_reconcile(
         nursery.start_soon(announce_valid, process, channels.validated)
         await nursery.start(
             partial(run_discovery, process.instances, channels.endpoints, facts=facts),
+        )
+        await nursery.start(
+            partial(
+                run_taken_ports,
+                channels.ports_out.clone(),
+                channels.changes_in.clone(),
+                parts.stores.get(TAKEN_PORTS),
+                taken=process.taken_ports,
+            )
         )
         await nursery.start(partial(_run_coordinator, parts, channels, next_correlation, process))
         await nursery.start(

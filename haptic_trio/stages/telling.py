@@ -15,6 +15,7 @@ from haptic_trio.deployment.status import StatusWriter, follow_service
 from haptic_trio.errors import Problem
 from haptic_trio.gateway.features import FEATURES, WITH_SERVICES
 from haptic_trio.gateway.kinds import ROUTE_KINDS
+from haptic_trio.gateway.port_rules import PortRules
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.status import StatusSource
 from haptic_trio.k8s.status_gateway import (
@@ -126,11 +127,8 @@ def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses
     if "gateway" not in libraries or not stores.keys() >= GATEWAY_STORES:
         return []
     context = config.templating.extra_context
-    controller, pool = str(context.get("gatewayController", "")), context.get("gatewayAddresses") or ()
-
-    addresses_of_all = [str(address) for address in pool]
+    controller, rules = str(context.get("gatewayController", "")), PortRules.of_settings(context)
     extra = WITH_SERVICES if _has_gateway_services(config, stores) else frozenset[str]()
-    reserved = [port for port in (context.get("httpPort"), context.get("httpsPort")) if isinstance(port, int)]
 
     def known() -> tuple[str, ...] | None:
         if addresses is None:
@@ -139,8 +137,8 @@ def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses
 
     return [
         GatewayClassStatus(stores, controller, features=FEATURES | extra),
-        GatewayStatus(stores, controller, addresses_of_all, known, reserved=reserved),
-        ListenerSetStatus(stores, controller, addresses_of_all, reserved=reserved),
+        GatewayStatus(stores, controller, rules, known),
+        ListenerSetStatus(stores, controller, rules),
         PolicyStatus(stores, controller),
         *(RouteStatus(stores, controller, kind=kind) for kind in ROUTE_KINDS.values()),
     ]

@@ -15,6 +15,7 @@ from haptic_trio.messages import (
     EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
+    PortsUnavailable,
 )
 from haptic_trio.pulse import Pulse
 from tests.support.endpoints import MemoryEndpoint, generation, sync_in_memory
@@ -27,6 +28,7 @@ class Rig:
         self.deployments, self._deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
         self._cycles_in, self.completions = trio.open_memory_channel[CycleEvent](50)
         self.endpoints = Latest[EndpointsDiscovered]()
+        self._ports_in, self.ports = trio.open_memory_channel[PortsUnavailable](50)
         self.completed = Latest[DeploymentCompleted]()
         self.facts = Facts()
         self.pulse = Pulse("deployer", 100)
@@ -39,6 +41,7 @@ class Rig:
                 self._cycles_in,
                 self.completed,
                 self.endpoints,
+                self._ports_in,
                 sync=sync_in_memory,
                 deployment_timeout=30,
                 drain_timeout=drain_timeout,

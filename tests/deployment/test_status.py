@@ -10,6 +10,7 @@ import trio
 from haptic_trio.channels import Latest
 from haptic_trio.deployment.status import StatusLedger, StatusWriter, find_object, follow_service
 from haptic_trio.gateway.kinds import HTTP_ROUTE
+from haptic_trio.gateway.port_rules import PortRules
 from haptic_trio.k8s.api import ApiCluster
 from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
@@ -123,7 +124,7 @@ def test_what_comes_back_of_what_was_written_is_looked_at_alone() -> None:
     one = route("web", rule())
     stores = stores_of(gateway_class(), gateway(), one)
     sources: list[StatusSource] = [
-        GatewayStatus(stores, CONTROLLER, ["192.0.2.7"], lambda: ()),
+        GatewayStatus(stores, CONTROLLER, PortRules.of(["192.0.2.7"]), lambda: ()),
         RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE),
     ]
     ledger = StatusLedger(stores, sources)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from haptic_trio.gateway.listeners import listeners_of
+from haptic_trio.gateway.port_rules import PortRules
 from haptic_trio.gateway.ports import inner_address, served_ports
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, stores_of
@@ -137,7 +138,7 @@ def test_a_listener_alone_needs_no_frontend_in_front() -> None:
     found = gateway("gw", *listeners(443)[:2])
 
     # Without its certificate one of the two cannot be served.
-    ports = served_ports(found, stores_of(gateway_class(), found), CONTROLLER, [], [])
+    ports = served_ports(found, stores_of(gateway_class(), found), CONTROLLER, PortRules())
 
     assert [(one.kind, one.is_inner) for one in ports] == [("passthrough", False)]
 

@@ -10,6 +10,7 @@ from haptic_trio.gateway.addresses import Placement
 from haptic_trio.gateway.hostnames import intersection
 from haptic_trio.gateway.listeners import listeners_of
 from haptic_trio.gateway.overlaps import overlapping
+from haptic_trio.gateway.port_rules import PortRules
 from haptic_trio.gateway.ports import served_ports
 from haptic_trio.gateway.status import gateway_status, set_status
 from haptic_trio.k8s.resource import Resource
@@ -86,7 +87,7 @@ def test_what_is_not_accepted_is_not_served_and_neither_is_what_others_add_to_it
 
     def of(gateway: Resource) -> tuple[list[int], dict[str, tuple[str, str]]]:
         stores = stores_of(gateway_class(), gateway, more)
-        ports = served_ports(gateway, stores, CONTROLLER, [], [])
+        ports = served_ports(gateway, stores, CONTROLLER, PortRules())
         return [port.port for port in ports], verdicts(set_status(more, gateway, stores, {}))
 
     assert of(plain) == ([80, 81], {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")})

@@ -10,6 +10,7 @@ from haptic_trio.embedded.certificates import issue
 from haptic_trio.gateway.attached import AttachedRoutes
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.kinds import HTTP_ROUTE
+from haptic_trio.gateway.port_rules import PortRules
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.status import is_fulfilled
 from haptic_trio.k8s.status_gateway import (
@@ -32,7 +33,7 @@ def verdicts(conditions: Sequence[Any]) -> dict[str, tuple[str, str]]:
 
 
 def gateway_source(stores: Stores, pool: Sequence[str] = POOL, shared: Sequence[str] | None = ()) -> GatewayStatus:
-    return GatewayStatus(stores, CONTROLLER, pool, lambda: shared, clock=lambda: NOW)
+    return GatewayStatus(stores, CONTROLLER, PortRules.of(pool), lambda: shared, clock=lambda: NOW)
 
 
 def status_of(one: Resource, *objects: Resource, pool: Sequence[str] = POOL) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def test_where_gateways_share_an_address_a_port_belongs_to_the_oldest() -> None:
     old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     young["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     stores = stores_of(gateway_class(), old, young, tls_secret())
-    source = GatewayStatus(stores, CONTROLLER, (), lambda: ("192.0.2.1",), reserved=(443,), clock=lambda: NOW)
+    source = GatewayStatus(stores, CONTROLLER, PortRules.of(shared=[443]), lambda: ("192.0.2.1",), clock=lambda: NOW)
 
     found = {one["metadata"]["name"]: source.wanted(one) for one in (old, young)}
 
@@ -291,7 +292,7 @@ def test_a_set_cannot_have_a_port_that_others_have_at_the_same_address() -> None
     stores = stores_of(gateway_class(), gateway("gw", allowedListeners={"namespaces": {"from": "All"}}), one)
 
     def accepted(*pool: str) -> dict[str, tuple[str, str]]:
-        wanted = ListenerSetStatus(stores, CONTROLLER, pool, reserved=[8080], clock=lambda: NOW).wanted(one)
+        wanted = ListenerSetStatus(stores, CONTROLLER, PortRules.of(pool, [8080]), clock=lambda: NOW).wanted(one)
         assert wanted is not None
         return {entry["name"]: verdicts(entry["conditions"])["Accepted"] for entry in wanted["listeners"]}
 

@@ -1,0 +1,92 @@
+"""Which ports listeners may have: those that the administrator allows, and that nothing else listens on."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.objects import GatewayObjectError, Lookups, found_in, text_of
+
+TAKEN_PORTS: Final = "takenPorts"
+"""The store with an object for each address that HAProxy could not listen on: no kind of the cluster."""
+_RANGE: Final = re.compile(r"([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?").fullmatch
+_LAST_PORT: Final = 65_535
+
+NOT_ALLOWED: Final = "the administrator does not allow this port (gatewayPorts)"
+RESERVED: Final = "the port is reserved (gatewayReservedPorts)"
+HELD: Final = "another Gateway, or a frontend of ours, has this port"
+
+
+def port_range(value: Any) -> tuple[int, int]:
+    """Return the first and the last port of *value*, such as `80` or `8000-8999`; raises ValueError."""
+    match = _RANGE(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 0 < first <= last <= _LAST_PORT:
+        raise ValueError("neither a port, 1 to 65535, nor a range such as 8000-8999")
+    return first, last
+
+
+class PortRules(msgspec.Struct, frozen=True):
+    """What the configuration says of the ports of listeners."""
+
+    pool: tuple[str, ...] = ()
+    """Addresses of which each Gateway has one of its own; without any, all Gateways share an address."""
+    shared: frozenset[int] = frozenset()
+    """Ports of HAProxy's other frontends; at an address of its own a Gateway can have them as well."""
+    reserved: frozenset[int] = frozenset()
+    """Ports that no listener has."""
+    allowed: tuple[tuple[int, int], ...] = ((1, _LAST_PORT),)
+    """Ranges of ports that listeners may have, each with its last port."""
+
+    @classmethod
+    def of(
+        cls, pool: Iterable[Any] = (), shared: Iterable[Any] = (), reserved: Iterable[Any] = (), allowed: Any = None
+    ) -> "PortRules":
+        """Return the rules of what templates and settings have; raises `GatewayObjectError`."""
+        try:
+            ranges = ((1, _LAST_PORT),) if allowed is None else tuple(port_range(one) for one in allowed)
+        except ValueError as exc:
+            raise GatewayObjectError(f"a range of ports is {exc}") from None
+        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges)
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> "PortRules":
+        """Return the rules that the *settings* of the libraries make, as `frontends-gateway` does."""
+        return cls.of(
+            settings.get("gatewayAddresses") or (),
+            [settings.get(name) or 0 for name in ("httpPort", "httpsPort", "metricsPort", "passthroughPort")],
+            settings.get("gatewayReservedPorts") or (),
+            settings.get("gatewayPorts"),
+        )
+
+    def refusal(self, port: int) -> str:
+        """Return why no listener may have *port*; empty if one may."""
+        if not any(first <= port <= last for first, last in self.allowed):
+            return NOT_ALLOWED
+        return RESERVED if port in self.reserved else ""
+
+
+def _numbers(ports: Iterable[Any]) -> frozenset[int]:
+    # 0 is how a setting says that there is no such port.
+    return frozenset(int(port) for port in ports if port)
+
+
+def taken_reason(lookups: Lookups, port: int, own: Sequence[str], pool: Sequence[str]) -> str:
+    """Return why HAProxy cannot listen on *port* where a Gateway with the addresses *own* does; empty if it can."""
+    for entry in found_in(lookups, TAKEN_PORTS, str(port)):
+        host = text_of(entry, "spec", "host")
+        # What another Gateway cannot have at its own address is nothing to this one.
+        if host in own or host not in pool:
+            return f"HAProxy cannot listen on it: {text_of(entry, 'spec', 'reason')}"
+    return ""
+
+
+def taken_port(host: str, port: int, reason: str) -> dict[str, Any]:
+    """Return the object of the store `TAKEN_PORTS` for an address that HAProxy could not listen on."""
+    return {
+        "apiVersion": "haptic-trio/v1",
+        "kind": "TakenPort",
+        "metadata": {"name": f"{host} {port}"},
+        "spec": {"host": host, "port": str(port), "reason": reason},
+    }
