@@ -70,13 +70,11 @@ class TakenPorts:
 
     def retry(self, now: float) -> None:
         """Have addresses tried again whose pause is over, and forget those that have not failed again since."""
-        due = self.due()
-        if due is None or due > now:
-            return
+        is_time = self._last_retry + FIRST_PAUSE <= now
         for key, taken in list(self._taken.items()):
             if taken.is_tried and taken.until + 2 * _pause(taken.failures) <= now:
                 del self._taken[key]
-            elif not taken.is_tried and taken.until <= now:
+            elif is_time and not taken.is_tried and taken.until <= now:
                 taken.is_tried = True
                 self._last_retry = now
                 taken.until = now

@@ -76,6 +76,8 @@ class GatewaySite(Site):
             "ingressClass": self.namespace,
             "gatewayController": CONTROLLER_NAME,
             "gatewayAddresses": [*POOL, STATIC],
+            # At addresses of their own, listeners of the suite may have any port but the agent's.
+            "gatewayReservedPorts": [],
             "gatewayServices": True,
         }
         return self.config_map(templating={"libraries": list(LIBRARIES), "extraContext": context})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import trio
@@ -129,7 +130,7 @@ async def test_a_deployment_that_fails_is_repeated_later_and_later(
 
     # One each second would be 600; without any pause it was 40 a second.
     assert 5 < len(rig.attempts) < 40
-    pauses = [later - earlier for earlier, later in zip(rig.times(), rig.times()[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(rig.times())]
     assert max(pauses) >= LONGEST_PAUSE / 2
     assert rig.times()[-1] > 500
 

@@ -241,9 +241,8 @@ def _is_of(name: str, fact: InstanceDeployed) -> bool:
 @asynccontextmanager
 async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **options: Any) -> AsyncIterator[Running]:
     """Run the controller over *site* with *options*; HAProxy is stopped at the end unless told to be left."""
-    serve = ServeOptions(
-        input=site.input(binary), state_dir=site.state, listen="127.0.0.1:0", on_exit=on_exit, **options
-    )
+    options.setdefault("listen", "127.0.0.1:0")
+    serve = ServeOptions(input=site.input(binary), state_dir=site.state, on_exit=on_exit, **options)
     facts = FactLog()
     async with trio.open_nursery() as nursery:
         serving = await nursery.start(partial(run_serve, serve, observe=facts.take))

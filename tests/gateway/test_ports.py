@@ -1,0 +1,115 @@
+"""Which ports listeners may have: those that are allowed, not reserved, and free."""
+
+import pytest
+
+from haptic_trio.gateway.listeners import unavailable_ports
+from haptic_trio.gateway.objects import GatewayObjectError
+from haptic_trio.gateway.port_rules import (
+    HELD,
+    NOT_ALLOWED,
+    RESERVED,
+    TAKEN_PORTS,
+    PortRules,
+    port_range,
+    taken_port,
+)
+from haptic_trio.gateway.ports import served_ports
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.status_gateway import GatewayStatus, ListenerSetStatus
+from haptic_trio.k8s.store import Store, Stores
+from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
+
+
+def listener(port: int) -> dict[str, object]:
+    return {"name": f"p{port}", "port": port, "protocol": "HTTP"}
+
+
+def site(*objects: Resource, taken: tuple[tuple[str, int], ...] = ()) -> Stores:
+    """Return stores with *objects* and the addresses that HAProxy could not listen on."""
+    store = Store(TAKEN_PORTS, ("spec.port",))
+    store.replace(taken_port(host, port, "Address already in use") for host, port in taken)
+    return Stores([*stores_of(gateway_class(), *objects).values(), store])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(80, (80, 80)), ("80", (80, 80)), ("1-65535", (1, 65535)), ("8000-8999", (8000, 8999))]
+)
+def test_a_range_has_two_ends(value: object, expected: tuple[int, int]) -> None:
+    assert port_range(value) == expected
+
+
+@pytest.mark.parametrize("value", [0, 65536, "0-5", "9-5", "1-70000", "80,81", "", "x", "-5", "80-", True, None, 8.0])
+def test_what_is_no_range_is_rejected(value: object) -> None:
+    with pytest.raises(ValueError, match="neither a port"):
+        port_range(value)
+    with pytest.raises(GatewayObjectError):
+        PortRules.of(allowed=[value])
+
+
+def test_listeners_have_only_ports_that_are_allowed_and_not_reserved() -> None:
+    one = gateway("gw", *map(listener, (80, 8080, 8081, 5555, 9999)))
+    stores = site(one, taken=(("0.0.0.0", 8081),))
+    rules = PortRules.of(shared=[8080], reserved=[5555], allowed=["1-8999"])
+
+    assert [port.port for port in served_ports(one, stores, CONTROLLER, rules)] == [80]
+    assert unavailable_ports(one, stores, CONTROLLER, rules) == {
+        5555: RESERVED,
+        8080: HELD,
+        8081: "HAProxy cannot listen on it: Address already in use",
+        9999: NOT_ALLOWED,
+    }
+
+
+def test_no_port_is_allowed_by_an_empty_list() -> None:
+    one = gateway("gw", listener(80))
+
+    assert served_ports(one, site(one), CONTROLLER, PortRules.of(allowed=[])) == []
+
+
+def test_settings_and_templates_make_the_same_rules() -> None:
+    settings = {
+        "httpPort": 8080,
+        "httpsPort": 8443,
+        "metricsPort": 0,
+        "passthroughPort": 8444,
+        "gatewayAddresses": [],
+        "gatewayReservedPorts": [5555],
+        "gatewayPorts": ["80", "1000-2000"],
+    }
+
+    assert PortRules.of_settings(settings) == PortRules.of([], [8080, 8443, 0, 8444], [5555], ["80", "1000-2000"])
+    assert PortRules.of_settings({}) == PortRules()
+
+
+def test_at_an_address_of_its_own_a_gateway_lacks_what_is_taken_there() -> None:
+    one = gateway("gw", *map(listener, (80, 81, 82, 5555)), addresses=[{"value": "192.0.2.1"}])
+    taken = (("192.0.2.1", 80), ("192.0.2.2", 81), ("0.0.0.0", 82))
+    rules = PortRules.of(["192.0.2.1", "192.0.2.2"], shared=[81], reserved=[5555])
+
+    assert [port.port for port in served_ports(one, site(one, taken=taken), CONTROLLER, rules)] == [81]
+
+
+@pytest.mark.parametrize(
+    ("port", "message"),
+    [(9999, NOT_ALLOWED), (5555, RESERVED), (81, "HAProxy cannot listen on it: Address already in use")],
+)
+def test_the_status_says_why(port: int, message: str) -> None:
+    one = gateway("gw", listener(80), listener(port), allowedListeners={"namespaces": {"from": "All"}})
+    spec = {"parentRef": {"name": "gw"}, "listeners": [{**listener(port), "hostname": "set.test"}]}
+    added = made("ListenerSet", "set", spec=spec)
+    stores = site(one, added, taken=(("127.0.0.1", 81),))
+    rules = PortRules.of(reserved=[5555], allowed=["1-8999"])
+
+    of_gateway = GatewayStatus(stores, CONTROLLER, rules, lambda: ("192.0.2.1",)).wanted(one)
+    of_set = ListenerSetStatus(stores, CONTROLLER, rules).wanted(added)
+
+    assert of_gateway is not None
+    assert of_set is not None
+    good, bad = of_gateway["listeners"]
+    for entry in (bad, of_set["listeners"][0]):
+        accepted = next(one for one in entry["conditions"] if one["type"] == "Accepted")
+        programmed = next(one for one in entry["conditions"] if one["type"] == "Programmed")
+        assert (accepted["status"], accepted["reason"]) == ("False", "PortUnavailable")
+        assert accepted["message"] == message
+        assert programmed["status"] == "False"
+    assert {one["status"] for one in good["conditions"] if one["type"] in ("Accepted", "Programmed")} == {"True"}
