@@ -14,7 +14,6 @@
 | refused     | ValidationFailed                         | coordinator to scheduler               | latest       |
 | endpoints   | EndpointsDiscovered                      | discovery to scheduler                 | latest       |
 | deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
-| ports       | PortsUnavailable                         | deployer to the keeper of taken ports  | 50, wait     |
 | completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor,  | latest       |
 |             |                                          | coordinator                            |              |
 | cycles      | ReconcileTriggered, ConfigPrepared,      | coordinator, deployer, leadership      | 50, wait     |
@@ -48,7 +47,6 @@ from haptic_trio.messages import (
     HttpContentChanged,
     IndexSynchronized,
     LeadershipChanged,
-    PortsUnavailable,
     ReconcileTriggered,
     ResourceChanged,
     ValidationFailed,
@@ -184,7 +182,6 @@ class Channels:
         self.changes_in, self.changes_out = trio.open_memory_channel[Change](CHANGE_BUFFER)
         self.triggers_in, self.triggers_out = trio.open_memory_channel[ReconcileTriggered](EVENT_BUFFER)
         self.cycles_in, self.cycles_out = trio.open_memory_channel[CycleEvent](EVENT_BUFFER)
-        self.ports_in, self.ports_out = trio.open_memory_channel[PortsUnavailable](EVENT_BUFFER)
         self.config_in, self.config_out = trio.open_memory_channel[ConfigChanged](1)
         self.unread = Latest[ResourceChanged]()
         self.prepared = Latest[ConfigPrepared]()

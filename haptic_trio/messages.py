@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.dataplane.endpoint import Endpoint, SyncResult, UnboundAddress
+from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.resource import ResourceRef
@@ -308,13 +308,6 @@ class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     error: str
     seconds: float
-
-
-class PortsUnavailable(msgspec.Struct, frozen=True, kw_only=True):
-    """HAProxy cannot listen on some addresses of a generation, which one endpoint has rejected for that."""
-
-    endpoint: str
-    addresses: tuple[UnboundAddress, ...]
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

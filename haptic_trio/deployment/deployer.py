@@ -25,7 +25,6 @@ from haptic_trio.messages import (
     EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
-    PortsUnavailable,
 )
 from haptic_trio.pulse import Pulse
 from haptic_trio.workqueue.limiter import ExponentialLimiter
@@ -49,13 +48,13 @@ async def run_deployer(
     cycles: trio.MemorySendChannel[CycleEvent],
     completed: Latest[DeploymentCompleted],
     endpoints: Latest[EndpointsDiscovered],
-    ports: trio.MemorySendChannel[PortsUnavailable],
     *,
     sync: SyncEndpoint,
     deployment_timeout: float,
     drain_timeout: float,
     max_parallel: int,
     verify_interval: float = inf,
+    report_ports: Callable[[PortsUnavailableError], None],
     facts: Facts,
     pulse: Pulse,
     metrics: WorkQueueMetrics | None = None,
@@ -69,7 +68,8 @@ async def run_deployer(
     go on for *drain_timeout* seconds. At most *max_parallel* endpoints are
     worked on at once; 0 is no limit. A deployment also looks for what others
     have changed on its endpoint if it has never done so, or if the last look
-    began *verify_interval* seconds ago or longer. Takes ownership of the
+    began *verify_interval* seconds ago or longer. An endpoint that cannot listen
+    on some addresses is reported to *report_ports* as well. Takes ownership of the
     channel ends.
     """
     queue: WorkQueue[str] = WorkQueue(
@@ -104,7 +104,7 @@ async def run_deployer(
             looks.forget(name)
             await complete(rounds.drop(name, trio.current_time()))
             return
-        result = await _sync_one(target, looks.sync, deployment_timeout, drain_timeout, facts, ports)
+        result = await _sync_one(target, looks.sync, deployment_timeout, drain_timeout, facts, report_ports)
         if result is None:
             queue.add_rate_limited(name)
             await complete(rounds.fail(target, trio.current_time()))
@@ -113,7 +113,7 @@ async def run_deployer(
             await complete(rounds.succeed(target, result, trio.current_time()))
         _tell_standing(completed, rounds)
 
-    with deployments, cycles, ports:
+    with deployments, cycles:
         async with trio.open_nursery() as nursery:
             await nursery.start(queue.run)
             task_status.started()
@@ -176,11 +176,10 @@ async def _sync_one(
     limit: float,
     drain_timeout: float,
     facts: Facts,
-    ports: trio.MemorySendChannel[PortsUnavailable],
+    report_ports: Callable[[PortsUnavailableError], None],
 ) -> SyncResult | None:
     deployment, endpoint = target.deployment, target.endpoint
     results: list[SyncResult] = []
-    lacking: list[PortsUnavailable] = []
 
     def tell_failed(error: Exception) -> None:
         facts.tell(
@@ -200,7 +199,7 @@ async def _sync_one(
             tell_failed(EndpointTimeoutError(endpoint.name, f"deployment took longer than {limit:g} s"))
         except PortsUnavailableError as exc:
             tell_failed(exc)
-            lacking.append(PortsUnavailable(endpoint=endpoint.name, addresses=exc.addresses))
+            report_ports(exc)
         except (HapticError, OSError) as exc:
             tell_failed(exc)
         else:
@@ -211,8 +210,6 @@ async def _sync_one(
 
     began = trio.current_time()
     await finish_despite_cancel(deploy, grace=drain_timeout)
-    for message in lacking:
-        await ports.send(message)
     return results[0] if results else None
 
 

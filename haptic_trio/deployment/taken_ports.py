@@ -8,18 +8,18 @@ together, and no two retries are closer than `FIRST_PAUSE`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 import trio
 
 from haptic_trio.channels import Change
-from haptic_trio.dataplane.endpoint import UnboundAddress
+from haptic_trio.dataplane.endpoint import PortsUnavailableError, UnboundAddress
 from haptic_trio.gateway.port_rules import taken_port
 from haptic_trio.k8s.store import Store
 from haptic_trio.logs import get_logger
-from haptic_trio.messages import PortsUnavailable, ResourceChanged
+from haptic_trio.messages import ResourceChanged
 
 FIRST_PAUSE: Final = 15.0
 LONGEST_PAUSE: Final = 900.0
@@ -28,6 +28,7 @@ MOST_ADDRESSES: Final = 10_000
 """Addresses that are remembered; of more, the newest are only reported by the failed deployment."""
 
 _Address = tuple[str, int]
+_log = get_logger("ports")
 
 
 class _Taken(msgspec.Struct):
@@ -39,11 +40,28 @@ class _Taken(msgspec.Struct):
 
 
 class TakenPorts:
-    """The decision, for all iterations of a process; no clock of its own. Times are seconds of any monotonic clock."""
+    """The decision, for all iterations of a process; times are seconds of any monotonic clock.
+
+    Only `report` and `wait` have a clock of their own.
+    """
 
     def __init__(self) -> None:
         self._taken: dict[_Address, _Taken] = {}
         self._last_retry = -math.inf
+        self._changed = trio.Event()
+
+    def report(self, error: PortsUnavailableError) -> None:
+        """Do `note` for an endpoint that failed with *error* now, and wake `wait`."""
+        for address in self.note(error.addresses, trio.current_time()):
+            _log.warning("a port is not available", endpoint=error.endpoint, error=str(address))
+        self._changed.set()
+
+    async def wait(self) -> None:
+        """Return after a `report`, or once `retry` has something to do."""
+        due = self.due()
+        with trio.move_on_at(math.inf if due is None else due):
+            await self._changed.wait()
+        self._changed = trio.Event()
 
     def note(self, addresses: Iterable[UnboundAddress], now: float) -> list[UnboundAddress]:
         """Note that HAProxy could not listen on *addresses*; return those that are news."""
@@ -93,41 +111,23 @@ def _pause(failures: int) -> float:
 
 
 async def run_taken_ports(
-    reports: trio.MemoryReceiveChannel[PortsUnavailable],
     changes: trio.MemorySendChannel[Change],
     store: Store | None,
     *,
     taken: TakenPorts,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Keep *store* what *taken* says, and announce its changes, until *reports* ends.
+    """Keep *store* what *taken* says, and announce its changes, until cancelled.
 
     Without a store nothing that is rendered can be left out. Takes ownership
-    of both channel ends.
+    of *changes*.
     """
-    log = get_logger("ports")
-    with reports, changes:
+    with changes:
         if store is not None:
             store.replace(taken.objects())
         task_status.started()
         while True:
-            message: PortsUnavailable | None = None
-            due = taken.due()
-            try:
-                with trio.move_on_at(math.inf if due is None else due):
-                    message = await reports.receive()
-            except trio.EndOfChannel:
-                return
-            now = trio.current_time()
-            if message is not None:
-                for address in taken.note(message.addresses, now):
-                    log.warning("a port is not available", endpoint=message.endpoint, error=str(address))
-            taken.retry(now)
-            await _announce(store, taken.objects(), changes)
-
-
-async def _announce(
-    store: Store | None, objects: Sequence[dict[str, Any]], changes: trio.MemorySendChannel[Change]
-) -> None:
-    if store is not None and (changed := store.replace(objects)):
-        await changes.send(ResourceChanged(stores=(store.name,), refs=changed.refs))
+            await taken.wait()
+            taken.retry(trio.current_time())
+            if store is not None and (changed := store.replace(taken.objects())):
+                await changes.send(ResourceChanged(stores=(store.name,), refs=changed.refs))

@@ -21,7 +21,7 @@ import trio
 from haptic_trio.channels import Latest
 from haptic_trio.dataplane.agent import lock_directory
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
-from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
 from haptic_trio.dataplane.port_holders import INSTANCES_NAME
 from haptic_trio.dataplane.process import is_alive, read_record
 from haptic_trio.dataplane.supervisor import OnExit
@@ -86,7 +86,8 @@ class LocalProvider:
     """The instances below *state*; makes new ones while `run` runs.
 
     A new one starts with the generation that *find_newest* returns; as long
-    as there is none it waits for whoever deploys the first. *endpoints* gets
+    as there is none it waits for whoever deploys the first. Addresses that it
+    cannot listen on are reported to *report_ports*. *endpoints* gets
     those that can be deployed to, whenever they change. *unmarked* is the
     group of instances without a mark: those of a controller that did not own
     its fleet yet.
@@ -98,6 +99,7 @@ class LocalProvider:
         binary: Path,
         *,
         find_newest: Callable[[], Generation | None],
+        report_ports: Callable[[PortsUnavailableError], None] = lambda _error: None,
         endpoints: Latest[tuple[Endpoint, ...]],
         unmarked: GroupKey | None = None,
         on_exit: OnExit = "leave",
@@ -107,6 +109,7 @@ class LocalProvider:
         # HAProxy changes its directory, and starts itself anew from there.
         self._binary = binary.absolute()
         self._find_newest = find_newest
+        self._report_ports = report_ports
         self._endpoints = endpoints
         self._unmarked = unmarked
         self._on_exit = on_exit
@@ -206,7 +209,11 @@ class LocalProvider:
         instance = await self._take(record.id, heir_of=heir_of)
         generation = self._find_newest()
         if generation is not None:
-            await instance.agent.activate(generation)
+            try:
+                await instance.agent.activate(generation)
+            except PortsUnavailableError as exc:
+                self._report_ports(exc)
+                raise
         self._begun_with[record.id] = generation.id if generation is not None else ""
         self._publish(record.id)
         return record.id

@@ -56,6 +56,7 @@ def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExi
         state,
         process.haproxy,
         find_newest=find_newest,
+        report_ports=process.taken_ports.report,
         endpoints=process.instances,
         unmarked=LOCAL,
         on_exit=on_exit,

@@ -7,6 +7,7 @@ import trio
 
 from haptic_trio.channels import Channels, CycleEvent, Facts, Latest
 from haptic_trio.config.model import Config, ControllerConfig, ReconcilerMode
+from haptic_trio.dataplane.endpoint import PortsUnavailableError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.scheduler import OneSpeed, Schedule, run_scheduler
@@ -57,6 +58,7 @@ async def run_term(
     facts: Facts,
     pulses: Pulses,
     metrics: WorkQueueMetrics | None,
+    report_ports: Callable[[PortsUnavailableError], None],
 ) -> None:
     """Schedule and deploy, from the present values on, until cancelled."""
     dataplane = config.dataplane
@@ -71,11 +73,11 @@ async def run_term(
                     channels.cycles_in.clone(),
                     channels.completed,
                     channels.endpoints,
-                    channels.ports_in.clone(),
                     sync=sync_endpoint,
                     deployment_timeout=dataplane.deployment_timeout,
                     drain_timeout=drain_limit(config.controller),
                     max_parallel=dataplane.max_parallel,
+                    report_ports=report_ports,
                     verify_interval=dataplane.drift_prevention_interval,
                     facts=facts,
                     pulse=pulses.add("deployer", limit=2 * dataplane.deployment_timeout),

@@ -47,7 +47,6 @@ async def run_reconcile(
         await nursery.start(
             partial(
                 run_taken_ports,
-                channels.ports_out.clone(),
                 channels.changes_in.clone(),
                 parts.stores.get(TAKEN_PORTS),
                 taken=process.taken_ports,
@@ -68,6 +67,7 @@ async def run_reconcile(
                         facts=facts,
                         pulses=pulses,
                         metrics=process.queue_metrics,
+                        report_ports=process.taken_ports.report,
                     ),
                     process,
                     parts,

@@ -6,6 +6,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.dataplane.endpoint import PortsUnavailableError
 from haptic_trio.deployment.deployer import finish_despite_cancel, run_deployer
 from haptic_trio.messages import (
     DeploymentCompleted,
@@ -15,7 +16,6 @@ from haptic_trio.messages import (
     EndpointsDiscovered,
     InstanceDeployed,
     InstanceFailed,
-    PortsUnavailable,
 )
 from haptic_trio.pulse import Pulse
 from tests.support.endpoints import MemoryEndpoint, generation, sync_in_memory
@@ -28,7 +28,7 @@ class Rig:
         self.deployments, self._deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
         self._cycles_in, self.completions = trio.open_memory_channel[CycleEvent](50)
         self.endpoints = Latest[EndpointsDiscovered]()
-        self._ports_in, self.ports = trio.open_memory_channel[PortsUnavailable](50)
+        self.unbound: list[PortsUnavailableError] = []
         self.completed = Latest[DeploymentCompleted]()
         self.facts = Facts()
         self.pulse = Pulse("deployer", 100)
@@ -41,12 +41,12 @@ class Rig:
                 self._cycles_in,
                 self.completed,
                 self.endpoints,
-                self._ports_in,
                 sync=sync_in_memory,
                 deployment_timeout=30,
                 drain_timeout=drain_timeout,
                 max_parallel=max_parallel,
                 verify_interval=60,
+                report_ports=self.unbound.append,
                 facts=self.facts,
                 pulse=self.pulse,
             )

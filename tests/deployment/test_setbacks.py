@@ -22,7 +22,6 @@ from haptic_trio.messages import (
     DeploymentScheduled,
     EndpointsDiscovered,
     Phases,
-    PortsUnavailable,
     Reason,
     ValidationFailed,
 )
@@ -50,7 +49,6 @@ class Rig:
     async def start(self, nursery: trio.Nursery) -> None:
         deployments_in, deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
         cycles_in, cycles_out = trio.open_memory_channel[CycleEvent](50)
-        ports_in, _ports_out = trio.open_memory_channel[PortsUnavailable](50)
         await nursery.start(
             partial(
                 run_deployer,
@@ -58,11 +56,11 @@ class Rig:
                 cycles_in,
                 self.completed,
                 self.endpoints,
-                ports_in,
                 sync=self.sync,
                 deployment_timeout=30,
                 drain_timeout=5,
                 max_parallel=0,
+                report_ports=lambda _error: None,
                 facts=Facts(10_000),
                 pulse=Pulse("deployer", 100),
             )

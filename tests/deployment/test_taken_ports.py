@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from haptic_trio.channels import Change
-from haptic_trio.dataplane.endpoint import UnboundAddress
+from haptic_trio.dataplane.endpoint import PortsUnavailableError, UnboundAddress
 from haptic_trio.deployment.taken_ports import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
@@ -20,7 +20,7 @@ from haptic_trio.deployment.taken_ports import (
 )
 from haptic_trio.gateway.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.store import Store
-from haptic_trio.messages import PortsUnavailable, ResourceChanged
+from haptic_trio.messages import ResourceChanged
 
 
 def address(port: int, host: str = "0.0.0.0") -> UnboundAddress:
@@ -99,15 +99,14 @@ def test_how_much_is_remembered_is_bounded() -> None:
 async def test_the_store_follows_and_its_changes_are_announced(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    reports_in, reports_out = trio.open_memory_channel[PortsUnavailable](5)
     changes_in, changes_out = trio.open_memory_channel[Change](5)
     store, taken = Store(TAKEN_PORTS, ("spec.port",)), TakenPorts()
     taken.note([address(90)], trio.current_time())
-    await nursery.start(partial(run_taken_ports, reports_out, changes_in, store, taken=taken))
+    await nursery.start(partial(run_taken_ports, changes_in, store, taken=taken))
     # An iteration begins with what the one before has found out.
     assert found(store) == ["90"]
 
-    await reports_in.send(PortsUnavailable(endpoint="local-1", addresses=(address(80), address(81))))
+    taken.report(PortsUnavailableError("local-1", (address(80), address(81))))
     change = await changes_out.receive()
     assert isinstance(change, ResourceChanged)
     assert (change.stores, len(change.refs)) == ((TAKEN_PORTS,), 2)
@@ -117,7 +116,6 @@ async def test_the_store_follows_and_its_changes_are_announced(
     await changes_out.receive()
     assert found(store) == []
     assert trio.current_time() <= 2 * FIRST_PAUSE
-    reports_in.close()
 
 
 def found(store: Store) -> list[Any]:

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
 from haptic_trio.dataplane.supervisor import OnExit
 from haptic_trio.fleet.model import EventType, GroupKey, GroupSpec, InstanceRecord, InstanceState, ReconcileEvent
 from haptic_trio.fleet.provider_local import LocalProvider
@@ -33,6 +33,7 @@ class LocalFleet:
     generations: list[Generation]
     drains: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    unbound: list[PortsUnavailableError] = field(default_factory=list)
 
     @property
     def records(self) -> tuple[InstanceRecord, ...]:
@@ -68,6 +69,7 @@ async def running_fleet(
 ) -> AsyncIterator[LocalFleet]:
     """Run a fleet in the state directory *root* until the block ends."""
     generations = [generation]
+    unbound: list[PortsUnavailableError] = []
     endpoints: Latest[tuple[Endpoint, ...]] = Latest()
     specs = {
         GROUP: msgspec.structs.replace(
@@ -78,6 +80,7 @@ async def running_fleet(
         root,
         binary,
         find_newest=lambda: generations[-1],
+        report_ports=unbound.append,
         endpoints=endpoints,
         unmarked=GROUP,
         on_exit=on_exit,
@@ -96,7 +99,7 @@ async def running_fleet(
     async with trio.open_nursery() as nursery:
         await nursery.start(provider.run)
         await nursery.start(reconciler.run)
-        yield LocalFleet(reconciler, provider, endpoints, specs, generations, drains, errors)
+        yield LocalFleet(reconciler, provider, endpoints, specs, generations, drains, errors, unbound=unbound)
         nursery.cancel_scope.cancel()
 
 

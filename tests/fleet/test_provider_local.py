@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -55,6 +56,19 @@ async def test_a_fleet_starts_grows_and_shrinks_with_one_socket_for_all(
         assert len(list((instance_root / "fleet").iterdir())) == 1
         assert clients.answered
         assert not clients.failed
+
+
+async def test_an_instance_that_cannot_listen_says_where(instance_root: Path, haproxy_binary: Path) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        taken = holder.getsockname()[1]
+        async with running_fleet(instance_root, haproxy_binary, answering(taken, "one"), size=1) as fleet:
+            await fleet.wait(lambda: bool(fleet.unbound))
+            assert [(one.host, one.port) for one in fleet.unbound[0].addresses] == [("127.0.0.1", taken)]
+            # What is newest then is without it: the next attempt succeeds.
+            fleet.generations.append(answering(free_port(), "one"))
+            await fleet.wait_settled()
 
 
 async def test_a_rotation_refuses_no_connection(instance_root: Path, haproxy_binary: Path) -> None:
