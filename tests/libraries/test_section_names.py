@@ -6,6 +6,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
 import trustme
 from hypothesis import given
@@ -35,6 +36,9 @@ ODD = ("a_b", "a", "b", "b_c", "clients::foo", "gateway::web", "::", ":3a", "a.b
 def rendered(objects: list[Resource]) -> Rendered:
     """Render *objects* with all libraries."""
     config = library_config(*LIBRARIES)
+    # How long it takes is another test's concern.
+    templating = msgspec.structs.replace(config.templating, render_timeout=300.0)
+    config = msgspec.structs.replace(config, templating=templating)
     stores = make_stores(config)
     for one in objects:
         for name, kind in config.watched_resources.items():
