@@ -134,7 +134,6 @@ def make_config(place: Place, intervals: Intervals, greeting: str) -> Resource:
             minDeploymentInterval=intervals.min_deployment, driftPreventionInterval="24h", deploymentTimeout="5m"
         ),
         "templating": {
-            "renderTimeout": "5m",
             "libraries": list(LIBRARIES),
             "extraContext": {
                 "bindAddress": "127.0.0.1",

@@ -184,9 +184,16 @@ class TemplatingConfig(_Model, frozen=True):
     """How templates are rendered and which shipped libraries are part of the configuration."""
 
     render_timeout: PositiveDuration = Duration(10)
-    """Time limit of one rendering of everything; a template that runs longer is stopped."""
+    """CPU time that template code outside of fragments may take in one rendering; longer lists of objects add to it.
+    A template that takes longer ends the rendering."""
     max_output_bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024 * 1024
-    """Limit on what one template may write, in bytes."""
+    """Limit on what one template may write outside of fragments, in bytes."""
+    fragment_timeout: PositiveDuration = Duration(5)
+    """CPU time that one fragment of an object may take. An object that takes longer is quarantined."""
+    max_fragment_bytes: Annotated[int, msgspec.Meta(ge=1)] = 8 * 1024 * 1024
+    """Limit on text and files of one fragment of an object, in bytes. An object that exceeds it is quarantined."""
+    max_namespace_bytes: Annotated[int, msgspec.Meta(ge=1)] = 64 * 1024 * 1024
+    """Limit on text and files of all objects of one namespace, in bytes. Objects that exceed it are quarantined."""
     libraries: tuple[str, ...] = ("base", "ssl", "ingress")
     """Shipped libraries that are part of the configuration; a later one overrides an earlier one entry by entry."""
     extra_context: dict[str, Any] = {}

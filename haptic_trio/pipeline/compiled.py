@@ -9,7 +9,7 @@ from haptic_trio.haproxy.model import FileKind
 from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.session import CANCELLED, Leave, Session
+from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.pipeline.wanting import Wanting
 from haptic_trio.templating.emit import trust
 from haptic_trio.templating.engine import Engine
@@ -31,7 +31,14 @@ class CompiledTemplates:
         self._engine = Engine(templates.texts, snippets=templates.priorities)
         self._outputs = templates.outputs
         self._variables = {key: trust(value) for key, value in config.templating.extra_context.items()}
-        self._limits = RenderLimits(config.templating.render_timeout, config.templating.max_output_bytes)
+        settings = config.templating
+        self._limits = RenderLimits(
+            seconds=settings.render_timeout,
+            output_bytes=settings.max_output_bytes,
+            fragment_seconds=settings.fragment_timeout,
+            fragment_bytes=settings.max_fragment_bytes,
+            namespace_bytes=settings.max_namespace_bytes,
+        )
         self._paths = Paths(
             maps_dir=config.dataplane.maps_dir,
             ssl_certs_dir=config.dataplane.ssl_certs_dir,
@@ -65,10 +72,23 @@ class CompiledTemplates:
         """
         run = session.run
         run.restart(recall)
-        run.start()
-        run.deadline = min(run.deadline, leave.until)
+        run.until = leave.until
         if not leave.is_given:
-            run.deadline = CANCELLED
+            run.cancel()
+        problems = self._render_all(session)
+        if not problems and not session.wanting() and run.touch_freed():
+            # Once: what finds no room then waits for the next render.
+            problems = self._render_all(session)
+        if wanting := session.wanting():
+            return wanting
+        if problems:
+            raise RefusedError("render", tuple(problems))
+        self._take_registered(session)
+        return ()
+
+    def _render_all(self, session: Session) -> list[Problem]:
+        """Render all outputs in *session*; return what fails outside of fragments."""
+        run = session.run
         problems: list[Problem] = []
         for output in self._outputs:
             try:
@@ -82,12 +102,7 @@ class CompiledTemplates:
             session.texts.put(MAIN_TEMPLATE, self._engine.render(MAIN_TEMPLATE, session.context, run))
         except ProblemsError as exc:
             problems += exc.problems
-        if wanting := session.wanting():
-            return wanting
-        if problems:
-            raise RefusedError("render", tuple(problems))
-        self._take_registered(session)
-        return ()
+        return problems
 
     def _take_registered(self, session: Session) -> None:
         run = session.run

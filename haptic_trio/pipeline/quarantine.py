@@ -3,9 +3,10 @@ owners of objects should know.
 
 The unit is a *fragment* of an object. Its newest output that was part of a
 valid configuration stands in for it; without one it is left out. A fragment
-is tried again with every render, so that whatever mends it, be it another
-object, releases it. An output that HAProxy refused is remembered by its
-digest, and is as good as failed for as long as the fragment gives it.
+is rendered again when something that it has looked up changes, so that
+whatever mends it, be it another object, releases it. An output that HAProxy
+refused is remembered by its digest, and is as good as failed for as long as
+the fragment gives it.
 
 The good outputs outlive an iteration. Where a new configuration breaks what
 the one before it could render, the templates are at fault, not the objects:

@@ -19,7 +19,7 @@ from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.compiled import CompiledTemplates
 from haptic_trio.pipeline.fetch_policy import fetch_policy
 from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.session import CANCELLED, Leave, Session
+from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.pipeline.wanting import Wanting, fetch_all
 from haptic_trio.templating.outputs import FragmentOutput, Recall
 from haptic_trio.templating.provenance import Provenance
@@ -237,7 +237,7 @@ class Renderer:
         """Have a thread that still renders meet its deadline at the next loop or call, and end."""
         leave.is_given = False
         if self._session is not None:
-            self._session.run.deadline = CANCELLED
+            self._session.run.cancel()
 
     def _render(
         self,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
 from haptic_trio.httpstore.fetches import Fetches, HttpView
@@ -102,10 +101,6 @@ class Session:
         stores = (store for store in self.stores.values() if isinstance(store, OnDemandStore))
         suppliers: tuple[OnDemandStore | Fetches, ...] = (*stores, self.fetches)
         return tuple(supplier for supplier in suppliers if supplier.is_wanting)
-
-
-CANCELLED: Final = float("-inf")
-"""The deadline of a render that has no leave any more."""
 
 
 class Leave:

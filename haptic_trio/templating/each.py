@@ -26,7 +26,6 @@ from haptic_trio.templating.records import Child, ObjectId, Region, Root, Site
 from haptic_trio.templating.run import RenderRun, current_run
 from haptic_trio.templating.scope import as_it_is, same
 from haptic_trio.templating.selection import order_by
-from haptic_trio.templating.subjects import size_of
 from haptic_trio.templating.views import ResourceView
 
 _LAST: Final = ((2,),)
@@ -92,6 +91,28 @@ def render_each(
 ) -> str:
     """Return the text of *site* for each object of *view*, or what stands for it in the root's output."""
     run = current_run()
+    # What the engine does for each object is no work of the template.
+    budget = run.switch(None)
+    try:
+        return _render_each(run, view, name, criteria, target, names, template, line, context, local, site, is_captured)
+    finally:
+        run.switch(budget)
+
+
+def _render_each(
+    run: RenderRun,
+    view: Any,
+    name: str,
+    criteria: Any,
+    target: str,
+    names: tuple[str, ...] | None,
+    template: str,
+    line: int,
+    context: Context,
+    local: Mapping[str, Any],
+    site: Site,
+    is_captured: bool,
+) -> str:
     if type(view) is not ResourceView:
         raise TemplateFaultError("each goes over all objects of a kind: resources.NAME", SYNTAX)
     if not isinstance(name, str):
@@ -260,11 +281,10 @@ def _render_child(run: RenderRun, region: Region, child: Child) -> None:
         run.within = child.within
         text = attempt(run, origin, _Turn(region, child))
         pieces = split_marks(text, run.origins)
-        run.commit(child, sum(size_of(piece.text) for piece in pieces))
+        run.commit(child)
         run.forget_origins(trace.origins)
     _shelve(region, child, pieces)
     region.pending.discard(child)
-    run.check_size()
 
 
 def _shelve(region: Region, child: Child, pieces: list[Piece]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.templating.checks import TemplateChecker
 from haptic_trio.templating.functions import GLOBALS, make_snippets
-from haptic_trio.templating.limits import LimitReachedError, RenderLimits
+from haptic_trio.templating.limits import LimitReachedError, RenderAbandonedError, RenderLimits
 from haptic_trio.templating.missing import did_you_mean
 from haptic_trio.templating.paths import Paths
 from haptic_trio.templating.refresh import refresh
@@ -25,7 +25,10 @@ class RenderError(ProblemsError):
 
 
 class RenderLimitError(RenderError):
-    """A render took too long or grew too large; trying again helps with less data, other limits or another template."""
+    """A render was given up, or what templates do outside of fragments took too long or grew too large.
+
+    Trying again helps with more time, other limits or another template.
+    """
 
 
 class Engine:
@@ -71,18 +74,17 @@ class Engine:
 
         Files, refusals and origins are collected in *run*. If that has the
         template already, with the same *context*, only what has been touched
-        since is rendered. Raises `RenderLimitError` for a limit, and
-        `RenderError` for whatever fails outside of a fragment.
+        since is rendered. Raises `RenderLimitError` for a limit and
+        `RenderError` for whatever else fails outside of fragments.
         """
         template = self._environment.compiled.get(name)
         if template is None:
             hint = did_you_mean(name, self._environment.compiled)
             raise RenderError([Problem(message=f"there is no template {name!r}", hint=hint)])
-        run.start()
         token = CURRENT.set(run)
         try:
             return refresh(run, name, template, context)
-        except (LimitReachedError, RecursionError, MemoryError) as error:
+        except (LimitReachedError, RenderAbandonedError, RecursionError, MemoryError) as error:
             raise RenderLimitError([self._problem(name, run, error)]) from None
         except Exception as error:  # noqa: BLE001  whatever a template or its data raises is reported with its place
             raise RenderError([self._problem(name, run, error)]) from None

@@ -16,6 +16,7 @@ from jinja2.parser import Parser
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.emit import Emitted, TemplateFaultError
+from haptic_trio.templating.limits import LimitReachedError
 from haptic_trio.templating.marks import mark, strip_marks
 from haptic_trio.templating.outputs import FragmentOutput
 from haptic_trio.templating.paths import RenderedFile
@@ -24,7 +25,8 @@ from haptic_trio.templating.remarks import remark_of
 from haptic_trio.templating.report import problem_of
 from haptic_trio.templating.run import RenderRun, current_run
 from haptic_trio.templating.scope import as_it_is, same
-from haptic_trio.templating.subjects import Concern, Origin, Refusal, RenderedText, subject_of
+from haptic_trio.templating.shares import question_of
+from haptic_trio.templating.subjects import Concern, FragmentKey, Origin, Refusal, RenderedText, size_of, subject_of
 
 EACH = "h_each"
 """What the call of `{% each %}` is named in compiled templates."""
@@ -166,6 +168,7 @@ def render_kept(
     if kept is not None and _is_reusable(run, kept, origin, resource, scope):
         run.keeping[key] = kept
         _replay(run, kept.trace)
+        run.grant_output(size_of(kept.text))
         return kept.text
     outer = run.trace
     trace = run.trace = Trace(is_each=is_each)
@@ -179,6 +182,7 @@ def render_kept(
     kept.asked = run.index.add(kept, kept.asked)
     run.keeping[key] = kept
     _replay(run, trace, again=False)
+    run.grant_output(size_of(text))
     return text
 
 
@@ -223,17 +227,23 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
     outer_concerns, trace.concerns = trace.concerns, []
     subjects.append(origin.subject)
     run.rendered += 1
+    budget = run.switch_to_fragment(origin.fragment)
     try:
         text = caller()
-    except (RecursionError, MemoryError):
+        output = FragmentOutput(strip_marks(text), _registered(run, registered), origin.subject.resource_version)
+        _check_limits(run, origin.key, output)
+    except MemoryError:
         # No fault of this object. It stays on the stack, so that the error can name it.
         raise
+    except LimitReachedError as error:
+        if error.is_time:
+            run.note_slow(origin.fragment)
+        problem = problem_of(error, origin.subject)
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
         problem = problem_of(error, origin.subject)
     else:
         del subjects[depth:]
         key = origin.key
-        output = FragmentOutput(strip_marks(text), _registered(run, registered), origin.subject.resource_version)
         blocked = run.recall.blocked.get(key)
         found = blocked.get(output.digest()) if blocked else None
         if found is None:
@@ -242,6 +252,7 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
             return _marked(run, origin, text)
         problem = found
     finally:
+        run.switch(budget)
         concerns, trace.concerns = trace.concerns, outer_concerns
     del subjects[depth:]
     # What was within is left out together with it.
@@ -253,6 +264,23 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
     while len(run.unit_files) > registered:
         run.forget_file(next(reversed(run.unit_files)))
     return _stand_in(run, origin, problem, concerns)
+
+
+def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
+    """Raise `LimitReachedError` if the fragment *key* has used too much, or its namespace has no room for *output*."""
+    # One long operation may have used more time than the loops and calls around it have seen.
+    run.tick()
+    if output.size > run.limits.fragment_bytes:
+        raise run.too_large()
+    run.note_success(key.fragment)
+    before = run.produced.get(key)
+    more = output.size - (before.size if before else 0)
+    try:
+        run.shares.check(key, run.claimed[key.namespace] + more)
+    except LimitReachedError:
+        run.ask(question_of(key.namespace))
+        raise
+    run.claimed[key.namespace] += more
 
 
 def _stand_in(run: RenderRun, origin: Origin, problem: Problem, concerns: Iterable[Concern]) -> str:

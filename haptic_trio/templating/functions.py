@@ -112,8 +112,7 @@ def _register(kind: FileKind, name: str, content: str) -> Emitted:
     run.trace.attempts += 1
     known = run.known_file(str(path))
     if known is None:
-        if size_of(text.text) > run.room:
-            raise run.too_large()
+        run.write(size_of(text.text))
         run.register(RenderedFile(kind, str(name), str(path), text))
     elif known.text != text.text or known.kind is not kind:
         raise TemplateFaultError(f"the file {path} is registered twice with different content")

@@ -1,4 +1,9 @@
-"""Limits that end a runaway template: time, output, and what a single operation may build.
+"""Limits on templates: CPU time, output, and what a single operation may build.
+
+A limit that a fragment reaches is a fault of its object, which is quarantined
+while the render goes on. Template code outside of fragments has a budget of
+its own; reaching that one fails the render. What the engine itself does for
+each object has no limit, since it grows with the cluster.
 
 Python cannot interrupt one long C call, so nothing that a template can say
 may start one: operations that grow their input are bounded before they run,
@@ -7,110 +12,265 @@ and everything that repeats looks at the clock.
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 clock = time.monotonic
+cpu_clock = time.thread_time
 
+CANCELLED: Final = float("-inf")
+"""The deadline of a render that has been abandoned."""
 MAX_ITEMS: Final = 100_000
 """Largest `range` and largest list made by an operator."""
 MAX_INT_BITS: Final = 4_096
 MAX_FORMAT_WIDTH: Final = 1_000
 _UNMETERED: Final = 1_024
+_MOST_PIECES: Final = 5_000_000
+_SECONDS_PER_OBJECT: Final = 0.002
+"""What a list of objects adds to the time of template code outside of fragments, which may go over it."""
+_REDUCTIONS: Final = ((50, 500), (5, 50), (0, 1))
+"""A fragment that has reached the time limit for so many objects of one render, and has succeeded for none so far, is
+likely to be at fault itself: its limit is divided by this. A normal object takes far less than that."""
 _FORMAT_SPEC: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?")
 
 
 class RenderLimits(msgspec.Struct, frozen=True):
-    """How much one run may take."""
+    """How much templates may take. Times are CPU time of the rendering thread, so a busy machine changes nothing."""
 
     seconds: float = 10.0
-    """Wall-clock time from the first render of a run to the end of its last."""
+    """Of template code outside of fragments, in one render."""
     output_bytes: int = 256 * 1024 * 1024
-    """UTF-8 bytes of all texts and files of a run; also bounds what is built on the way."""
+    """Of text and files that are written outside of fragments, in one render."""
+    fragment_seconds: float = 5.0
+    """Of one fragment."""
+    fragment_bytes: int = 8 * 1024 * 1024
+    """Of text and files of one fragment."""
+    namespace_bytes: int = 64 * 1024 * 1024
+    """Of text and files of all fragments of one namespace's objects."""
 
 
 class LimitReachedError(BaseException):
-    """A limit was reached inside a template; the engine turns it into a `RenderLimitError`.
+    """A limit was reached inside a template: a fault of the object in hand, or of the template outside of fragments.
 
-    Not an `Exception`, so that nothing between the template and the engine,
-    a fragment least of all, takes it for the fault of one object.
+    Not an `Exception`, so that nothing between the template and the engine
+    takes it for something that a template may handle.
     """
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, is_time: bool = False) -> None:
         self.message = message
         self.hint = hint
+        self.is_time = is_time
         super().__init__(message)
 
 
-class Meter:
-    """The clock and the memory of one run."""
+class RenderAbandonedError(BaseException):
+    """The caller has no more time for this render, or has cancelled it: no fault of any object or template."""
 
-    __slots__ = ("_built", "_limits", "_produced", "deadline", "piece_limit")
+
+class Budget:
+    """What a fragment, or the template code outside of all fragments, may use, and has used."""
+
+    __slots__ = ("built", "output_bytes", "output_setting", "owner", "seconds", "time_setting", "used", "written")
+
+    def __init__(self, seconds: float, output_bytes: int, owner: str, time_setting: str, output_setting: str) -> None:
+        self.seconds = seconds
+        self.output_bytes = output_bytes
+        self.owner = owner
+        self.time_setting = time_setting
+        self.output_setting = output_setting
+        self.used = 0.0
+        """CPU seconds."""
+        self.built = 0
+        """Bytes of what operations have built on the way to the output."""
+        self.written = 0
+        """Bytes of registered files."""
+
+    @classmethod
+    def of_fragment(cls, limits: RenderLimits, divisor: int = 1) -> "Budget":
+        """Return the budget of one fragment, with the *divisor*-th part of the time limit."""
+        seconds = limits.fragment_seconds / divisor
+        return cls(seconds, limits.fragment_bytes, "the fragment", "fragmentTimeout", "maxFragmentBytes")
+
+    @classmethod
+    def outside(cls, limits: RenderLimits) -> "Budget":
+        """Return the budget of template code outside of fragments, for one render."""
+        owner = "template code outside of fragments"
+        return cls(limits.seconds, limits.output_bytes, owner, "renderTimeout", "maxOutputBytes")
+
+    def time_is_up(self) -> LimitReachedError:
+        """Return the error for too much time."""
+        return LimitReachedError(
+            f"{self.owner} took longer than {self.seconds:g} s of CPU time",
+            f"look for a loop over too much, or raise templating.{self.time_setting}",
+            is_time=True,
+        )
+
+    def too_large(self) -> LimitReachedError:
+        """Return the error for too much output."""
+        return LimitReachedError(
+            f"the output of {self.owner} grew beyond {self.output_bytes:,} bytes",
+            f"look for text that is repeated or doubled, or raise templating.{self.output_setting}",
+        )
+
+
+class Meter:
+    """The clock and the memory of one run.
+
+    Compiled templates compare the wall clock, which is cheap to read, with
+    `deadline`. CPU time never exceeds wall time: when the deadline has
+    passed, `stop` reads the thread's CPU time and moves the deadline by what
+    is left of the budget.
+    """
+
+    __slots__ = (
+        "_budget", "_granted", "_limits", "_outside", "_proven", "_since", "_slow", "deadline", "is_cancelled",
+        "piece_limit", "until",
+    )  # fmt: skip
 
     def __init__(self, limits: RenderLimits) -> None:
         self._limits = limits
-        self._built = 0
-        self._produced = 0
+        self._budget: Budget | None = None
+        self._since = 0.0
+        self._proven: set[str] = set()
+        self.is_cancelled = False
+        """For another thread to set; see `cancel`."""
+        self.until = float("inf")
+        """When the whole render has to be done, by `clock`."""
         self.deadline = float("inf")
-        self.piece_limit = min(limits.output_bytes, 5_000_000)
+        self.piece_limit = _MOST_PIECES
         """How many pieces of text may wait in one macro or block."""
+        self.reset()
 
     @property
-    def room(self) -> int:
-        """How much output is left."""
-        return self._limits.output_bytes - self._produced
+    def limits(self) -> RenderLimits:
+        """The limits of this run."""
+        return self._limits
 
     def reset(self) -> None:
-        """Begin with a new deadline and nothing built; what has been produced stays."""
-        self.deadline = float("inf")
-        self._built = 0
+        """Begin another render, with new budgets and without an end that the caller has set."""
+        self.until = float("inf")
+        self.is_cancelled = False
+        self._outside = Budget.outside(self._limits)
+        self._granted: dict[str, int] = {}
+        self._slow: Counter[str] = Counter()
+        self.switch(None)
 
-    def start(self) -> None:
-        """Set the deadline, once."""
-        if self.deadline == float("inf"):
-            self.deadline = clock() + self._limits.seconds
+    def cancel(self) -> None:
+        """Have the rendering thread stop at its next loop or call; for other threads."""
+        self.is_cancelled = True
+        self.deadline = CANCELLED
+
+    # Budgets.
+
+    def switch(self, budget: Budget | None) -> Budget | None:
+        """Count time and output for *budget* from now on, or for none; return the one before."""
+        now = cpu_clock()
+        outer, self._budget = self._budget, budget
+        if outer is not None:
+            outer.used += now - self._since
+        self._since = now
+        self._aim()
+        return outer
+
+    def switch_outside(self) -> Budget | None:
+        """Count for template code outside of fragments from now on; return the budget before."""
+        return self.switch(self._outside)
+
+    def switch_to_fragment(self, fragment: str) -> Budget | None:
+        """Count for another object's *fragment* from now on; return the budget before."""
+        divisor = 1
+        if self._slow and fragment not in self._proven:
+            divisor = next(divisor for count, divisor in _REDUCTIONS if self._slow[fragment] >= count)
+        return self.switch(Budget.of_fragment(self._limits, divisor))
+
+    def note_success(self, fragment: str) -> None:
+        """Note that *fragment* stays within its limits for some object."""
+        self._proven.add(fragment)
+
+    def note_slow(self, fragment: str) -> None:
+        """Note that *fragment* has reached the time limit for an object."""
+        self._slow[fragment] += 1
+
+    def _aim(self) -> None:
+        budget = self._budget
+        if budget is None:
+            self.deadline = self.until
+            self.piece_limit = _MOST_PIECES
+        else:
+            self.deadline = min(clock() + budget.seconds - budget.used, self.until)
+            self.piece_limit = min(budget.output_bytes, _MOST_PIECES)
+        # Last: `cancel` may have come from another thread in between.
+        if self.is_cancelled:
+            self.deadline = CANCELLED
+
+    def grant_list(self, store: str, count: int) -> None:
+        """Give template code outside of fragments the time to go over the *count* objects of *store*, once a render."""
+        more = count - self._granted.get(store, 0)
+        if more > 0:
+            self._granted[store] = count
+            self._outside.seconds += more * _SECONDS_PER_OBJECT
+
+    def grant_output(self, size: int) -> None:
+        """Let the text outside of fragments hold *size* bytes that a fragment within has made."""
+        self._outside.output_bytes += size
+
+    # Checks.
 
     def tick(self) -> bool:
         """Look at the clock; always true, so that it can stand in a condition."""
         if clock() > self.deadline:
-            self.stop()
+            self._check_time()
         return True
 
     def stop(self) -> None:
-        """Raise for whichever limit a loop has met."""
+        """Raise for the limit that a loop has met; go on where that was the wall clock alone."""
         if clock() > self.deadline:
-            raise LimitReachedError(
-                f"rendering took longer than {self._limits.seconds:g} s",
-                "look for a loop over too much, or raise templating.renderTimeout",
-            )
-        raise self.too_large()
-
-    def produce(self, size: int) -> None:
-        """Count *size* of finished output; negative for what is given up."""
-        self._produced += size
-
-    def check_size(self) -> None:
-        """Raise if there is too much output."""
-        if self._produced > self._limits.output_bytes:
+            self._check_time()
+        else:
             raise self.too_large()
+
+    def _check_time(self) -> None:
+        if self.is_cancelled or clock() > self.until:
+            raise RenderAbandonedError("the render was given up")
+        budget = self._budget
+        if budget is not None:
+            now = cpu_clock()
+            budget.used += now - self._since
+            self._since = now
+            if budget.used >= budget.seconds:
+                raise budget.time_is_up()
+        self._aim()
+
+    @property
+    def room(self) -> float:
+        """How many bytes of text may still be written."""
+        budget = self._budget
+        return float("inf") if budget is None else budget.output_bytes - budget.written
+
+    def write(self, size: int) -> None:
+        """Count *size* bytes of a registered file."""
+        budget = self._budget
+        if budget is not None:
+            budget.written += size
+            if budget.written > budget.output_bytes:
+                raise budget.too_large()
 
     def build(self, size: int) -> None:
         """Count *size* bytes that an operation is about to build on the way to the output."""
-        if size < _UNMETERED:
+        budget = self._budget
+        if size < _UNMETERED or budget is None:
             return
-        self._built += size
-        if size > self._limits.output_bytes or self._built > 4 * self._limits.output_bytes:
-            raise self.too_large()
+        budget.built += size
+        if size > budget.output_bytes or budget.built > 4 * max(budget.output_bytes, self._limits.output_bytes):
+            raise budget.too_large()
         self.tick()
 
     def too_large(self) -> LimitReachedError:
-        """Return the error for output beyond its limit."""
-        return LimitReachedError(
-            f"the output grew beyond {self._limits.output_bytes:,} bytes",
-            "look for text that is repeated or doubled, or raise templating.maxOutputBytes",
-        )
+        """Return the error for output beyond the limit of the budget in force."""
+        return (self._budget or self._outside).too_large()
 
 
 def limited_range(*bounds: int) -> range:

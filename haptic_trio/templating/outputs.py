@@ -8,7 +8,7 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.paths import RenderedFile
-from haptic_trio.templating.subjects import FragmentKey
+from haptic_trio.templating.subjects import FragmentKey, size_of
 
 
 class FragmentOutput(msgspec.Struct, frozen=True):
@@ -22,6 +22,11 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         # The text and the files may hold a private key.
         return f"FragmentOutput({self.digest()[:12]}, {len(self.files)} files)"
+
+    @property
+    def size(self) -> int:
+        """UTF-8 bytes of text and files."""
+        return size_of(self.text) + sum(size_of(file.text) for file in self.files)
 
     def digest(self) -> str:
         """Return the hash of text and files."""

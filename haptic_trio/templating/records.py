@@ -22,7 +22,8 @@ Dependency: TypeAlias = tuple[str, ...]
 
 `("get", store, *keys)`, without keys for lists; `("has", store, *keys)`, whether there is one, or what is at some path
 in what there is, each a `Part`; `("object", store, namespace, name, kind)`, asked only while that is not to be had;
-`("file", path)`; `("lines", output)`; `("template", name)`. Whoever answers other questions may use a kind of his own.
+`("file", path)`; `("lines", output)`; `("room", namespace)`, asked by what found none; `("template", name)`. Whoever
+answers other questions may use a kind of his own.
 """
 
 ObjectId: TypeAlias = tuple[str, str, str]
@@ -70,7 +71,7 @@ class Trace:
 class Unit:
     """What is rendered as a whole, and what that gave."""
 
-    __slots__ = ("asked", "files", "outputs", "refusals", "remarks", "size")
+    __slots__ = ("asked", "files", "outputs", "refusals", "remarks")
 
     def __init__(self) -> None:
         self.asked: tuple[Dependency, ...] = ()
@@ -78,8 +79,6 @@ class Unit:
         self.refusals: tuple[PlacedRefusal, ...] = ()
         self.remarks: tuple[Remark, ...] = ()
         self.files: tuple[RenderedFile, ...] = ()
-        self.size = 0
-        """UTF-8 bytes of text and files."""
 
     @property
     def position(self) -> Position:

@@ -12,7 +12,7 @@ from haptic_trio.templating.marks import split_marks
 from haptic_trio.templating.parts import Part
 from haptic_trio.templating.records import Dependency, ObjectId, Region, Root
 from haptic_trio.templating.run import RenderRun
-from haptic_trio.templating.subjects import RenderedText, size_of
+from haptic_trio.templating.subjects import RenderedText
 from haptic_trio.templating.views import answer_of
 
 _MOST_TURNS: Final = 10
@@ -82,7 +82,6 @@ def refresh(run: RenderRun, name: str, template: Template, context: Mapping[str,
         # Files that are registered twice can chase each other; in their order from the start they cannot.
         run.drop_root(root)
         root = _render_root(run, name, template)
-    run.check_size()
     if root.is_changed:
         _put_together(run, root)
     return root.text
@@ -120,7 +119,7 @@ def _run(run: RenderRun, root: Root, template: Template) -> None:
             pieces = split_marks(text, run.origins)
             parts.append(_respliced(before[number] if number < len(before) else Paged(), pieces))
             parts += regions[number : number + 1]
-        run.commit(root, sum(size_of(piece.text) for part in parts if isinstance(part, Paged) for piece in part))
+        run.commit(root)
         kept = {id(fragment) for fragment in run.keeping.values()}
         run.forget_kept(fragment for fragment in root.kept.values() if id(fragment) not in kept)
         root.kept = run.keeping
@@ -140,25 +139,27 @@ def _collect(run: RenderRun, template: Template, context: Mapping[str, Any]) -> 
     texts: list[str] = []
     regions: list[Region] = []
     parts: list[str] = []
-    size, room = 0, run.room
+    size, room = 0, 0.0
     stream = cast("Generator[str, None, None]", template.root_render_func(template.new_context(dict(context))))
+    budget = run.switch_outside()
     try:
         for part in stream:
             if type(part) is Opened:
                 texts.append("".join(parts))
                 parts = []
                 regions.append(part.region)
-                room = run.room - size
                 continue
             parts.append(part)
             size += len(part)
-            if size > room:
+            if size > room and size > (room := run.room):
                 # Thrown into the template, so that the traceback knows the line.
                 stream.throw(run.too_large())
     except Exception:
         if _find_captured(run, regions):
             raise _CapturedError from None
         raise
+    finally:
+        run.switch(budget)
     if _find_captured(run, regions):
         raise _CapturedError
     texts.append("".join(parts))

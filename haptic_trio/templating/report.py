@@ -13,7 +13,7 @@ from jinja2.exceptions import SecurityError
 
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.templating.emit import TemplateFaultError
-from haptic_trio.templating.limits import LimitReachedError
+from haptic_trio.templating.limits import LimitReachedError, RenderAbandonedError
 from haptic_trio.templating.missing import MissingValueError, did_you_mean
 from haptic_trio.templating.subjects import Subject
 
@@ -43,6 +43,8 @@ def describe(error: BaseException, templates: object = ()) -> tuple[str, str]:
     hint = ""
     if isinstance(error, TemplateFaultError | LimitReachedError | MissingValueError):
         message, hint = str(error), error.hint
+    elif isinstance(error, RenderAbandonedError):
+        message = str(error)
     elif isinstance(error, RecursionError):
         message, hint = "templates nest too deeply", "a macro or an include that calls itself never ends"
     elif isinstance(error, MemoryError):

@@ -35,17 +35,19 @@ from haptic_trio.templating.records import (
 )
 from haptic_trio.templating.remark_list import RemarkList
 from haptic_trio.templating.scope import Memo
-from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, Subject, size_of
+from haptic_trio.templating.shares import NamespaceShares
+from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, Subject
 from haptic_trio.templating.versions import Versioned
 
 
 class RenderRun(Meter):
-    """Deadline, budget, files, origins, refusals, and the record of everything. Not to be shared between threads."""
+    """Budgets, files, origins, refusals, and the record of everything. Not to be shared between threads."""
 
     def __init__(
         self, limits: RenderLimits | None = None, *, paths: Paths | None = None, recall: Recall | None = None
     ) -> None:
         super().__init__(limits or RenderLimits())
+        self.shares = NamespaceShares(self.limits.namespace_bytes)
         self.recall = recall or Recall()
         self.paths = paths or Paths()
         self.roots: dict[str, Root] = {}
@@ -95,6 +97,10 @@ class RenderRun(Meter):
         """What the fragments of the unit say of where they are."""
         self.keeping: dict[FragmentKey, Kept] = {}
         self.memo: Memo = {}
+        self.claimed: Counter[str] = Counter()
+        """By namespace: bytes of output that the unit has more than when it was last rendered."""
+        self.under: dict[tuple[int, str], tuple[Any, dict[str, Any]]] = {}
+        """What the filter `under` has found for the unit, by the identity of the mapping, and that mapping."""
 
     @property
     def variables(self) -> Mapping[str, Any]:
@@ -120,14 +126,22 @@ class RenderRun(Meter):
         return self._remarks.all()
 
     def restart(self, recall: Recall) -> None:
-        """Begin another round, with a new deadline and budget, and what *recall* has come to know since."""
+        """Begin another round, with new budgets, and what *recall* has come to know since."""
         self.recall = recall
         self.reset()
+        self.touch_freed()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
         keys |= {key for key, good in self.stand_ins.items() if recall.good.get(key) is not good}
         if keys:
             self._touch_fragments(keys)
         self._blocked_before = {key: tuple(digests) for key, digests in recall.blocked.items()}
+
+    def touch_freed(self) -> bool:
+        """Have fragments rendered again that found no room in a namespace that has less output now; False if none."""
+        questions = [question for question in self.shares.take_freed() if question in self.index]
+        for question in questions:
+            self.touch(question)
+        return bool(questions)
 
     # What templates ask for while they are rendered.
 
@@ -244,7 +258,7 @@ class RenderRun(Meter):
         """Render *unit*, a part of *root* or *root* itself; may be nested once, a child in its root."""
         outer = (
             self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
-            self.subjects, self.within, self.keeping, self.memo,
+            self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
         )  # fmt: skip
         self._begin_unit(root, unit)
         self.within = within
@@ -257,11 +271,11 @@ class RenderRun(Meter):
         finally:
             (
                 self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
-                self.subjects, self.within, self.keeping, self.memo,
+                self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
             ) = outer  # fmt: skip
 
-    def commit(self, unit: Unit, size: int) -> None:
-        """Take what has been rendered as that of *unit*; *size* is that of its text."""
+    def commit(self, unit: Unit) -> None:
+        """Take what has been rendered as that of *unit*."""
         trace = self.trace
         if trace.asked != set(unit.asked):
             node: Any = unit
@@ -282,17 +296,16 @@ class RenderRun(Meter):
             self._commit_remarks(unit, tuple(trace.remarks))
         if unit.files or self.unit_files:
             self._commit_files(unit, tuple(self.unit_files.values()))
-        size += sum(size_of(file.text) for file in unit.files)
-        self.produce(size - unit.size)
-        unit.size = size
 
     def _commit_outputs(self, unit: Unit, outputs: Mapping[FragmentKey, FragmentOutput]) -> None:
-        for key in unit.outputs:
+        for key, before in unit.outputs.items():
             if key not in outputs:
+                self.shares.change(key, before, None)
                 self.produced.remove(key)
                 self.changed.add(key)
         for key, output in outputs.items():
             if unit.outputs.get(key) is not output:
+                self.shares.change(key, unit.outputs.get(key), output)
                 self.produced.put(key, output)
                 self.changed.add(key)
         unit.outputs = outputs
@@ -349,7 +362,6 @@ class RenderRun(Meter):
             self._commit_remarks(unit, ())
         if unit.files:
             self._commit_files(unit, ())
-        self.produce(-unit.size)
 
     def drop_region(self, region: Region) -> None:
         """Forget *region* and all that it has rendered."""

@@ -117,7 +117,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         """Call *function* from a template, within the deadline."""
         run = current_run()
         if limits.clock() > run.deadline:
-            run.stop()
+            run.tick()
         if type(function) is Macro or self._is_simple(function):
             kwargs.pop("_loop_vars", None)
             kwargs.pop("_block_vars", None)

@@ -51,8 +51,11 @@ class ResourceView:
 
     def list(self) -> Sequence[Any]:
         """Return all objects, in a stable order."""
-        current_run().ask(("get", self.name))
-        return self._lookup.list()
+        run = current_run()
+        run.ask(("get", self.name))
+        found = self._lookup.list()
+        run.grant_list(self.name, len(found))
+        return found
 
     def get(self, *keys: Any) -> Sequence[Any]:
         """Return the objects whose first index keys are *keys*."""

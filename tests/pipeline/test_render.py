@@ -105,14 +105,24 @@ async def test_runaway_template_is_stopped_at_the_time_limit() -> None:
     assert (error.problems[0].source, error.problems[0].line) == ("haproxy.cfg", 1)
 
 
-async def test_runaway_template_of_one_object_is_no_fault_of_that_object() -> None:
-    template = "{% for s in resources.services.list() %}{% fragment 'x' for s %}" + ENDLESS
-    template += "{% endfragment %}{% endfor %}"
+async def test_runaway_fragment_quarantines_its_object_and_the_others_are_rendered() -> None:
+    body = "{% if s.spec.n == 'endless' %}" + ENDLESS + "{% endif %}"
+    renderer, stores = changing(body, templating={"libraries": [], "fragmentTimeout": "100ms"})
+    for name, n in (("a", 1), ("bad", "endless"), ("c", 1)):
+        stores["services"].upsert(service(name, n=n))
 
-    error = await refusal_of(template, "web", templating={"libraries": [], "renderTimeout": "50ms"})
+    rendered = await renderer.render(stores)
 
-    assert error.suspects == {}
-    assert error.problems[0].subject == "Service default/web"
+    assert rendered.text == "# a 1\n# c 1\n"
+    (refusal,) = rendered.refusals
+    assert str(refusal.subject) == "Service default/bad"
+    assert "took longer than 0.1 s" in refusal.problem.message
+    assert (refusal.problem.source, refusal.problem.line) == ("haproxy.cfg", 2)
+    # It has its turn again when it changes, and not before.
+    stores["services"].upsert(service("a", n=2))
+    assert (await renderer.render(stores)).fragments_rendered == 1
+    stores["services"].upsert(service("bad", n=2))
+    assert (await renderer.render(stores)).refusals == ()
 
 
 async def test_output_that_grows_without_end_is_stopped() -> None:
