@@ -14,7 +14,7 @@ from haptic_trio.templating.paths import FileKind, RenderedFile, is_safe_name
 from haptic_trio.templating.remarks import remark
 from haptic_trio.templating.run import current_run
 from haptic_trio.templating.service_ports import service_port
-from haptic_trio.templating.state import TemplateCycler, TemplateJoiner, TemplateNamespace
+from haptic_trio.templating.state import TemplateCollection, TemplateCycler, TemplateJoiner, TemplateNamespace
 from haptic_trio.templating.subjects import RenderedText, size_of
 
 
@@ -147,6 +147,7 @@ def make_snippets(priorities: Mapping[str, int]) -> Callable[[str], list[Emitted
 
 
 GLOBALS: Mapping[str, Any] = {
+    "collect": TemplateCollection,
     "cycler": TemplateCycler,
     "fail": fail,
     "files": FileFunctions(),

@@ -1,7 +1,7 @@
 """What references to ports of Services mean, whatever else is said in the Service."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -31,10 +31,30 @@ class _PortNamed(msgspec.Struct, frozen=True):
         if not found:
             return ServicePort(is_there=False)
         is_external = dig(found[0], "spec.type", "") == "ExternalName"
-        for port in dig(found[0], "spec.ports", ()):
-            if port.get("name") == self.name if self.name else port.get("port") == self.number:
-                return ServicePort(is_there=True, is_external=is_external, number=port.get("port"))
-        return ServicePort(is_there=True, is_external=is_external)
+        port = _ports_of(found[0]).get(self.name or self.number)
+        return ServicePort(is_there=True, is_external=is_external, number=port)
+
+
+_MOST_INDEXED: Final = 64
+_indexed: Final[dict[int, tuple[Mapping[str, Any], dict[Any, Any]]]] = {}
+"""Ports of the Services that were asked for last, by the identity of the Service."""
+
+
+def _ports_of(service: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return the port numbers of *service* by name and by number: it may have as many as an Ingress has paths."""
+    known = _indexed.get(id(service))
+    if known is not None and known[0] is service:
+        return known[1]
+    numbers: dict[Any, Any] = {}
+    for port in dig(service, "spec.ports", ()):
+        number, name = port.get("port"), port.get("name")
+        numbers.setdefault(number, number)
+        if name:
+            numbers.setdefault(name, number)
+    if len(_indexed) >= _MOST_INDEXED:
+        _indexed.clear()
+    _indexed[id(service)] = service, numbers
+    return numbers
 
 
 def service_port(services: Any, namespace: Any, name: Any, port: Any) -> ServicePort:

@@ -1,15 +1,17 @@
-"""What templates can change in place: Jinja's namespace, cycler and joiner, which a fragment must not share.
+"""What templates can change in place, so fragments must not share it: collections, and what Jinja has of the kind.
 
 The output of a fragment may depend on nothing that another one changes. So
 in `{% each %}` those from outside are refused. In a `{% fragment %}` they
 work, and it is rendered again whenever the template around it is.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from jinja2.utils import Cycler, Joiner, Namespace
 
 from haptic_trio.templating.emit import TemplateFaultError
+from haptic_trio.templating.limits import check_items
 from haptic_trio.templating.run import current_run
 
 
@@ -61,6 +63,57 @@ class TemplateJoiner(Joiner):
         """Return nothing the first time, then the separator."""
         _touch(self, "joiner")
         return super().__call__()
+
+
+class TemplateCollection:
+    """`collect()`: keys with a value each, in the order in which they came; of equal keys the first counts.
+
+    `add(key, value)` returns whether the key is new. `key in …`, `get(key)` and `add` cost the same however many there
+    are, so a loop that collects costs no more than its turns. Iteration gives the keys; `values()` and `items()` are
+    lists.
+    """
+
+    __slots__ = ("_items", "_owner")
+
+    def __init__(self) -> None:
+        self._items: dict[Any, Any] = {}
+        self._owner = current_run().own_state()
+
+    def add(self, key: Any, value: Any = None) -> bool:
+        """Keep *value* under *key* unless there is that key; whether it is new."""
+        items = self._found(key)
+        if key in items:
+            return False
+        check_items(range(len(items) + 1))
+        items[key] = value
+        return True
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return what is kept under *key*, or *default*."""
+        return self._found(key).get(key, default)
+
+    def values(self) -> list[Any]:
+        """Return the values."""
+        return list(self._found().values())
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Return keys and values."""
+        return list(self._found().items())
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._found(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._found()))
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    def _found(self, key: Any = "") -> dict[Any, Any]:
+        _touch(self, "collection")
+        if not isinstance(key, str | int):
+            raise TemplateFaultError(f"the key of a collection is a {type(key).__name__}, not text or a number")
+        return self._items
 
 
 def _touch(state: Any, kind: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from haptic_trio.templating.content import b64decode
 from haptic_trio.templating.emit import EmitError, Emitted, number_text
 from haptic_trio.templating.emitters import duration, hostname, integer, port, regex_escape, size, url_path, word
+from haptic_trio.templating.run import CURRENT
 
 _ON: Final = frozenset({"true", "on", "yes", "1"})
 _OFF: Final = frozenset({"false", "off", "no", "0"})
@@ -241,9 +242,17 @@ def password(value: Any, user: Any) -> tuple[Emitted, Emitted]:
 
 def under(value: Any, prefix: str) -> dict[str, Any]:
     """What *value* has under keys with *prefix*, by the rest of the key; what is no mapping has nothing."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or not value:
         return {}
-    return {key.removeprefix(prefix): item for key, item in value.items() if key.startswith(prefix)}
+    run = CURRENT.get(None)
+    # Templates ask for the same again and again, once for each path of an Ingress.
+    known = run.under.get((id(value), prefix)) if run is not None else None
+    if known is not None:
+        return known[1]
+    found = {key.removeprefix(prefix): item for key, item in value.items() if key.startswith(prefix)}
+    if run is not None:
+        run.under[id(value), prefix] = value, found
+    return found
 
 
 def _users(users: Sequence[tuple[str, str]], filter_name: str) -> list[tuple[Emitted, Emitted]]:
