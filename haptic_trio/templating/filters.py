@@ -22,6 +22,7 @@ from haptic_trio.templating.emitters import EMITTERS
 from haptic_trio.templating.external import EXTERNAL
 from haptic_trio.templating.marks import is_blank, trim
 from haptic_trio.templating.run import current_run
+from haptic_trio.templating.service_ports import by_port
 from haptic_trio.templating.values import VALUES
 
 _FROM_JINJA: Final = (
@@ -225,6 +226,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "attr": attr,
     "b64decode": content.b64decode,
     "b64encode": content.b64encode,
+    "by_port": by_port,
     "capitalize": _on_text(str.capitalize),
     "d": default,
     "debug": content.debug,

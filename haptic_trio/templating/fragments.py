@@ -227,7 +227,7 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
     outer_concerns, trace.concerns = trace.concerns, []
     subjects.append(origin.subject)
     run.rendered += 1
-    budget = run.switch_to_fragment(origin.fragment)
+    budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
     try:
         text = caller()
         output = FragmentOutput(strip_marks(text), _registered(run, registered), origin.subject.resource_version)
@@ -237,7 +237,7 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
         raise
     except LimitReachedError as error:
         if error.is_time:
-            run.note_slow(origin.fragment)
+            run.note_slow(origin.fragment, origin.subject.namespace)
         problem = problem_of(error, origin.subject)
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
         problem = problem_of(error, origin.subject)

@@ -34,6 +34,10 @@ _SECONDS_PER_OBJECT: Final = 0.002
 _REDUCTIONS: Final = ((50, 500), (5, 50), (0, 1))
 """A fragment that has reached the time limit for so many objects of one render, and has succeeded for none so far, is
 likely to be at fault itself: its limit is divided by this. A normal object takes far less than that."""
+_NAMESPACE_REDUCTION: Final = 10
+_REDUCED_FOR: Final = 20
+"""For so many times the limit, fragments of a namespace get less after one of them has reached it: who changes slow
+objects again and again holds up others for a small part of the time."""
 _FORMAT_SPEC: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?")
 
 
@@ -89,7 +93,7 @@ class Budget:
         """Bytes of registered files."""
 
     @classmethod
-    def of_fragment(cls, limits: RenderLimits, divisor: int = 1) -> "Budget":
+    def of_fragment(cls, limits: RenderLimits, divisor: int) -> "Budget":
         """Return the budget of one fragment, with the *divisor*-th part of the time limit."""
         seconds = limits.fragment_seconds / divisor
         return cls(seconds, limits.fragment_bytes, "the fragment", "fragmentTimeout", "maxFragmentBytes")
@@ -126,8 +130,8 @@ class Meter:
     """
 
     __slots__ = (
-        "_budget", "_granted", "_limits", "_outside", "_proven", "_since", "_slow", "deadline", "is_cancelled",
-        "piece_limit", "until",
+        "_budget", "_granted", "_limits", "_outside", "_proven", "_reduced_until", "_since", "_slow", "deadline",
+        "is_cancelled", "piece_limit", "until",
     )  # fmt: skip
 
     def __init__(self, limits: RenderLimits) -> None:
@@ -135,6 +139,7 @@ class Meter:
         self._budget: Budget | None = None
         self._since = 0.0
         self._proven: set[str] = set()
+        self._reduced_until: dict[str, float] = {}
         self.is_cancelled = False
         """For another thread to set; see `cancel`."""
         self.until = float("inf")
@@ -179,20 +184,23 @@ class Meter:
         """Count for template code outside of fragments from now on; return the budget before."""
         return self.switch(self._outside)
 
-    def switch_to_fragment(self, fragment: str) -> Budget | None:
-        """Count for another object's *fragment* from now on; return the budget before."""
+    def switch_to_fragment(self, fragment: str, namespace: str) -> Budget | None:
+        """Count for the *fragment* of another object of *namespace* from now on; return the budget before."""
         divisor = 1
         if self._slow and fragment not in self._proven:
             divisor = next(divisor for count, divisor in _REDUCTIONS if self._slow[fragment] >= count)
+        if self._reduced_until and clock() < self._reduced_until.get(namespace, 0):
+            divisor = max(divisor, _NAMESPACE_REDUCTION)
         return self.switch(Budget.of_fragment(self._limits, divisor))
 
     def note_success(self, fragment: str) -> None:
         """Note that *fragment* stays within its limits for some object."""
         self._proven.add(fragment)
 
-    def note_slow(self, fragment: str) -> None:
-        """Note that *fragment* has reached the time limit for an object."""
+    def note_slow(self, fragment: str, namespace: str) -> None:
+        """Note that *fragment* has reached the time limit for an object of *namespace*."""
         self._slow[fragment] += 1
+        self._reduced_until[namespace] = clock() + _REDUCED_FOR * self._limits.fragment_seconds
 
     def _aim(self) -> None:
         budget = self._budget

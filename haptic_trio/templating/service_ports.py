@@ -1,6 +1,6 @@
-"""What references to ports of Services mean, whatever else is said in the Service."""
+"""What references to ports of Services mean, whatever else is said in the Service, and where its ports are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -67,3 +67,12 @@ def service_port(services: Any, namespace: Any, name: Any, port: Any) -> Service
         raise TemplateFaultError("service_port wants look-ups of Services, and the name or number of a port")
     asked = _PortNamed(str(port), 0) if isinstance(port, str) else _PortNamed("", port)
     return services.derive(asked, namespace, name)
+
+
+def by_port(slices: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """EndpointSlices by name of a port (empty for an unnamed one), each with this port alone."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in slices:
+        for port in dig(one, "ports", ()):
+            found.setdefault(dig(port, "name", ""), []).append({**one, "ports": [port]})
+    return found

@@ -180,7 +180,7 @@ def test_a_fragment_inside_another_one_has_a_limit_of_its_own(passing: Time) -> 
 {% endeach %}
 """
     objects = (service(name, n=80) for name in ("a", "b", "outer"))
-    rendering = Rendering(source, *objects, service("bad", n=200), time=passing)
+    rendering = Rendering(source, *objects, service("bad", namespace="bad", n=200), time=passing)
 
     assert rendering().split() == ["a", "b", "outer"]
     assert list(rendering.refused) == ["bad"]
@@ -195,11 +195,29 @@ def test_a_fragment_that_is_slow_for_every_object_does_not_take_its_limit_for_ea
     assert passing.cpu < 12
 
 
-def test_slow_objects_do_not_lower_the_limit_of_others(passing: Time) -> None:
+def test_slow_objects_do_not_lower_the_limit_of_other_namespaces(passing: Time) -> None:
     slow = [service(f"s{number:03}", n=90_000) for number in range(20)]
-    rendering = Rendering(EACH, service("a", n=1), *slow, service("z", n=80), time=passing)
+    others = service("a", namespace="a", n=1), service("z", namespace="z", n=80)
+    rendering = Rendering(EACH, *others, *slow, time=passing)
 
     assert rendering().split() == ["a", "z"]
+    assert len(rendering.refused) == 20
+
+
+def test_a_namespace_cannot_hold_up_others_again_and_again(passing: Time) -> None:
+    rendering = Rendering(EACH, service("bad", n=90_000), service("small", n=1), time=passing)
+    rendering()
+    spent = passing.cpu
+
+    for number in range(10):
+        rendering(service("bad", n=90_000 - number))
+
+    assert "bad" in rendering.refused
+    assert passing.cpu < spent + 2
+    assert rendering(service("small", n=2)).split() == ["small"]
+    # After a while it gets all of the time again.
+    passing.wait(100)
+    assert rendering(service("bad", n=90)).split() == ["bad", "small"]
 
 
 def test_what_is_used_up_in_one_operation_counts_as_well(passing: Time) -> None:
