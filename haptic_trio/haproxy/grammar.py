@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from haptic_trio.haproxy.grammar_conditions import find_quoted_flags
 from haptic_trio.haproxy.grammar_findings import Finding, hint_at, suggest
 from haptic_trio.haproxy.grammar_lines import Scope, check_line, check_word, group_of
 from haptic_trio.haproxy.keywords import Keywords
@@ -104,6 +105,8 @@ def check_directives(
     depth = int(conditional)
     for directive in directives:
         keyword = directive.words[0]
+        if directive.dashed:
+            yield from _check_quoted_flags(directive)
         if keyword[0] == ".":
             depth = max(0, depth + (keyword == ".if") - (keyword == ".endif"))
             yield from check_macro(directive, conditional=depth > 0)
@@ -132,6 +135,12 @@ def check_macro(directive: Directive, *, conditional: bool) -> Iterator[Finding]
         yield Finding(directive, 1, f"'{keyword}' takes no argument")
     elif keyword in _MESSAGES and count > 2:
         yield Finding(directive, 2, f"'{keyword}' takes one argument", "quote it if it contains spaces")
+
+
+def _check_quoted_flags(directive: Directive) -> Iterator[Finding]:
+    hint = "a template writes a value behind `--` by `| pattern`; a flag is written without quotes"
+    for at in find_quoted_flags(directive):
+        yield Finding(directive, at, f"'{directive.words[at]}' in quotes would be read as a flag", hint)
 
 
 def _check_unknown(kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from haptic_trio.haproxy.grammar_expressions import NameFault, check_expression, check_format
 from haptic_trio.haproxy.keywords import Keywords
+from haptic_trio.haproxy.model import Directive
 
 # Names that every proxy has without an `acl` line.
 _PREDEFINED: Final = """
@@ -51,7 +52,9 @@ _FORMATS: Final[Mapping[str, int]] = {
     "set-var-fmt": 0,
 }
 _FORMAT_FLAGS: Final = frozenset({"location", "prefix", "lf-string"})
-_FLAGS_WITH_VALUE: Final = frozenset({"-f", "-m"})
+_FLAGS_WITH_VALUE: Final = frozenset({"-f", "-m", "-u"})
+# Words of `http-check expect hdr` that `-m` may follow.
+_EXPECTED: Final = frozenset({"name", "name-lf", "value", "value-lf"})
 
 
 def find_condition(words: tuple[str, ...], start: int) -> int:
@@ -118,6 +121,39 @@ def check_condition(
             index = end + 1
         elif declared is not None and name and name not in declared and name not in PREDEFINED:
             yield NameFault(index - 1, f"no acl '{name}' before this line", "declared", name)
+
+
+def find_quoted_flags(directive: Directive) -> Iterator[int]:
+    """Yield the index of each quoted word that HAProxy would read as a flag.
+
+    Quoting does not keep HAProxy from that, and templates quote nothing but
+    data: a value such as `-f` would be compared with nothing and name a file
+    instead. Any line may be asked, also those inside `.if`.
+    """
+    words, dashed = directive.words, directive.dashed
+    if words[0] == "acl":
+        yield from _find_in_criterion(words, 2, len(words), dashed)
+        return
+    if words[:2] == ("http-check", "expect"):
+        yield from (at for at in dashed if words[at] == "-m" and words[at - 1] in _EXPECTED)
+    at = next((at for at, word in enumerate(words) if word in {"if", "unless"}), len(words))
+    while at < len(words):
+        if words[at].lstrip("!") == "{":
+            end = _find_closing(words, at)
+            yield from _find_in_criterion(words, at + 1, end if end > 0 else len(words), dashed)
+            at = end if end > 0 else len(words)
+        at += 1
+
+
+def _find_in_criterion(words: tuple[str, ...], start: int, end: int, dashed: tuple[int, ...]) -> Iterator[int]:
+    at = start + 1
+    while at < end and words[at].startswith("-"):
+        if at in dashed:
+            yield at
+            return
+        if words[at] == "--":
+            return
+        at += 2 if words[at] in _FLAGS_WITH_VALUE else 1
 
 
 def _find_closing(words: tuple[str, ...], start: int) -> int:

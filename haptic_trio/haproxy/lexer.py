@@ -30,6 +30,8 @@ _NEEDS_CARE: Final = re.compile(
 _SIMPLE_WORD: Final = "[^\\s\"'\\\\#\0\ud800-\udfff]+|'[^'\r\0\ud800-\udfff]*'|\"[^\"\\\\$\r\0\ud800-\udfff]*\""
 _SIMPLE_WORDS: Final = re.compile(_SIMPLE_WORD)
 _SIMPLE_LINE: Final = re.compile(f"[ \t]*(?:(?:{_SIMPLE_WORD})(?:[ \t]+|$))+")
+_DASHED: Final = ("'-", '"-')
+"""What the words begin with that `Directive.dashed` lists; escapes are left to `split_line`."""
 _UNWRITABLE: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 _BLANK: Final = " \t\v\f"
 _BLANKS: Final = re.compile("[ \t\v\f]+")
@@ -57,6 +59,8 @@ class Words(NamedTuple):
     """0-based offset of each word in the line."""
     raw: tuple[int, ...]
     """Indices of words that refer to environment variables and are kept as written."""
+    dashed: tuple[int, ...]
+    """Indices of quoted or escaped words that begin with `-`."""
     faults: tuple[Fault, ...]
 
 
@@ -81,13 +85,15 @@ def lex_lines(text: str, *, source: str, first_line: int = 1) -> tuple[list[Dire
         elif _SIMPLE_LINE.fullmatch(line) is not None:
             found = _SIMPLE_WORDS.findall(line)
             if len(found) < MAX_WORDS and len(found[0].strip("\"'")) > 0:
-                append(make(tuple([word[1:-1] if word[0] in "\"'" else word for word in found]), number))
+                words = [word[1:-1] if word[0] in "\"'" else word for word in found]
+                dashed = [index for index, word in enumerate(found) if word.startswith(_DASHED)]
+                append(make(tuple(words), number, (), tuple(dashed)))
                 continue
         split = split_line(line)
         problems += [problem_at(line, number, fault, source=source) for fault in split.faults]
         # A line whose first word is empty means nothing to HAProxy.
         if split.words and split.words[0]:
-            append(make(split.words, number, split.raw))
+            append(make(split.words, number, split.raw, split.dashed))
     return directives, problems
 
 
@@ -118,6 +124,7 @@ class _LineReader:
         self.words: list[str] = []
         self.offsets: list[int] = []
         self.raw: list[int] = []
+        self.dashed: list[int] = []
         self.faults: list[Fault] = []
         self.pieces: list[str] = []
         self.start = -1
@@ -145,7 +152,7 @@ class _LineReader:
         self._check_return()
         if len(self.words) + trailing > MAX_WORDS:
             self._check_count()
-        return Words(tuple(self.words), tuple(self.offsets), tuple(self.raw), tuple(self.faults))
+        return Words(tuple(self.words), tuple(self.offsets), tuple(self.raw), tuple(self.dashed), tuple(self.faults))
 
     def _read_piece(self, char: str) -> None:
         if self.start < 0:
@@ -243,6 +250,8 @@ class _LineReader:
             word = self.line[self.start : self.at]
         else:
             word = _decode_bytes("".join(self.pieces))
+            if word.startswith("-") and self.line[self.start] != "-":
+                self.dashed.append(len(self.words))
         self.words.append(word)
         self.offsets.append(self.start)
         self.pieces, self.start, self.refers = [], -1, False

@@ -276,7 +276,7 @@ def _find_problems(config: Config, pages: Iterable[TextPage], source: str, rules
 
 
 def _at(directive: Directive, first_line: int) -> Directive:
-    return Directive(directive.words, directive.line + first_line - 1, directive.raw)
+    return Directive(directive.words, directive.line + first_line - 1, directive.raw, directive.dashed)
 
 
 def _place(findings: Iterable[Finding], text: str, source: str) -> list[Problem]:

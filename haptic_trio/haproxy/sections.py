@@ -37,6 +37,8 @@ class Directive(msgspec.Struct, frozen=True):
     """1-based line in the text of its section, or in that of the configuration if it stands before all sections."""
     raw: tuple[int, ...] = ()
     """Indices of words that refer to environment variables: those are kept exactly as written, quotes included."""
+    dashed: tuple[int, ...] = ()
+    """Indices of words that begin with `-` and are quoted or escaped, as emitters write data."""
 
     @property
     def keyword(self) -> str:
