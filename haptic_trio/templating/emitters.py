@@ -38,6 +38,14 @@ def word(value: Any) -> Emitted:
     return _quoted(_text(value, "word"), "word")
 
 
+def pattern(value: Any) -> Emitted:
+    """A pattern of an ACL, behind `--`: it is compared as it is and never read as a flag such as `-i` or `-f`.
+
+    Write it after the last flag: `{ req.hdr(x) -m str {{ value | pattern }} }`.
+    """
+    return Emitted("-- " + _quoted(_text(value, "pattern"), "pattern"))
+
+
 def logformat(value: Any) -> Emitted:
     """One word that is a log-format string and stands for *value* literally."""
     return _quoted(_text(value, "logformat").replace("%", "%%"), "logformat")
@@ -74,6 +82,8 @@ def header_name(value: Any) -> Emitted:
     text = _text(value, "header_name")
     if not _TOKEN(text):
         raise EmitError(f"header_name: the value holds {describe_chars(text, _NOT_TOKEN)}")
+    if text.startswith("-"):
+        raise EmitError("header_name: the value begins with '-', as flags of HAProxy do")
     refused = re.compile(r"[#$%&'`|]")
     if refused.search(text):
         raise EmitError(f"header_name: the value holds {describe_chars(text, refused)}")
@@ -205,7 +215,7 @@ def _whole(value: Any, emitter: str, low: int | None, high: int | None) -> int:
 EMITTERS: Final[dict[str, Callable[..., Any]]] = {
     function.__name__: function
     for function in (
-        word, logformat, regex, regex_escape, map_key, map_value, header_name, url_path, hostname, name,
+        word, pattern, logformat, regex, regex_escape, map_key, map_value, header_name, url_path, hostname, name,
         address, integer, port, duration, size,
     )
 }  # fmt: skip

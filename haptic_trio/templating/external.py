@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from haptic_trio.templating.emit import FORBIDDEN, EmitError, Emitted, describe_chars, number_text
-from haptic_trio.templating.emitters import address, header_name, hostname, integer, port, word
+from haptic_trio.templating.emitters import address, header_name, hostname, integer, pattern, port, word
 from haptic_trio.templating.values import network
 
 _URL: Final = re.compile(
@@ -128,7 +128,7 @@ def auth_headers(value: Any) -> Emitted:
     """A field that is a list of header names, separated by commas in *value*; each may end in `*`."""
     names = [item.strip().lower() for item in str(value).split(",") if item.strip()]
     for item in names:
-        if item != "*":
+        if item not in {"*", "-"}:
             header_name(item.removesuffix("*"))
             if "*" in item[:-1]:
                 raise EmitError("auth_headers: a name holds '*' elsewhere than at its end")
@@ -154,11 +154,11 @@ def auth_limit(value: Any) -> Emitted:
 
 
 def common_name(value: Any) -> Emitted:
-    """One word that is the name in `CN=NAME`; regular expressions are refused."""
+    """A pattern, behind `--`, that is the name in `CN=NAME`; regular expressions are refused."""
     match = re.fullmatch(r"\^?CN=([A-Za-z0-9 ._@-]{1,64})\$?", _text(value, "common_name"))
     if match is None:
         raise EmitError("common_name: the value is not CN= and a name", "regular expressions are not supported")
-    return word(match[1])
+    return pattern(match[1])
 
 
 def agent_address(value: Any, allowed: Any = ()) -> Emitted:

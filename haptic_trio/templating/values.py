@@ -11,7 +11,17 @@ from typing import Any, Final, NamedTuple
 
 from haptic_trio.templating.content import b64decode
 from haptic_trio.templating.emit import EmitError, Emitted, number_text
-from haptic_trio.templating.emitters import duration, hostname, integer, port, regex_escape, size, url_path, word
+from haptic_trio.templating.emitters import (
+    duration,
+    hostname,
+    integer,
+    pattern,
+    port,
+    regex_escape,
+    size,
+    url_path,
+    word,
+)
 from haptic_trio.templating.run import CURRENT
 
 _ON: Final = frozenset({"true", "on", "yes", "1"})
@@ -55,7 +65,9 @@ class PathPattern(NamedTuple):
     prefix: str
     """What it begins with; still data."""
     regex: Emitted
-    """A word that matches it, with its groups."""
+    """A word that is a regular expression and matches it, with its groups."""
+    pattern: Emitted
+    """The same as a pattern of an ACL, behind `--`."""
     groups: int
 
 
@@ -148,13 +160,13 @@ def redirect_target(value: Any) -> Emitted:
 def path_pattern(value: Any) -> PathPattern:
     """A path that may end in one of a few regular expressions, such as `/api(/|$)(.*)`; others are refused."""
     text = _text(value, "path_pattern").removeprefix("^")
-    for tail, pattern in _TAILS.items():
+    for tail, ending in _TAILS.items():
         if text.endswith(tail):
             prefix = text.removesuffix(tail)
             _checked_prefix(prefix)
-            return PathPattern(prefix or "/", word("^" + _escaped(prefix) + pattern), pattern.count("("))
+            return _path_pattern(prefix or "/", "^" + _escaped(prefix) + ending, ending.count("("))
     _checked_prefix(text)
-    return PathPattern(text, word("^" + _escaped(text.rstrip("/")) + "(/|$)"), 0)
+    return _path_pattern(text, "^" + _escaped(text.rstrip("/")) + "(/|$)", 0)
 
 
 def rewrite_target(value: Any, groups: int) -> Emitted:
@@ -187,14 +199,14 @@ def unquoted(value: Any) -> str:
 
 
 def origin_pattern(value: Any) -> Emitted:
-    """One word that is a regular expression for an Origin; `*.` stands for one or more labels, `:*` for any port."""
+    """A pattern, behind `--`, that is a regular expression for an Origin; `*.` stands for labels, `:*` for any port."""
     text = _text(value, "origin_pattern").lower()
     if not _ORIGIN(text):
         raise EmitError(
             "origin_pattern: the value is not an origin", "a scheme and a host, such as https://*.example.com"
         )
-    pattern = regex_escape(text).replace(r"\*\.", r"([a-z0-9-]+\.)+").replace(r":\*", ":[0-9]+")
-    return word("^" + pattern + "$")
+    expression = regex_escape(text).replace(r"\*\.", r"([a-z0-9-]+\.)+").replace(r":\*", ":[0-9]+")
+    return pattern("^" + expression + "$")
 
 
 def realm(value: Any) -> Emitted:
@@ -280,6 +292,10 @@ def _user(name: str, hashed: str) -> tuple[Emitted, Emitted]:
             "htpasswd: a password has a hash that is not supported", "make it with `openssl passwd -6` (or -5, -1)"
         )
     return word(name), word(hashed)
+
+
+def _path_pattern(prefix: str, expression: str, groups: int) -> PathPattern:
+    return PathPattern(prefix, word(expression), pattern(expression), groups)
 
 
 def _checked_prefix(prefix: str) -> None:

@@ -17,7 +17,8 @@ __all__ = ["haproxy_binary"]
 
 VALUES = [
     "plain", "it's", "a b", "%[env(HOME)]", "${HOME} $HOME", '"q"', "back\\slash \\n \\x41", "#c", "%%", "%{+Q}o %ci",
-    "é ü 漢", "a;b|c&d", "{x} (y) [z]", "'", "''", "\\'", "'\\''", "\\", "~", "<>!", "if", "%", "-f", "*", "a" * 3000,
+    "é ü 漢", "a;b|c&d", "{x} (y) [z]", "'", "''", "\\'", "'\\''", "\\", "~", "<>!", "if", "%", "*", "a" * 3000,
+    "-f", "-i", "-m", "-n", "-u", "-M", "--", "-",
     "{", "||", "^$.*+?", "a,b", "'%[src]'",
 ]  # fmt: skip
 
@@ -33,8 +34,8 @@ frontend f
 {% for v in values %}
 {% set i = loop.index0 %}
 {% set whole = "^" ~ (v | regex_escape) ~ "$" %}
-    http-request set-var(txn.s{{ i }}) str(yes) if { req.fhdr(x-{{ i }}) -m str -- {{ v | word }} }
-    http-request set-var(txn.r{{ i }}) str(yes) if { req.fhdr(x-{{ i }}) -m reg -- {{ whole | word }} }
+    http-request set-var(txn.s{{ i }}) str(yes) if { req.fhdr(x-{{ i }}) -m str {{ v | pattern }} }
+    http-request set-var(txn.r{{ i }}) str(yes) if { req.fhdr(x-{{ i }}) -m reg {{ whole | pattern }} }
     http-request set-var(txn.q{{ i }}) str(yes) if { req.fhdr(x-{{ i }}) -m reg -- {{ v | regex }} }
     http-after-response set-header x-s{{ i }} %[var(txn.s{{ i }})]
     http-after-response set-header x-r{{ i }} %[var(txn.r{{ i }})]

@@ -34,7 +34,7 @@ def test_a_switch_says_yes_or_no(value: object, meant: bool) -> None:
         ("unquoted", '"a b"', "a b"),
         ("unquoted", '"', '"'),
         ("redirect_target", "https://a.example.com/100%25$request_uri", "'https://a.example.com/100%%25%[pathq]'"),
-        ("origin_pattern", "https://*.example.com", r"'^https://([a-z0-9-]+\.)+example\.com$'"),
+        ("origin_pattern", "https://*.example.com", r"-- '^https://([a-z0-9-]+\.)+example\.com$'"),
         ("host_and_port", "A.example.com:81", "a.example.com:81"),
         ("cookie_path", "/a", "'Path=/a'"),
         ("realm", "it's ours", "'it'\\''s ours'"),
