@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -36,12 +37,28 @@ _NO_MEMORY = re.compile(
     r"|(?:unable|fail(?:ed|ure)?) to alloc|error allocating|alloc\w* (?:error|fail)|set sink buffer size"
 )
 """What HAProxy says, in one place or another, when it gets no memory."""
+CRASHES = frozenset(
+    {
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGABRT,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+    }
+)
+"""Signals by which a program ends for what it does itself; others, such as SIGKILL, come from outside."""
 KEPT_ACCEPTANCES = 16
 """Generations of which it is remembered that a binary has accepted them."""
 
 
 class ConfigRefusedError(ProblemsError):
     """HAProxy refuses the configuration; trying again helps only after it has changed."""
+
+
+class CheckCrashedError(ConfigRefusedError):
+    """`haproxy -c` crashed on the configuration, twice; trying again helps only after it has changed."""
 
 
 class CheckTimeoutError(HapticError):
@@ -166,7 +183,8 @@ async def check_config(
     directory by default), which is gone when this returns. With *background*
     the check gets only what processors have left over; an *eager* one, which is
     small and waited for, as much as anybody else. What this binary has accepted
-    lately it is not asked again. Raises CheckTimeoutError after
+    lately it is not asked again. Raises CheckCrashedError, one kind of
+    ConfigRefusedError, when it crashes twice, CheckTimeoutError after
     *limit* seconds, CheckMemoryError when *memory*, bytes of address space,
     are not enough, CheckFailedError when there is no way to run it.
     """
@@ -207,15 +225,26 @@ async def run_check(
     eager: bool = False,
     memory: int | None = None,
 ) -> tuple[Problem, ...]:
-    """Run `haproxy -c` over *configs* and return its warnings; raises as `check_config` does, and OSError."""
+    """Run `haproxy -c` over *configs* and return its warnings; raises as `check_config` does, and OSError.
+
+    A check that crashes runs again, with twice the *memory*, so that neither
+    chance nor want of memory counts as a fault of the configuration.
+    """
+    run = partial(_run_bounded, binary, configs, background=background, eager=eager)
+    is_short = False
     with trio.move_on_after(limit) as scope:
-        code, output = await _run_bounded(binary, configs, background=background, eager=eager, memory=memory)
+        code, output = await run(memory=memory)
+        if -code in CRASHES:
+            code, output = await run(memory=memory and 2 * memory)
+            is_short = -code not in CRASHES
     if scope.cancelled_caught:
         raise CheckTimeoutError(f"haproxy -c did not end within {limit:g} s")
-    if memory is not None and code and (code < 0 or _NO_MEMORY.search(output)):
+    if memory is not None and (is_short or (code and _NO_MEMORY.search(output))):
         raise CheckMemoryError(f"HAProxy would need more than {memory >> 20} MiB of memory to read it")
     if code == -signal.SIGKILL:
         raise CheckFailedError("haproxy -c was killed, as by a system that is short of memory")
+    if code < 0 and -code not in CRASHES:
+        raise CheckFailedError(f"haproxy -c was ended by {_signal_name(code)}")
     # Messages shall name files as their authors know them, not where they lie for the moment.
     for folder in sorted({f"{config.parent}/" for config in configs}, key=len, reverse=True):
         output = output.replace(folder, "")
@@ -230,8 +259,10 @@ async def _run_bounded(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment()
     )
     try:
+        # A crash would leave a file in the working directory each time.
+        _limit(process.pid, resource.RLIMIT_CORE, 0)
         if memory is not None:
-            _limit_memory(process.pid, memory)
+            _limit(process.pid, resource.RLIMIT_AS, memory)
         if not eager:
             _lower_priority(process.pid, background=background)
         assert process.stdout is not None
@@ -252,12 +283,12 @@ async def _read_bounded(stream: trio.abc.ReceiveStream) -> str:
     return output.decode(errors="replace")
 
 
-def _limit_memory(pid: int, memory: int) -> None:
+def _limit(pid: int, what: int, wanted: int) -> None:
     # It has ended already, so it took little.
     with contextlib.suppress(ProcessLookupError):
-        _, most = resource.prlimit(pid, resource.RLIMIT_AS)
-        limit = memory if most == resource.RLIM_INFINITY else min(memory, most)
-        resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
+        _, most = resource.prlimit(pid, what)
+        limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.prlimit(pid, what, (limit, limit))
 
 
 def _lower_priority(pid: int, *, background: bool) -> None:
@@ -271,6 +302,8 @@ def _lower_priority(pid: int, *, background: bool) -> None:
 def judge_output(code: int, output: str) -> tuple[Problem, ...]:
     """Return the warnings of a check that ended with *code*, or raise ConfigRefusedError."""
     found = parse_check_output(output)
+    if -code in CRASHES:
+        raise CheckCrashedError(found.errors or (_unexplained(code),))
     if code:
         raise ConfigRefusedError(found.errors or (_unexplained(code),))
     return found.warnings
@@ -279,4 +312,11 @@ def judge_output(code: int, output: str) -> tuple[Problem, ...]:
 def _unexplained(code: int) -> Problem:
     if code == NO_LISTENER:
         return Problem(message="nothing listens: HAProxy would not start", hint="add a frontend with a `bind`")
+    if code < 0:
+        hint = "the fault is one of HAProxy; report it there, with the part of the configuration"
+        return Problem(message=f"HAProxy crashes on it ({_signal_name(code)})", hint=hint)
     return Problem(message=f"haproxy -c ended with code {code}")
+
+
+def _signal_name(code: int) -> str:
+    return signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"

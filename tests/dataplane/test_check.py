@@ -7,6 +7,7 @@ import trio
 
 from haptic_trio.dataplane.check import (
     OUTPUT_LIMIT,
+    CheckCrashedError,
     CheckDirectory,
     CheckFailedError,
     CheckMemoryError,
@@ -41,7 +42,7 @@ def fake(tmp_path: Path, script: str) -> Path:
 
 
 def left(root: Path) -> list[str]:
-    return [entry.name for entry in root.iterdir() if entry.name != "fake"]
+    return [entry.name for entry in root.iterdir() if not entry.name.startswith("fake")]
 
 
 @pytest.mark.haproxy
@@ -89,10 +90,59 @@ async def test_what_takes_more_memory_than_it_may_is_told_apart_from_a_refusal(
 async def test_child_that_dies_of_its_limit_has_had_too_little_memory(root: Path, tmp_path: Path) -> None:
     generation = mapping(1, {})
 
+    # The limit is set a moment after the start.
+    limited = 'while [ "$(ulimit -v)" = unlimited ]; do :; done'
+    poor = fake(tmp_path, f"{limited}\n[ $(ulimit -v) -gt 300000 ] || kill -SEGV $$")
     with pytest.raises(CheckMemoryError):
-        await check_config(fake(tmp_path, "kill -SEGV $$"), generation, limit=10, root=root, memory=256 << 20)
-    with pytest.raises(ConfigRefusedError):
-        await check_config(fake(tmp_path, "kill -SEGV $$"), generation, limit=10, root=root)
+        await check_config(poor, generation, limit=10, root=root, memory=256 << 20)
+    await check_config(poor, generation, limit=10, root=root, memory=512 << 20)
+
+
+@pytest.mark.parametrize("signal", ["SEGV", "BUS", "ABRT", "ILL", "FPE"])
+@pytest.mark.parametrize("memory", [None, 256 << 20])
+async def test_a_check_that_crashes_twice_is_a_refusal(
+    root: Path, tmp_path: Path, signal: str, memory: int | None
+) -> None:
+    binary = fake(tmp_path, f"echo x >> {tmp_path}/fake.runs\nkill -{signal} $$")
+
+    with pytest.raises(CheckCrashedError, match=f"HAProxy crashes on it .SIG{signal}"):
+        await check_config(binary, mapping(1, {}), limit=10, root=root, memory=memory)
+
+    assert (tmp_path / "fake.runs").read_text() == "x\nx\n"
+
+
+async def test_a_check_that_crashes_once_counts_for_nothing(root: Path, tmp_path: Path) -> None:
+    once = fake(tmp_path, f"[ -e {tmp_path}/fake.runs ] && exit 0\n: > {tmp_path}/fake.runs\nkill -SEGV $$")
+
+    assert (await check_config(once, mapping(1, {}), limit=10, root=root)).warnings == ()
+
+
+async def test_errors_before_a_crash_are_reported(root: Path, tmp_path: Path) -> None:
+    said = "[ALERT]    (1) : config : parsing [haproxy.cfg:3] : unknown keyword 'x' in 'frontend' section"
+
+    with pytest.raises(CheckCrashedError, match="unknown keyword") as caught:
+        await check_config(fake(tmp_path, f'echo "{said}"\nkill -SEGV $$'), mapping(1, {}), limit=10, root=root)
+
+    assert caught.value.problems[0].line == 3
+
+
+@pytest.mark.parametrize("signal", ["KILL", "TERM", "INT", "HUP"])
+async def test_a_check_that_is_ended_from_outside_is_no_verdict(root: Path, tmp_path: Path, signal: str) -> None:
+    with pytest.raises(CheckFailedError) as caught:
+        await check_config(fake(tmp_path, f"kill -{signal} $$"), mapping(1, {}), limit=10, root=root)
+
+    assert not isinstance(caught.value, CheckMemoryError)
+
+
+@pytest.mark.haproxy
+async def test_haproxy_crashes_without_leaving_a_core(root: Path, haproxy_binary: Path) -> None:
+    # Phase 1 would reject it outside `.if`.
+    crashing = build_generation(f"{FRONTEND}.if 1\n    http-request deny if {{ path -u }}\n.endif\n")
+
+    with pytest.raises(CheckCrashedError, match="SIGSEGV"):
+        await check_config(haproxy_binary, crashing, limit=10, root=root)
+    assert not left(root)
+    assert not list(Path.cwd().glob("core*"))
 
 
 @pytest.mark.haproxy
