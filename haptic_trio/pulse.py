@@ -36,12 +36,20 @@ class Pulse:
         self._beats_until: float | None = None
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Mark the component as at work within the block; blocks may overlap, and the oldest counts."""
+    def busy(self) -> Iterator[Callable[[], None]]:
+        """Mark the component as at work within the block; blocks may overlap, and the oldest counts.
+
+        Yields a function to call between pieces of work, from which on the
+        limit counts again.
+        """
         work = object()
-        self._busy_since[work] = self._clock()
+
+        def begin() -> None:
+            self._busy_since[work] = self._clock()
+
+        begin()
         try:
-            yield
+            yield begin
         finally:
             del self._busy_since[work]
 

@@ -29,6 +29,17 @@ def test_idle_component_is_healthy_however_long_it_idles(clock: Clock) -> None:
     assert (state.name, state.stalled, state.busy_for, state.limit) == ("coordinator", False, 0.0, 10.0)
 
 
+def test_component_that_makes_progress_is_not_stalled(clock: Clock) -> None:
+    pulse = Pulse("checker", 10, clock=clock)
+    with pulse.busy() as progress:
+        clock.now += 9
+        progress()
+        clock.now += 9
+        assert not pulse.state().stalled
+        clock.now += 2
+        assert pulse.state().stalled
+
+
 def test_component_is_stalled_once_it_is_busy_beyond_its_limit(clock: Clock) -> None:
     pulse = Pulse("coordinator", 10, clock=clock)
     with pulse.busy():

@@ -72,11 +72,11 @@ async def run_checker(
             # Structure waits for its check: on a machine without a processor to spare an idle one might never end.
             is_beside = last_valid is not None and only_data(last_valid, generation)
             urgent = trio.current_time() < last_start + interval or not is_beside
-            with pulse.busy():
+            with pulse.busy() as progress:
                 if last_valid is None or last_valid.id != generation.id:
                     last_start = trio.current_time()
                 try:
-                    valid = await pipeline.check(candidate.prepared, idle=not urgent)
+                    valid = await pipeline.check(candidate.prepared, idle=not urgent, progress=progress)
                 except RefusedError as exc:
                     if exc.blocked:
                         await retry()

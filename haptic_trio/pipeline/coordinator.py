@@ -38,8 +38,8 @@ async def run_coordinator(
     all of them announced. Takes ownership of the channel ends.
     """
 
-    async def reconcile(trigger: ReconcileTriggered) -> None:
-        outcome = await _reconcile(trigger, pipeline, facts)
+    async def reconcile(trigger: ReconcileTriggered, progress: Callable[[], None]) -> None:
+        outcome = await _reconcile(trigger, pipeline, facts, progress)
         # The ledger first: it has to know the cycle before its deployment completes.
         await cycles.send(outcome)
         if isinstance(outcome, ConfigValidated):
@@ -50,8 +50,8 @@ async def run_coordinator(
     with triggers, cycles:
         task_status.started()
         async for trigger in triggers:
-            with pulse.busy():
-                await reconcile(await _take_waiting(trigger, triggers, cycles))
+            with pulse.busy() as progress:
+                await reconcile(await _take_waiting(trigger, triggers, cycles), progress)
 
 
 async def run_fast_lane(
@@ -149,12 +149,12 @@ async def _take_waiting(
 
 
 async def _reconcile(
-    trigger: ReconcileTriggered, pipeline: Pipeline, facts: Facts
+    trigger: ReconcileTriggered, pipeline: Pipeline, facts: Facts, progress: Callable[[], None]
 ) -> ConfigValidated | ValidationFailed:
     started = trio.current_time()
     facts.tell(ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes))
     try:
-        valid = await pipeline.run(trigger.correlation)
+        valid = await pipeline.run(trigger.correlation, progress=progress)
     except RefusedError as exc:
         return tell_refusal(exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts)
     outcome = ConfigValidated(

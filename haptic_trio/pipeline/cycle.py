@@ -1,6 +1,6 @@
 """One render-validate cycle: what one object breaks, the others do not pay for."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
@@ -15,19 +15,26 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, RenderDiffered
 from haptic_trio.pipeline.content_trial import ContentTrial
+from haptic_trio.pipeline.crash_search import find_fragments
 from haptic_trio.pipeline.places import find_fields
 from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
+from haptic_trio.pipeline.refusal import CrashedError, RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.pipeline.validate import Validator
+from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object
 from haptic_trio.templating.provenance import Provenance
+from haptic_trio.templating.subjects import FragmentKey
 
 T = TypeVar("T")
 
 MAX_ROUNDS = 100
 """Each round takes at least one fragment out of the way: HAProxy names one bad certificate at a time."""
+_HELD: Final = Problem(message="left out to find the object on which HAProxy crashes")
 _LOOKING: Final = 0.01
 """Seconds after which no more objects are looked into for the fields to blame; all else waits meanwhile."""
+
+
+def _ignore() -> None:
+    """Take no note of progress."""
 
 
 class Valid(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,23 +67,25 @@ class Pipeline:
         self._facts = facts
         self._contents = renderer.contents
         self._trial = ContentTrial(renderer.contents)
+        self._newest: Rendered | None = None
         self.turn = trio.Lock()
         """Held while something is rendered and parsed; for others who do so with the same parts."""
 
-    async def run(self, correlation: str) -> Valid:
+    async def run(self, correlation: str, *, progress: Callable[[], None] = _ignore) -> Valid:
         """Return a valid configuration of what the stores hold, or raise `RefusedError`.
 
         That is an `UndecidedError` if HAProxy has not said whether it is one.
 
         Fragments that fail, or that HAProxy refuses, are replaced by their
         last good output or left out, and the cycle goes round again. So does
-        it without fetched contents that are refused.
+        it without fetched contents that are refused. *progress* is called
+        between steps of a search that takes long.
         """
         times = _no_times()
         for number in range(1, MAX_ROUNDS + 1):
             prepared = await self._prepare(correlation, times)
             try:
-                valid = await self._check(prepared, times, idle=False)
+                valid = await self._check(prepared, times, idle=False, progress=progress)
             except RefusedError as exc:
                 if not exc.blocked or number == MAX_ROUNDS:
                     raise
@@ -89,13 +98,15 @@ class Pipeline:
         """Return what the stores hold as a configuration that has passed phase 1, or raise `RefusedError`."""
         return await self._prepare(correlation, _no_times())
 
-    async def check(self, prepared: Prepared, *, idle: bool) -> Valid:
+    async def check(self, prepared: Prepared, *, idle: bool, progress: Callable[[], None] = _ignore) -> Valid:
         """Have phase 2 look at *prepared*; raise `RefusedError` when HAProxy refuses it.
 
         Where `blocked` is set in the error, another `prepare` leaves out what
-        was refused. *idle*: use only the CPU that nobody else wants.
+        was refused. *idle*: use only the CPU that nobody else wants. *progress*
+        is called between steps of a search that takes long.
         """
-        valid = await self._check(prepared, msgspec.structs.asdict(prepared.phases), idle=idle)
+        times = msgspec.structs.asdict(prepared.phases)
+        valid = await self._check(prepared, times, idle=idle, progress=progress)
         if self._trial.passed("check", prepared.rendered.contents):
             self._contents.announce()
         return valid
@@ -161,30 +172,90 @@ class Pipeline:
             rendered = await self._render()
         return rendered
 
-    async def _render(self) -> Rendered:
-        rendered = await self._renderer.render(self._stores, self._quarantine.recall())
+    async def _render(self, held: Iterable[FragmentKey] = ()) -> Rendered:
+        """Render what the stores hold; *held* fragments count as failed."""
+        recall = self._quarantine.recall(dict.fromkeys(held, _HELD))
+        rendered = self._newest = await self._renderer.render(self._stores, recall)
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         return rendered
 
-    async def _check(self, prepared: Prepared, times: dict[str, float], *, idle: bool) -> Valid:
+    async def _check(
+        self, prepared: Prepared, times: dict[str, float], *, idle: bool, progress: Callable[[], None]
+    ) -> Valid:
         rendered = prepared.rendered
+        crash: CrashedError | None = None
         try:
             with _timed(times, "check"):
                 warnings = await self._validator.check(prepared.generation, rendered, idle=idle)
+        except CrashedError as exc:
+            crash = exc
         except UndecidedError as exc:
             # Neither an object nor what was fetched has been found bad, nor good.
             exc.phases = Phases(**times)
             raise
         except RefusedError as exc:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
-            exc.phases, exc.contents = Phases(**times), rendered.contents
-            if not exc.blocked:
-                self._trial.failed(exc)
-                exc.blocked = True
+            self._take_refusal(exc, rendered, times)
             raise
+        if crash is not None:
+            with _timed(times, "check"):
+                crash.blocked = await self._block_crashing(rendered, crash.problems[0], progress)
+            self._take_refusal(crash, rendered, times)
+            raise crash
         self._quarantine.accept(rendered.serial, rendered.refusals)
         self._contents.accept(rendered.contents)
         return Valid(generation=prepared.generation, phases=Phases(**times), warnings=warnings)
+
+    def _take_refusal(self, error: RefusedError, rendered: Rendered, times: dict[str, float]) -> None:
+        """Complete *error*; where no fragment is to blame, fetched contents may be, and if not, it is raised."""
+        error.phases, error.contents = Phases(**times), rendered.contents
+        if not error.blocked:
+            self._trial.failed(error)
+            error.blocked = True
+
+    async def _block_crashing(self, rendered: Rendered, problem: Problem, progress: Callable[[], None]) -> bool:
+        """Block what HAProxy crashes on in *rendered*, for *problem*; False if that cannot be found.
+
+        So it is where HAProxy crashes on what was valid before, too. Changes
+        that came after *rendered* are left out meanwhile.
+        """
+        suspects = self._quarantine.find_suspects(rendered.serial, rendered.produced)
+        kept = {key for keys in suspects.values() for key in keys}
+
+        async def crashes(left_out: Collection[FragmentKey]) -> bool:
+            progress()
+            return await self._crashes_without(left_out, kept, rendered)
+
+        found, beside = await find_fragments(suspects, crashes)
+        problems = {key: locate_fragment(problem, key, rendered) for key in found}
+        problems |= {key: name_object(problem, key) for key in beside}
+        # The suspects may give something else by now: that is what was tried.
+        newest = self._newest if self._newest is not None else rendered
+        is_new = self._quarantine.block(problems, rendered.produced, whole=beside)
+        return self._quarantine.block(problems, newest.produced, whole=beside) or is_new
+
+    async def _crashes_without(
+        self, left_out: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
+    ) -> bool:
+        """Whether HAProxy crashes on *rendered* with the last good output of *left_out*, one way or another."""
+        try:
+            async with self.turn:
+                with self._stores.frozen():
+                    if self._renderer.newest(self._stores) is None:
+                        await self._render()
+                    newer = self._quarantine.find_newer(rendered.serial, rendered.produced)
+                    variant = await self._render(newer.difference(kept).union(left_out))
+                    await self._render()
+                generation = await self._validator.parse(variant)
+            await self._validator.check(generation, variant)
+        except CrashedError:
+            return True
+        except UndecidedError:
+            raise
+        except RefusedError:
+            # Something else is wrong with this part of the configuration by itself.
+            return False
+        return False
 
     def _find_fields(self, until: float, ref: ResourceRef, message: str) -> tuple[str, ...]:
         if trio.current_time() > until:

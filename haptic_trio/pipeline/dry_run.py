@@ -14,6 +14,7 @@ import trio
 
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.dataplane.check import (
+    CheckCrashedError,
     CheckFailedError,
     CheckTimeoutError,
     ConfigRefusedError,
@@ -121,7 +122,7 @@ class DryRuns:
             )
         if former.id == generation.id:
             return DryRun(faults=faults, remarks=remarks)
-        refused, unchecked = await self._check(former, generation, rehearsed, limit)
+        refused, unchecked = await self._check(former, generation, rehearsed, limit, _only_object(replacements))
         return DryRun(faults=(*faults, *refused), remarks=remarks, unchecked=unchecked)
 
     async def _render_newest(self) -> None:
@@ -140,9 +141,9 @@ class DryRuns:
             return None, exc.problems
 
     async def _check(
-        self, former: Generation, wanted: Generation, rehearsed: Rehearsed, limit: float
+        self, former: Generation, wanted: Generation, rehearsed: Rehearsed, limit: float, changed: Subject | None
     ) -> tuple[tuple[Fault, ...], str]:
-        """Return what phase 2 finds, and why it was not asked."""
+        """Return what phase 2 finds with *changed* as it would be, and why it was not asked."""
         if _process_part(former) != _process_part(wanted):
             # What stands there may have HAProxy run things: that is not for objects to try.
             return (), "it changes the section `global`"
@@ -155,32 +156,40 @@ class DryRuns:
                 async with self._checking:
                     if small is None or await self._refuses(small, limit):
                         # What is refused may be refused for a stand-in.
-                        return await self._check_whole(former, wanted, rehearsed, limit)
+                        return await self._check_whole(former, wanted, rehearsed, limit, changed)
         except trio.TooSlowError:
             return (), "HAProxy takes too long"
         except (CheckTimeoutError, CheckFailedError) as exc:
             return (), str(exc)
         return (), ""
 
-    async def _refuses(self, small: Generation, limit: float) -> bool:
+    async def _refuses(self, generation: Generation, limit: float) -> bool:
         try:
-            await check_config(self._binary, small, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
+            await self._ask(generation, limit)
         except ConfigRefusedError:
             return True
         return False
 
     async def _check_whole(
-        self, former: Generation, wanted: Generation, rehearsed: Rehearsed, limit: float
+        self, former: Generation, wanted: Generation, rehearsed: Rehearsed, limit: float, changed: Subject | None
     ) -> tuple[tuple[Fault, ...], str]:
         if reason := _too_large(wanted):
             return (), reason
         try:
-            await check_config(self._binary, wanted, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
+            await self._ask(wanted, limit)
         except ConfigRefusedError as exc:
             was_fine = find_acceptance(self._binary, former) is not None
+            if isinstance(exc, CheckCrashedError):
+                # A crash names no line by which to tell whose fault it is.
+                if was_fine or not await self._refuses(former, limit):
+                    return tuple(Fault(phase="check", problem=one, subject=changed) for one in exc.problems), ""
+                return (), "HAProxy crashes on the configuration at present"
             found = tuple(blamed("check", exc.problems, None if was_fine else (), rehearsed))
             return found, "" if found else "HAProxy refuses the configuration at present"
         return (), ""
+
+    async def _ask(self, generation: Generation, limit: float) -> None:
+        await check_config(self._binary, generation, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
 
 
 def new_refusals(before: Iterable[Refusal], after: Iterable[Refusal]) -> Iterator[Fault]:
@@ -216,6 +225,12 @@ def blamed(
         is_new = told is None or bool(told and (found.message, found.subject) not in told)
         if is_made or is_new:
             yield Fault(phase=phase, problem=found, subject=origin.subject if origin is not None else None)
+
+
+def _only_object(replacements: Replacements) -> Subject | None:
+    """Return the object that *replacements* are of; None where there are several."""
+    found = {ref for objects in replacements.values() for ref in objects}
+    return Subject(*msgspec.structs.astuple(found.pop())) if len(found) == 1 else None
 
 
 def _outside(problems: Iterable[Problem]) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ the one before it could render, the templates are at fault, not the objects:
 then the cycle fails, and everything stays as it is deployed.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -74,9 +74,41 @@ class Quarantine:
         self.remarks = ()
         self._pending.clear()
 
-    def recall(self) -> Recall:
-        """Return what the next render should know."""
-        return Recall(self._good, self._blocked)
+    def recall(self, held: Mapping[FragmentKey, Problem] | None = None) -> Recall:
+        """Return what the next render should know; in one that serves as a trial, *held* fragments count as failed."""
+        return Recall(self._good, self._blocked, held or {})
+
+    def find_suspects(
+        self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]
+    ) -> dict[ResourceRef, tuple[FragmentKey, ...]]:
+        """Return by object the fragments whose output is part of no valid configuration yet, the newest last.
+
+        *produced* is what the render with the number *serial* gave.
+        """
+        found: dict[ResourceRef, dict[FragmentKey, None]] = {}
+        for key in self._changed(lambda number: number <= serial):
+            output, good = produced.get(key), self._good.get(key)
+            if output is None or output is good or (good is not None and output.digest() == good.digest()):
+                continue
+            found.setdefault(ResourceRef(*_object_of(key)), {})[key] = None
+        return {ref: tuple(keys) for ref, keys in found.items()}
+
+    def find_newer(self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]) -> frozenset[FragmentKey]:
+        """Return the fragments that give something else now than *produced*, by the render with the number *serial*."""
+        newest: dict[FragmentKey, FragmentOutput | None] = {}
+        for number, _, changed in self._pending:
+            if number > serial:
+                newest.update(changed)
+        return frozenset(
+            key
+            for key, output in newest.items()
+            if output is not None and (key not in produced or produced[key].digest() != output.digest())
+        )
+
+    def _changed(self, counts: Callable[[int], bool]) -> Iterator[FragmentKey]:
+        for number, _, changed in self._pending:
+            if counts(number):
+                yield from sorted(changed, key=msgspec.structs.astuple)
 
     def find_template_faults(
         self, produced: Mapping[FragmentKey, FragmentOutput], refusals: Collection[Refusal]
@@ -98,9 +130,17 @@ class Quarantine:
                 faults.setdefault(refusal.fragment, refusal.problem)
         return tuple(faults.values())
 
-    def block(self, suspects: Mapping[FragmentKey, Problem], produced: Mapping[FragmentKey, FragmentOutput]) -> bool:
+    def block(
+        self,
+        suspects: Mapping[FragmentKey, Problem],
+        produced: Mapping[FragmentKey, FragmentOutput],
+        *,
+        whole: Collection[FragmentKey] = (),
+    ) -> bool:
         """Remember that HAProxy refuses what *suspects* gave; False when that leads nowhere.
 
+        Those in *whole* are refused whatever they give, until the version of
+        their object changes.
         What the former configuration served is never dropped for the sake of
         a new one that does not get along with it.
         """
@@ -110,9 +150,9 @@ class Quarantine:
             if output is None or (key in self._inherited and output is self._good.get(key)):
                 continue
             blocked = self._blocked.setdefault(key, {})
-            digest = output.digest()
-            progress |= digest not in blocked
-            blocked[digest] = problem
+            mark = output.edition if key in whole else output.digest()
+            progress |= mark not in blocked
+            blocked[mark] = problem
         return progress
 
     def take(self, serial: int, changed: Mapping[FragmentKey, FragmentOutput | None], *, is_new: bool) -> None:

@@ -30,6 +30,10 @@ class RefusedError(HapticError):
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))
 
 
+class CrashedError(RefusedError):
+    """HAProxy crashes on the configuration, and has not named a line that leads to a fragment."""
+
+
 class UndecidedError(RefusedError):
     """Phase 2 came to no verdict: it took too long, or could not be run.
 

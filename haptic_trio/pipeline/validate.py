@@ -9,6 +9,7 @@ import trio
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, list_keywords, probe_version
 from haptic_trio.dataplane.check import (
+    CheckCrashedError,
     CheckDirectory,
     CheckFailedError,
     CheckReport,
@@ -20,8 +21,9 @@ from haptic_trio.errors import Problem
 from haptic_trio.haproxy.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pages import Paged, Piece
-from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
+from haptic_trio.pipeline.refusal import CrashedError, RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.subjects import FragmentKey, Origin, bytes_in
 
@@ -71,8 +73,9 @@ class Validator:
         """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RefusedError`.
 
         Where it takes too long it is asked once more, with twice the time and
-        at the priority of others; then `UndecidedError` is raised. *idle*: use
-        only the CPU that nobody else wants.
+        at the priority of others; then `UndecidedError` is raised. A crash
+        that leads to no fragment is a `CrashedError`. *idle*: use only the CPU
+        that nobody else wants.
         """
         try:
             async with self._one_at_a_time:
@@ -81,7 +84,10 @@ class Validator:
                 except CheckTimeoutError:
                     report = await self._ask(generation, (CHECK_TIMES - 1) * self._check_timeout, idle=False)
         except ConfigRefusedError as exc:
-            raise _refusal("check", exc.problems, rendered) from exc
+            refusal = _refusal("check", exc.problems, rendered)
+            if isinstance(exc, CheckCrashedError) and not refusal.suspects:
+                raise CrashedError("check", refusal.problems) from exc
+            raise refusal from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
             raise UndecidedError("check", (_undecided(exc),)) from exc
         return tuple(locate(problem, rendered)[0] for problem in report.warnings)
@@ -150,6 +156,19 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
         ),
         origin,
     )
+
+
+def name_object(problem: Problem, key: FragmentKey) -> Problem:
+    """Return *problem* with the object of the fragment *key*."""
+    return msgspec.structs.replace(problem, subject=str(ResourceRef(key.kind, key.namespace, key.name)))
+
+
+def locate_fragment(problem: Problem, key: FragmentKey, rendered: Rendered) -> Problem:
+    """Return *problem*, which has no line, with the object and the first line in haproxy.cfg of the fragment *key*."""
+    found = next((lines for lines in rendered.config.origins if lines.origin.key == key), None)
+    if found is None:
+        return name_object(problem, key)
+    return locate(msgspec.structs.replace(problem, source=MAIN_TEMPLATE, line=found.first), rendered)[0]
 
 
 def _origin_of(problem: Problem, rendered: Rendered) -> Origin | None:

@@ -245,7 +245,9 @@ def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
         del subjects[depth:]
         key = origin.key
         blocked = run.recall.blocked.get(key)
-        found = blocked.get(output.digest()) if blocked else None
+        found = run.recall.held.get(key)
+        if found is None and blocked:
+            found = blocked.get(output.digest()) or blocked.get(output.edition)
         if found is None:
             trace.outputs[key] = output
             _attribute_files(run, len(run.unit_files) - registered, origin)

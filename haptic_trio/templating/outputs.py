@@ -28,6 +28,11 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         """UTF-8 bytes of text and files."""
         return size_of(self.text) + sum(size_of(file.text) for file in self.files)
 
+    @property
+    def edition(self) -> str:
+        """What stands for every output for this version of the object where digests do for single outputs."""
+        return f"version {self.version}"
+
     def digest(self) -> str:
         """Return the hash of text and files."""
         digest = hashlib.blake2b(self.text.encode(errors="surrogatepass"), digest_size=20)
@@ -42,4 +47,6 @@ class Recall(msgspec.Struct, frozen=True):
     good: Mapping[FragmentKey, FragmentOutput] = MappingProxyType({})
     """The newest output of each fragment that was part of a valid configuration."""
     blocked: Mapping[FragmentKey, Mapping[str, Problem]] = MappingProxyType({})
-    """Outputs, by digest, that HAProxy refuses, and why: as good as failed."""
+    """Outputs, by digest or edition, that HAProxy refuses, and why: as good as failed."""
+    held: Mapping[FragmentKey, Problem] = MappingProxyType({})
+    """Fragments that count as failed whatever they give, and why."""

@@ -74,6 +74,7 @@ class RenderRun(Meter):
         self._remarks = RemarkList()
         self._next_origin = 0
         self._blocked_before: dict[FragmentKey, tuple[str, ...]] = {}
+        self._held_before: frozenset[FragmentKey] = frozenset()
         self.stand_ins: dict[FragmentKey, FragmentOutput | None] = {}
         """What there was to stand in for each fragment that failed."""
         self.failed_for: Subject | None = None
@@ -132,9 +133,11 @@ class RenderRun(Meter):
         self.touch_freed()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
         keys |= {key for key, good in self.stand_ins.items() if recall.good.get(key) is not good}
+        keys |= recall.held.keys() ^ self._held_before
         if keys:
             self._touch_fragments(keys)
         self._blocked_before = {key: tuple(digests) for key, digests in recall.blocked.items()}
+        self._held_before = frozenset(recall.held)
 
     def touch_freed(self) -> bool:
         """Have fragments rendered again that found no room in a namespace that has less output now; False if none."""

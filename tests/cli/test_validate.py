@@ -161,3 +161,39 @@ def test_without_a_config_map_the_rest_is_still_looked_at(manifests: Path, hapro
     assert "ConfigMap default/haptic-trio: error: not found" in result.stdout
     assert "half.yaml" in result.stdout
     assert "not looked at" in result.stdout
+
+
+def test_an_object_on_which_haproxy_crashes_is_named_and_others_are_fine(
+    manifests: Path, haproxy_binary: Path, tmp_path: Path
+) -> None:
+    # Dies of a word that one object brings along.
+    wrapper = tmp_path / "haproxy"
+    wrapper.write_text(
+        '#!/bin/sh\n[ "$1" = -c ] && cat "$(dirname "$3")"/maps/* | grep -q crash.example.com && kill -SEGV $$\n'
+        f'exec {haproxy_binary} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    crash = CRASHING.replace("NAME", "crash")
+    (manifests / "more.yaml").write_text(f"{crash}---\n{CRASHING.replace('NAME', 'fine')}")
+
+    [problem] = problems_of(manifests, wrapper)
+
+    assert problem["subject"] == "Ingress default/crash"
+    assert problem["message"] == "HAProxy crashes on it (SIGSEGV)"
+    result = invoke_cli("render", "--manifests", manifests, "--haproxy", wrapper, "--check")
+    assert result.exit_code == 1
+    assert "Ingress default/crash" in result.output
+
+
+CRASHING = """\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: NAME, namespace: default}
+spec:
+  ingressClassName: haptic
+  rules:
+    - host: NAME.example.com
+      http:
+        paths:
+          - {path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
+"""

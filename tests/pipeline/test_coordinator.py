@@ -34,7 +34,7 @@ class SlowPipeline(Pipeline):
         self.ran: list[str] = []
         self.at_once = 0
 
-    async def run(self, correlation: str) -> Valid:
+    async def run(self, correlation: str, **_more: object) -> Valid:
         assert self.at_once == 0
         self.ran.append(correlation)
         self.at_once += 1
@@ -252,7 +252,7 @@ async def test_fault_of_the_program_is_not_taken_for_a_refusal(autojump_clock: M
     broken: Callable[[], float] = fail
 
     class Broken(SlowPipeline):
-        async def run(self, correlation: str) -> Valid:
+        async def run(self, correlation: str, **_more: object) -> Valid:
             broken()
             return await super().run(correlation)
 

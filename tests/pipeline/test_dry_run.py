@@ -227,6 +227,42 @@ async def test_what_would_take_haproxy_much_memory_is_not_believed(haproxy_binar
     assert "more than 512 MiB of memory" in found.unchecked
 
 
+# HAProxy dies of `-u` without a number; phase 1 does not judge lines inside `.if`.
+CRASHING = """\
+{% each service in resources.services if service | dig("spec.crashes", false) %}
+.if 1
+    http-request deny if { path -u }
+.endif
+{% endeach %}
+"""
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+async def test_an_object_on_which_haproxy_crashes_is_at_fault(
+    haproxy_binary: Path, tmp_path: Path, is_checked: bool
+) -> None:
+    site = with_snippet(haproxy_binary, tmp_path, "frontend-rules-crash", CRASHING)
+    await (site.run() if is_checked else site.pipeline.prepare("c"))
+
+    found = await site.try_out(service("two", crashes=True))
+
+    [fault] = found.faults
+    assert (fault.phase, str(fault.subject)) == ("check", "Service default/two")
+    assert fault.problem.message == "HAProxy crashes on it (SIGSEGV)"
+
+
+async def test_an_object_beside_one_on_which_haproxy_crashes_is_not_at_fault(
+    haproxy_binary: Path, tmp_path: Path
+) -> None:
+    site = with_snippet(haproxy_binary, tmp_path, "frontend-rules-crash", CRASHING)
+    site.put(service("one", crashes=True))
+    await site.pipeline.prepare("c")
+
+    found = await site.try_out(service("two", crashes=False))
+
+    assert found.faults == ()
+
+
 async def test_what_two_objects_cannot_both_have_is_the_fault_of_the_one_that_comes(
     haproxy_binary: Path, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ class LanePipeline(Pipeline):
             raise RefusedError("render", (PROBLEM,))
         return Prepared(correlation=correlation, generation=generation(correlation), rendered=RENDERED, phases=Phases())
 
-    async def check(self, prepared: Prepared, *, idle: bool) -> Valid:
+    async def check(self, prepared: Prepared, *, idle: bool, **_more: object) -> Valid:
         self.checks.append((prepared.correlation, trio.current_time(), idle))
         await trio.sleep(CHECK)
         if prepared.correlation in self.undecided:
