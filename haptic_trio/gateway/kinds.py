@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.matches import EXACT, PREFIX, Condition, Match, checked_text, headers_of, matches_of
+from haptic_trio.gateway.matches import EXACT, PREFIX, Condition, Match, checked_expression, headers_of, matches_of
 from haptic_trio.gateway.objects import GatewayObjectError, items_of, text_of
 
 
@@ -71,15 +71,18 @@ def _grpc_spellings(key: Key) -> tuple[str, ...]:
 
 
 def _grpc_matches(rule: Any) -> tuple[Match, ...]:
-    return tuple(_grpc_match(match) for match in items_of(rule, "matches")) or (Match(),)
+    found = enumerate(items_of(rule, "matches"))
+    return tuple(_grpc_match(match, f"matches[{position}]") for position, match in found) or (Match(),)
 
 
-def _grpc_match(match: Any) -> Match:
+def _grpc_match(match: Any, field: str) -> Match:
     service, method = text_of(match, "method", "service"), text_of(match, "method", "method")
-    headers: tuple[Condition, ...] = headers_of(match)
+    headers: tuple[Condition, ...] = headers_of(match, field)
     if (text_of(match, "method", "type") or EXACT) != EXACT:
-        pattern = f"/{checked_text(service) or '[^/]+'}/{checked_text(method) or '[^/]+'}"
-        return Match(path_regex=pattern, headers=headers)
+        for name, part in (("service", service), ("method", method)):
+            checked_expression(part, f"{field}.method.{name}")
+        pattern = f"/(?:{service or '[^/]+'})/(?:{method or '[^/]+'})"
+        return Match(path_expression=checked_expression(pattern, f"{field}.method"), headers=headers)
     for name in (service, method):
         if "/" in name or not all(char.isalnum() or char in "._" for char in name):
             raise GatewayObjectError("a service or method has other characters than letters, digits, '.' and '_'")
@@ -88,7 +91,8 @@ def _grpc_match(match: Any) -> Match:
     if service:
         return Match(path=f"/{service}", headers=headers)
     if method:
-        return Match(path_regex=f"/[^/]+/{method}", headers=headers)
+        pattern = "/[^/]+/" + method.replace(".", r"\.")
+        return Match(path_expression=checked_expression(pattern, f"{field}.method.method"), headers=headers)
     return Match(headers=headers)
 
 

@@ -6,16 +6,14 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.objects import GatewayObjectError, Resource, items_of, text_of
+from haptic_trio.gateway.expressions import Expression, expression
+from haptic_trio.gateway.objects import GatewayObjectError, Resource, dig, items_of, text_of
 
 EXACT: Final = "Exact"
 PREFIX: Final = "PathPrefix"
 REGEX: Final = "RegularExpression"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}").fullmatch
 _NOT_PATH: Final = re.compile(r"[\x00-\x20\x7f#?]")
-# To Python these may come to mean operations on sets, and it warns of them.
-_SETS: Final = re.compile(r"([\[&~|-])\1")
-_LITERAL: Final = {"[": r"[\[", "&": r"\&\&", "~": r"\~\~", "|": r"\|\|", "-": r"\-\-"}
 CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -24,7 +22,8 @@ class Condition(msgspec.Struct, frozen=True):
 
     name: str
     value: str
-    is_regex: bool = False
+    expression: Expression | None = None
+    """For the whole value, in place of the value."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +31,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
     path_kind: str = PREFIX
     path: str = ""
-    path_regex: str = ""
+    path_expression: Expression | None = None
     method: str = ""
     headers: tuple[Condition, ...] = ()
     params: tuple[Condition, ...] = ()
@@ -40,7 +39,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_conditional(self) -> bool:
         """Whether it looks at more than host and path."""
-        return bool(self.method or self.headers or self.params or self.path_regex)
+        return bool(self.method or self.headers or self.params or self.path_expression)
 
     @property
     def precedence(self) -> tuple[bool, int, int]:
@@ -50,7 +49,22 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 def matches_of(rule: Any) -> tuple[Match, ...]:
     """Return the matches of a rule of an HTTPRoute; raises `GatewayObjectError` for one that cannot be expressed."""
-    return tuple(_match(match) for match in items_of(rule, "matches")) or (Match(),)
+    found = enumerate(items_of(rule, "matches"))
+    return tuple(_match(match, f"matches[{position}]") for position, match in found) or (Match(),)
+
+
+def expression_count(rule: Any) -> int:
+    """Return how many regular expressions the matches of *rule* have."""
+    return sum(
+        text_of(item, "type") == REGEX
+        for match in items_of(rule, "matches")
+        for item in (
+            dig(match, "path"),
+            dig(match, "method"),
+            *items_of(match, "headers"),
+            *items_of(match, "queryParams"),
+        )
+    )
 
 
 def rules_of(route: Resource) -> Iterator[tuple[int, Any]]:
@@ -58,38 +72,40 @@ def rules_of(route: Resource) -> Iterator[tuple[int, Any]]:
     yield from enumerate(items_of(route, "spec", "rules"))
 
 
-def _match(match: Any) -> Match:
+def _match(match: Any, field: str) -> Match:
     kind = text_of(match, "path", "type") or PREFIX
     path = text_of(match, "path", "value") or "/"
-    regex = ""
+    expression = None
     if kind == REGEX:
-        regex, kind, path = checked_regex(path), PREFIX, "/"
+        expression, kind, path = checked_expression(path, f"{field}.path.value"), PREFIX, "/"
     elif kind not in (EXACT, PREFIX):
         raise GatewayObjectError("a path has a type that is not supported")
     return Match(
         path_kind=kind,
         path=checked_path(path) if kind == EXACT else checked_path(path).rstrip("/"),
-        path_regex=regex,
+        path_expression=expression,
         method=_method(text_of(match, "method")),
-        headers=headers_of(match),
-        params=_conditions(match, "queryParams"),
+        headers=headers_of(match, field),
+        params=_conditions(match, "queryParams", field),
     )
 
 
-def headers_of(match: Any) -> tuple[Condition, ...]:
-    """Return what the headers of *match* must be."""
-    return _conditions(match, "headers")
+def headers_of(match: Any, field: str) -> tuple[Condition, ...]:
+    """Return what the headers of *match*, which is at *field*, must be."""
+    return _conditions(match, "headers", field)
 
 
-def _conditions(match: Any, field: str) -> tuple[Condition, ...]:
+def _conditions(match: Any, kind: str, field: str) -> tuple[Condition, ...]:
     found: dict[str, Condition] = {}
-    for item in items_of(match, field):
+    for position, item in enumerate(items_of(match, kind)):
         name = text_of(item, "name")
-        name = header_name(name) if field == "headers" else checked_text(name)
-        is_regex = (text_of(item, "type") or EXACT) == REGEX
+        name = header_name(name) if kind == "headers" else checked_text(name)
+        value = checked_text(text_of(item, "value"))
+        expression = None
+        if (text_of(item, "type") or EXACT) == REGEX:
+            expression = checked_expression(value, f"{field}.{kind}[{position}].value")
         # Of several with one name the first one counts, as the API says.
-        value = text_of(item, "value")
-        found.setdefault(name, Condition(name, checked_regex(value) if is_regex else checked_text(value), is_regex))
+        found.setdefault(name, Condition(name, value, expression))
     return tuple(found.values())
 
 
@@ -115,17 +131,12 @@ def checked_text(text: str) -> str:
     return text
 
 
-def checked_regex(text: str) -> str:
-    """Return *text* if it can be a regular expression, or raise `GatewayObjectError`.
-
-    Python's are not quite HAProxy's (PCRE). What only the latter refuses
-    matches nothing.
-    """
+def checked_expression(text: str, field: str) -> Expression:
+    """Return the regular expression *text*, which is at *field*, or raise `GatewayObjectError` if it is rejected."""
     try:
-        re.compile(_SETS.sub(lambda pair: _LITERAL[pair[1]], checked_text(text)))
-    except (re.error, OverflowError, RecursionError):
-        raise GatewayObjectError("a value is no regular expression") from None
-    return text
+        return expression(checked_text(text))
+    except GatewayObjectError as error:
+        raise GatewayObjectError(f"{field}: {error}") from None
 
 
 def _method(method: str) -> str:

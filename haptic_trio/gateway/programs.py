@@ -10,9 +10,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from haptic_trio.gateway.backends import Backend, backends_of, endpoints_of, limit_of, resolve
+from haptic_trio.gateway.expressions import Expression
 from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.kinds import RouteKind
-from haptic_trio.gateway.matches import Match, checked_path, checked_text, header_name
+from haptic_trio.gateway.matches import Condition, Match, checked_path, checked_text, header_name
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -40,13 +41,27 @@ def encode(*fields: str | int) -> str:
 
 
 def conditions_text(match: Match) -> str:
-    """Return the conditions of *match* beside host and path."""
+    """Return the conditions of *match* beside host and path.
+
+    A regular expression is followed by the length of the longest text that
+    it may be matched with, and the steps that this takes at most.
+    """
     parts = [encode("m", match.method)] if match.method else []
-    if match.path_regex:
-        parts.append(encode("p", match.path_regex))
-    parts += [encode("hr" if header.is_regex else "h", header.name, header.value) for header in match.headers]
-    parts += [encode("qr" if param.is_regex else "q", param.name, param.value) for param in match.params]
+    if match.path_expression:
+        parts.append(encode("p", *_expression(match.path_expression)))
+    parts += [_condition("h", header) for header in match.headers]
+    parts += [_condition("q", param) for param in match.params]
     return "&".join(parts)
+
+
+def _condition(letter: str, condition: Condition) -> str:
+    if condition.expression:
+        return encode(letter + "r", condition.name, *_expression(condition.expression))
+    return encode(letter, condition.name, condition.value)
+
+
+def _expression(expression: Expression) -> tuple[str, int, int]:
+    return expression.pattern, expression.longest, expression.steps
 
 
 def list_text(candidates: Iterable[tuple[Match, str]]) -> str:
@@ -143,6 +158,12 @@ def _share(mirror: Any) -> tuple[int, int]:
 
 
 def _cors(cors: Any) -> str:
+    for position, origin in enumerate(items_of(cors, "allowOrigins")):
+        if str(origin).count("*") > 1:
+            text = (
+                f'cors.allowOrigins[{position}]: "{origin}" has more than one *; use one, such as https://*.example.com'
+            )
+            raise GatewayObjectError(text)
     lists = [
         "|".join(checked_text(str(value)).replace("|", "") for value in items_of(cors, field))
         for field in ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.gateway.kinds import RouteKind
-from haptic_trio.gateway.matches import Match, rules_of
+from haptic_trio.gateway.matches import Match, expression_count, rules_of
 from haptic_trio.gateway.objects import GatewayObjectError, Lookups, Resource, dig, items_of, text_of
 from haptic_trio.gateway.programs import checked_size, conditions_text, rule_text
 
@@ -20,6 +20,8 @@ _EXCLUSIVE: Final = frozenset({"RequestRedirect", "URLRewrite"})
 _MOST_BACKENDS: Final = 16
 """The API allows no more."""
 _MOST_TOLD: Final = 8
+MOST_EXPRESSIONS: Final = 128
+"""Regular expressions of a route, at most: each is analysed whenever the route is rendered."""
 
 
 class ServedRule(msgspec.Struct, frozen=True):
@@ -50,11 +52,11 @@ def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[Ser
     """Return the rules of *route* that are served; raises `GatewayObjectError` if none can be."""
     served: list[ServedRule] = []
     error: GatewayObjectError | None = None
-    for number, rule in rules_of(route):
-        try:
-            served.append(_checked(route, number, rule, kind, lookups))
-        except GatewayObjectError as found:
-            error = error or found
+    for _, _, result in _results(route, kind, lookups):
+        if isinstance(result, ServedRule):
+            served.append(result)
+        else:
+            error = error or result
     if error is not None and not served:
         raise error
     return served
@@ -63,13 +65,29 @@ def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[Ser
 def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFault]:
     """Return what is wrong with rules of *route*."""
     found: list[RuleFault] = []
-    for number, rule in rules_of(route):
-        try:
-            _checked(route, number, rule, kind, lookups)
-        except GatewayObjectError as error:
-            reason = INCOMPATIBLE if isinstance(error, IncompatibleFiltersError) else UNSUPPORTED
-            found.append(RuleFault(number, text_of(rule, "name"), reason, str(error)))
+    for number, rule, result in _results(route, kind, lookups):
+        if isinstance(result, GatewayObjectError):
+            reason = INCOMPATIBLE if isinstance(result, IncompatibleFiltersError) else UNSUPPORTED
+            found.append(RuleFault(number, text_of(rule, "name"), reason, str(result)))
     return found
+
+
+def _results(
+    route: Resource, kind: RouteKind, lookups: Lookups
+) -> Iterator[tuple[int, Any, ServedRule | GatewayObjectError]]:
+    """Yield each rule of *route* with its number, and how it is served or why it is not."""
+    expressions = 0
+    for number, rule in rules_of(route):
+        count = expression_count(rule)
+        if expressions + count > MOST_EXPRESSIONS:
+            text = f"matches: the route has more than {MOST_EXPRESSIONS} regular expressions; use several routes"
+            yield number, rule, GatewayObjectError(text)
+            continue
+        expressions += count
+        try:
+            yield number, rule, _checked(route, number, rule, kind, lookups)
+        except GatewayObjectError as error:
+            yield number, rule, error
 
 
 def dropped_text(faults: list[RuleFault]) -> str:

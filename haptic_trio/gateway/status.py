@@ -285,7 +285,7 @@ def route_parents(route: Resource, kind: RouteKind, lookups: Lookups, controller
         if attachment.reason:
             verdict = False, attachment.reason, _MESSAGES[attachment.reason]
         elif faults and not is_partial:
-            verdict = False, faults[0].reason, faults[0].message
+            verdict = False, faults[0].reason, str(faults[0])
         else:
             verdict = True, "Accepted", ""
         conditions = [condition("Accepted", *verdict, generation=generation), refs]

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -114,7 +115,18 @@ def test_methods_go_before_headers_and_these_before_parameters() -> None:
     (value,) = table(stage(route("r", rule(matches=matches)))).values()
 
     targets = value.removeprefix("?").split(";")
-    assert [target.partition(">")[0] for target in targets] == ["m,GET", "h,h,1&hr,i,2", "h,h,x", "q,q,1"]
+    assert [target.partition(">")[0] for target in targets] == ["m,GET", "h,h,1&hr,i,2,8192,3", "h,h,x", "q,q,1"]
+
+
+def test_grpc_expressions_are_those_of_service_and_method() -> None:
+    match = {"method": {"type": "RegularExpression", "service": "a|b", "method": "Get[A-Z]"}}
+
+    found = table(stage(route("r", rule(matches=[match]), kind="GRPCRoute")))
+
+    (value,) = found.values()
+    pattern = unquote(value.removeprefix("?p,").partition(",")[0])
+    assert re.fullmatch(pattern, "/a/GetX")
+    assert not re.fullmatch(pattern, "/a")
 
 
 def test_what_no_condition_fits_falls_back_to_shorter_prefixes() -> None:
@@ -169,7 +181,7 @@ def test_grpc_methods_are_paths() -> None:
     assert table(stores, EXACT) == {"web/gw/http|*|/a.B/C": "gateway::web_app_80_h2"}
     assert table(stores) == {
         "web/gw/http|*|/a.B/": "gateway::web_app_80_h2",
-        "web/gw/http|*|/": "?p,%2F%5B%5E%2F%5D%2B%2FD>gateway::web_app_80_h2",
+        "web/gw/http|*|/": "?p,%2F%5B%5E%2F%5D%2B%2FD,8192,24586>gateway::web_app_80_h2",
     }
 
 
@@ -199,6 +211,9 @@ def test_connections_are_routed_by_host_alone() -> None:
             ]
         },
         {"matches": [{"path": {"type": "RegularExpression", "value": "("}}]},
+        {"matches": [{"headers": [{"name": "h", "type": "RegularExpression", "value": "(a+)+"}]}]},
+        {"matches": [{"path": {"type": "RegularExpression", "value": f"/{number}"}} for number in range(129)]},
+        {"filters": [{"type": "CORS", "cors": {"allowOrigins": ["https://*.a.*.test"]}}]},
         {"timeouts": {"request": "soon"}},
         {"retry": {"codes": [200]}},
     ],

@@ -202,6 +202,23 @@ def test_a_route_that_cannot_be_expressed_says_why() -> None:
     assert verdicts(wanted["parents"][0]["conditions"])["Accepted"] == ("False", "UnsupportedValue")
 
 
+def test_a_route_says_which_regular_expression_is_rejected_and_why() -> None:
+    headers = [{"name": "a", "value": "1"}, {"name": "b", "type": "RegularExpression", "value": "(a+)+"}]
+    one = route("r", rule(matches=[{"headers": headers[:1]}, {"headers": headers}]))
+    stores = stores_of(gateway_class(), gateway(), service(), one)
+
+    wanted = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: NOW).wanted(one)
+
+    assert wanted is not None
+    accepted = next(found for found in wanted["parents"][0]["conditions"] if found["type"] == "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "UnsupportedValue")
+    assert accepted["message"] == (
+        'rules[0]: matches[1].headers[1].value: the regular expression "(a+)+" repeats a group that can match the same '
+        "text in more than one way (exponential time); use one repetition instead of nested ones, and alternatives "
+        "that begin with different characters"
+    )
+
+
 def test_a_route_says_which_of_its_rules_are_dropped() -> None:
     def conditions(*rules: dict[str, Any]) -> dict[str, dict[str, Any]]:
         one = route("r", *rules)

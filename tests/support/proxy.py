@@ -29,8 +29,8 @@ def check(directory: Path, text: str, files: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) -> Iterator[None]:
-    """Run HAProxy in the foreground until the block ends; entered once *port* answers."""
+def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) -> Iterator[int]:
+    """Run HAProxy in the foreground until the block ends; entered with its process id once *port* answers."""
     log = directory / "haproxy.log"
     with (
         log.open("wb") as out,
@@ -44,6 +44,6 @@ def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) 
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.005)
-            yield
+            yield process.pid
         finally:
             process.kill()

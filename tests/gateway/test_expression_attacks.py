@@ -1,0 +1,166 @@
+"""Regular expressions of one tenant, and requests made for them: what they cost other tenants of the same thread."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from haptic_trio.gateway.expressions import expression
+from haptic_trio.haproxy.parser import parse_config
+from tests.gateway.objects import gateway, route, rule, service
+from tests.gateway.serving import render
+from tests.support.ports import free_port
+from tests.support.proxy import check, running
+from tests.support.traffic import PATIENCE, ask
+
+pytestmark = pytest.mark.haproxy
+
+MOST_SECONDS = 0.25
+"""Processor time that a request may take: ten times the time measured on an idle machine."""
+# They end in sets: PCRE first looks for a single character that every matching text contains.
+NESTED = "(a+)+[0-9{}]"
+QUADRATIC = "[a-z]*[a-y]*[0-9{}]"
+LINEAR = ".*(a?a?a?a?)[0-9{}]"
+
+
+class Attack(msgspec.Struct, frozen=True):
+    """The matches of a rule, and a request for them."""
+
+    name: str
+    matches: list[dict[str, Any]]
+    target: str = "/"
+    headers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def request(self) -> bytes:
+        """The request as it is sent."""
+        lines = [f"GET {self.target} HTTP/1.1", "Host: evil.test", *self.headers, "", ""]
+        return "\r\n".join(lines).encode()
+
+
+def by_header(*patterns: str) -> list[dict[str, Any]]:
+    """Return a match for each pattern, for the header `x`."""
+    return [{"headers": [{"name": "x", "type": "RegularExpression", "value": one}]} for one in patterns]
+
+
+def by_path(*patterns: str) -> list[dict[str, Any]]:
+    """Return a match for each pattern, for the path."""
+    return [{"path": {"type": "RegularExpression", "value": one}} for one in patterns]
+
+
+def by_query(*patterns: str) -> list[dict[str, Any]]:
+    """Return a match for each pattern, for the parameter `x`."""
+    return [{"queryParams": [{"name": "x", "type": "RegularExpression", "value": one}]} for one in patterns]
+
+
+def sixteen(pattern: str) -> list[str]:
+    """Return sixteen patterns that differ, in the place of the braces."""
+    return [pattern.format(letter) for letter in "ABCDEFGHIJKLMNOP"]
+
+
+def longest(pattern: str) -> str:
+    """Return the worst text for *pattern*, of the greatest length that it is matched with."""
+    return "a" * expression(pattern).longest
+
+
+LONG = longest(QUADRATIC.format("A"))
+PATHS = [f"/{pattern}" for pattern in sixteen(QUADRATIC)]
+ATTACKS = [
+    Attack("header, 90 values", by_header(*sixteen(LINEAR)), headers=("x: " + "a" * 88,) * 90),
+    Attack("header, 90 values, quadratic", by_header(*sixteen(QUADRATIC)), headers=("x: " + "a" * 11,) * 90),
+    Attack("header, longest value", by_header(*sixteen(QUADRATIC)), headers=("x: " + LONG,)),
+    Attack("header, 90 long values", by_header(*sixteen(QUADRATIC)), headers=("x: " + "a" * 140,) * 90),
+    Attack(
+        "header, eight values of nearly the length", by_header(*sixteen(QUADRATIC)), headers=("x: " + LONG[1:],) * 8
+    ),
+    Attack("path, 16 quadratic", by_path(*PATHS), target="/" + LONG[2:]),
+    Attack("path, 8 quadratic", by_path(*PATHS[:8]), target="/" + LONG[2:]),
+    Attack("path, 16 linear", by_path(*(f"/{one}" for one in sixteen(LINEAR))), target="/" + "a" * 8_000),
+    Attack("path, longest that HAProxy takes", by_path("/.*[xy]", "/.*[xz]"), target="/" + "a" * 14_000),
+    Attack("path, optional parts", by_path("/.*" + "a?" * 10 + "[xy]", "/.*" + "a?" * 9 + "z"), target="/" + "a" * 900),
+    Attack("query, 16 quadratic", by_query(*sixteen(QUADRATIC)), target="/?x=" + LONG),
+    Attack("query, many parameters", by_query(*sixteen(QUADRATIC)), target="/?" + "&".join(["a"] * 7_000)),
+]
+REJECTED = [
+    Attack("nested, 90 header values", by_header(*sixteen(NESTED)), headers=("x: " + "a" * 40,) * 90),
+    Attack("nested, path", by_path(*(f"/{one}" for one in sixteen(NESTED))), target="/" + "a" * 40),
+]
+
+
+class Attacked:
+    """A HAProxy with one thread, which serves an attacking tenant and another one."""
+
+    def __init__(self, port: int, process: int) -> None:
+        self.port = port
+        self._process = process
+
+    def seconds(self) -> float:
+        """Return the processor time that HAProxy has used; the scheduler counts it in nanoseconds."""
+        return int(Path(f"/proc/{self._process}/schedstat").read_text().split()[0]) / 1e9
+
+    def send(self, request: bytes) -> int:
+        """Return the status of the answer to *request*."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
+            connection.sendall(request)
+            return int(connection.recv(65_536).split(b" ", 2)[1])
+
+    def cost(self, request: bytes) -> float:
+        """Return the processor time that *request* takes."""
+        before = self.seconds()
+        assert self.send(request) in (404, 414, 431)
+        return self.seconds() - before
+
+
+@contextmanager
+def attacked(directory: Path, attack: Attack, *, is_served: bool = True) -> Iterator[Attacked]:
+    """Serve a rule with the matches of *attack*, or reject it, until the block ends."""
+    port = free_port()
+    redirect = {"type": "RequestRedirect", "requestRedirect": {"hostname": "answered.test"}}
+    rendered = render(
+        gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+        service(),
+        route("evil", rule(matches=attack.matches), hostnames=["evil.test"]),
+        route("victim", {"matches": [], "filters": [redirect]}, hostnames=["victim.test"]),
+        bindAddress="127.0.0.1",
+    )
+    assert bool(rendered.refusals) != is_served
+    parse_config(rendered.text)
+    text = rendered.text.replace("global\n", "global\n    nbthread 1\n", 1)
+    files = {file.path: file.content.decode() for file in rendered.files.values()}
+    assert check(directory, text, files) == ""
+    with running(directory, text, files, port=port) as process:
+        yield Attacked(port, process)
+        # The process is the same, and no watchdog has ended it.
+        assert ask(port, "victim.test").status == 302
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS, *REJECTED], ids=str)
+def test_no_request_takes_much_processor_time(tmp_path: Path, attack: Attack) -> None:
+    with attacked(tmp_path, attack, is_served=attack not in REJECTED) as proxy:
+        costs = [proxy.cost(attack.request) for _ in range(5)]
+
+        # The first one compiles the expressions.
+        assert max(costs) < MOST_SECONDS
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_other_tenants_are_answered_during_an_attack(tmp_path: Path, attack: Attack) -> None:
+    with attacked(tmp_path, attack) as proxy:
+        attacks = threading.Thread(target=lambda: [proxy.send(attack.request) for _ in range(20)])
+        attacks.start()
+        costs = []
+        while attacks.is_alive():
+            before = proxy.seconds()
+            assert ask(proxy.port, "victim.test").status == 302
+            costs.append(proxy.seconds() - before)
+        attacks.join()
+
+        assert max(costs) < MOST_SECONDS
