@@ -27,6 +27,7 @@ def matching(expression: str, name: str = "evil") -> Resource:
     return evil_route(route_rule(matches=[{"path": {"type": "RegularExpression", "value": expression}}]), name=name)
 
 
+ORIGINS = ",".join(f"https://*.h{number}.test" for number in range(501))
 # 8: HAProxy takes at most 64 words in a line.
 MANY_WORDS = [
     case(8, "2,000 networks, nginx", annotated(NGINX, whitelist_source_range=NETWORKS)),
@@ -38,6 +39,17 @@ MANY_WORDS = [
         "300 origins",
         annotated(NGINX, enable_cors="true", cors_allow_origin=",".join(f"https://h{n}.test" for n in range(300))),
     ),
+    *(
+        case(
+            8,
+            f"501 origins, {prefix}",
+            annotated(prefix, **{switch: "true", "cors_allow_origin": ORIGINS}),
+            refused=INGRESS,
+        )
+        for prefix, switch in ((NGINX, "enable_cors"), (ORG, "cors_enable"), (JCM, "cors_enable"))
+    ),
+    case(8, "100 rewrites", annotated(ORG, path_rewrite="\n".join(["/a(.*) /b\\1"] * 100))),
+    case(8, "101 rewrites", annotated(ORG, path_rewrite="\n".join(["/a(.*) /b\\1"] * 101)), refused=INGRESS),
     case(8, "300 other names", annotated(JCM, server_alias=",".join(f"h{number}.test" for number in range(300)))),
     case(8, "300 host names", evil_route(hostnames=[f"h{number}.test" for number in range(300)])),
 ]
