@@ -25,7 +25,7 @@ from haptic_trio.gateway.expression_nodes import (
 )
 from haptic_trio.gateway.expression_syntax import ExpressionError, parse
 
-MOST_STEPS: Final = 5_000_000
+MOST_STEPS: Final = 2_000_000
 """Steps of PCRE for one text, at most: a few milliseconds."""
 LONGEST_TEXT: Final = 8_192
 """Bytes of text that any expression is matched with, at most."""
@@ -42,8 +42,8 @@ class Expression(msgspec.Struct, frozen=True):
     r"""As HAProxy compiles it, within `\A(?s:` and `)\z`."""
     longest: int
     """Bytes of the longest text that it may be matched with."""
-    steps: int
-    """What that takes at most."""
+    bound: tuple[int, ...]
+    """What a text of n bytes takes at most: the sum of `bound[k] * comb(n, k)` steps."""
 
 
 def expression(text: str) -> Expression:
@@ -66,7 +66,7 @@ def _analysed(text: str) -> Expression | str:
     except ExpressionError as error:
         return str(error)
     pattern = "".join(_scan_text(part) if isinstance(part, Scan) else _text(part, is_item=True) for part in parts)
-    return Expression(pattern, longest, value_of(bound, longest))
+    return Expression(pattern, longest, tuple(bound))
 
 
 def _longest(bound: Polynomial, stack: int | None) -> int:

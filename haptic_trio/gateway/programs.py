@@ -44,7 +44,7 @@ def conditions_text(match: Match) -> str:
     """Return the conditions of *match* beside host and path.
 
     A regular expression is followed by the length of the longest text that
-    it may be matched with, and the steps that this takes at most.
+    it may be matched with, and the coefficients of the bound of its steps.
     """
     parts = [encode("m", match.method)] if match.method else []
     if match.path_expression:
@@ -60,8 +60,8 @@ def _condition(letter: str, condition: Condition) -> str:
     return encode(letter, condition.name, condition.value)
 
 
-def _expression(expression: Expression) -> tuple[str, int, int]:
-    return expression.pattern, expression.longest, expression.steps
+def _expression(expression: Expression) -> tuple[str | int, ...]:
+    return expression.pattern, expression.longest, *expression.bound
 
 
 def list_text(candidates: Iterable[tuple[Match, str]]) -> str:

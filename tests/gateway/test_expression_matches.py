@@ -65,6 +65,9 @@ def test_expressions_match_whole_texts_and_too_long_ones_are_refused(tmp_path: P
         ("/?a=1&v=25", (), "query"),
         # The first one with the name counts.
         ("/?v=1&v=25", (), "404"),
+        ("/?v&w=1&%76=+5&&", (), "404"),
+        ("/?a=%26v%3D1&b&=x&%76=2+", (), "query"),
+        ("/?a=b=c&v=3=", (), "query"),
         # Every character is one, a line feed as well.
         ("/?v=2%0A", (), "query"),
         ("/?v=2" + "a" * 9_000, (), "414"),

@@ -181,7 +181,7 @@ def test_grpc_methods_are_paths() -> None:
     assert table(stores, EXACT) == {"web/gw/http|*|/a.B/C": "gateway::web_app_80_h2"}
     assert table(stores) == {
         "web/gw/http|*|/a.B/": "gateway::web_app_80_h2",
-        "web/gw/http|*|/": "?p,%2F%5B%5E%2F%5D%2B%2FD,8192,24586>gateway::web_app_80_h2",
+        "web/gw/http|*|/": "?p,%2F%5B%5E%2F%5D%2B%2FD,8192,10,3>gateway::web_app_80_h2",
     }
 
 
