@@ -201,7 +201,7 @@ REFERENCES = [
             "evil",
             spec={
                 "gatewayClassName": "haptic",
-                "listeners": [{"name": "a", "port": 9443, "protocol": "HTTPS", "tls": TLS_REF}],
+                "listeners": [{"name": "a", "port": 9543, "protocol": "HTTPS", "tls": TLS_REF}],
             },
         ),
     ),
