@@ -85,7 +85,8 @@ def decode_review(body: bytes | bytearray) -> Request:
     """Return the request in *body*; raises `ReviewError`."""
     try:
         review = _DECODER.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as exc:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+        # Text that is not UTF-8 is found when it is made into a string, by Python itself.
         raise ReviewError(f"the body is no {_KIND}: {exc}") from exc
     if (review.api_version, review.kind) != (API_VERSION, _KIND):
         raise ReviewError(f"{review.kind} of {review.api_version} is not understood, but {_KIND} of {API_VERSION}")
