@@ -1,6 +1,6 @@
 """Which addresses may be connected to: a decision about numbers, made once a name has been resolved."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
@@ -28,10 +28,13 @@ _NAT64: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 _COMPATIBLE: Final = ip_network("::/96")
 
 
-def zone_of(text: str, allowed: Collection[Network] = ()) -> Zone:
+def zone_of(
+    text: str, allowed: Collection[Network] = (), *, is_own: Callable[[str], bool] = lambda _address: False
+) -> Zone:
     """Return where the address *text* leads; *allowed* are networks that would be forbidden otherwise.
 
-    What is no address is forbidden.
+    *is_own* knows the addresses of this machine's interfaces, which are
+    forbidden as its loopback is. What is no address is forbidden.
     """
     try:
         address = ip_address(text)
@@ -42,7 +45,7 @@ def zone_of(text: str, allowed: Collection[Network] = ()) -> Zone:
     if any(address in network for network in allowed):
         return Zone.PRIVATE
     # Translators bring a packet to the address within.
-    zones = {_zone_of_one(one) for one in (address, *_within(address))}
+    zones = {Zone.FORBIDDEN if is_own(str(one)) else _zone_of_one(one) for one in (address, *_within(address))}
     if Zone.FORBIDDEN in zones:
         return Zone.FORBIDDEN
     return Zone.PRIVATE if Zone.PRIVATE in zones else Zone.PUBLIC

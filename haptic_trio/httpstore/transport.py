@@ -14,6 +14,7 @@ import trio
 from haptic_trio.connections import Exchange
 from haptic_trio.httpstore.addresses import Network, Zone, zone_of
 from haptic_trio.httpstore.content import FetchError
+from haptic_trio.httpstore.own_addresses import is_own_address
 
 Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
 """Return the addresses of a host, the preferred one first; raises OSError."""
@@ -57,10 +58,16 @@ class Dialer:
     """Connects to addresses, not to names: what was looked at is what is connected to, whatever DNS says next."""
 
     def __init__(
-        self, allowed: Collection[Network], *, resolve: Resolve = resolve_host, connect: Connect = connect_address
+        self,
+        allowed: Collection[Network],
+        *,
+        resolve: Resolve = resolve_host,
+        connect: Connect = connect_address,
+        is_own: Callable[[str], bool] = is_own_address,
     ) -> None:
-        """*allowed* is as for `zone_of`."""
+        """*allowed* and *is_own* are as for `zone_of`."""
         self._allowed = allowed
+        self._is_own = is_own
         self._resolve = resolve
         self._connect = connect
 
@@ -70,23 +77,46 @@ class Dialer:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError):
             raise FetchError("the host name has no address", may_retry=True) from None
-        zones = {address: zone_of(address, self._allowed) for address in addresses}
+        zones = {address: self._zone_of(address) for address in addresses}
         permitted = (Zone.PUBLIC,) if only_public else (Zone.PUBLIC, Zone.PRIVATE)
         usable = [address for address, zone in zones.items() if zone in permitted]
         if not usable:
             if Zone.PRIVATE in zones.values():
                 raise FetchError("a public server redirects to a private address")
-            raise FetchError(
-                "the host's address is one of this machine, its link or its cloud",
-                "if that is meant: `http.allowedNetworks`",
-            )
+            raise _forbidden()
         reason = ""
         for address in usable:
             try:
-                return await self._connect(address, port), zones[address]
+                stream = await self._connect(address, port)
             except OSError as exc:
                 reason = exc.strerror or str(exc)
+                continue
+            if _leads_back(stream) and self._zone_of(address) is Zone.FORBIDDEN:
+                # An interface got the address after it was looked at; nothing has been sent.
+                await trio.aclose_forcefully(stream)
+                raise _forbidden()
+            return stream, zones[address]
         raise FetchError(f"no connection: {reason}", may_retry=True)
+
+    def _zone_of(self, address: str) -> Zone:
+        return zone_of(address, self._allowed, is_own=self._is_own)
+
+
+def _forbidden() -> FetchError:
+    return FetchError(
+        "the host's address is one of this machine, its link or its cloud", "if that is meant: `http.allowedNetworks`"
+    )
+
+
+def _leads_back(stream: trio.abc.Stream) -> bool:
+    """Whether both ends of a connection have one address."""
+    if not isinstance(stream, trio.SocketStream):
+        return False
+    try:
+        return bool(stream.socket.getsockname()[0] == stream.socket.getpeername()[0])
+    except OSError:
+        # The peer has gone already.
+        return False
 
 
 async def ask(
