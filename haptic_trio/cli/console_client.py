@@ -20,6 +20,7 @@ CONNECT_LIMIT = 10.0
 CLOSE_LIMIT = 2.0
 ANSWER_LIMIT = 30.0
 MOST_RECEIVED = 64 << 20
+FORBIDDEN = 403
 
 
 class NoConsoleError(HapticError):
@@ -98,9 +99,7 @@ async def open_console(
                     nursery, stream, host, STREAM, extra_headers=list(headers), max_message_size=MOST_RECEIVED
                 )
         except (HandshakeError, OSError, trio.TooSlowError) as exc:
-            why = (
-                f"status {exc.status_code}" if isinstance(exc, ConnectionRejected) else str(exc) or "it takes too long"
-            )
+            why = _reason_of(exc)
             raise NoConsoleError(f"no console answers at {url}: {why}") from exc
         with _mapped(), trio.fail_after(CONNECT_LIMIT):
             await socket.send_message(msgspec.json.encode({"hello": PROTOCOL, "token": token}).decode())
@@ -109,6 +108,14 @@ async def open_console(
         with trio.move_on_after(CLOSE_LIMIT):
             await socket.aclose()
         nursery.cancel_scope.cancel(reason="the viewer has seen enough")
+
+
+def _reason_of(error: Exception) -> str:
+    if not isinstance(error, ConnectionRejected):
+        return str(error) or "it takes too long"
+    # That of a page without a console is 404.
+    hint = "; it may not know itself by this name: see `serve --console-host`" if error.status_code == FORBIDDEN else ""
+    return f"status {error.status_code}{hint}"
 
 
 async def _connect(url: str) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:

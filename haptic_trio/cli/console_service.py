@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 
 from haptic_trio.cli.fleet_service import fleet_of
 from haptic_trio.commentator import STORIES
+from haptic_trio.console.hosts import Hosts, own_names
 from haptic_trio.console.recorder import Recorder
 from haptic_trio.console.redaction import Redactor
 from haptic_trio.console.site import PAGE, make_routes
@@ -38,6 +39,16 @@ console_option = click.option(
     help="Serve the debug console at /console of --listen. auto: only where that is a loopback address.",
 )
 
+console_host_option = click.option(
+    "--console-host",
+    "console_hosts",
+    multiple=True,
+    metavar="NAME",
+    envvar="HAPTIC_CONSOLE_HOST",
+    help="A further name by which the debug console may be asked for; repeatable. localhost, IP addresses, the host of"
+    " --listen and the name of this machine are known; requests for others are refused (DNS rebinding).",
+)
+
 
 class TokenError(HapticError):
     """The token of the console cannot be used; trying again helps once the file holds another one."""
@@ -59,7 +70,7 @@ class NoConsole:
 class Console(NoConsole):
     """The console of one process: shown facts, and asked for what it adds to the admin port."""
 
-    def __init__(self, process: Process, state_dir: Path, token: str) -> None:
+    def __init__(self, process: Process, state_dir: Path, token: str, hosts: Hosts) -> None:
         self._process = process
         self._state_dir = state_dir
         redactor = Redactor(self._stores, self._credentials)
@@ -72,7 +83,7 @@ class Console(NoConsole):
             fleet=self._fleet,
         )
         self.viewers = Viewers(watched, token)
-        self.routes = make_routes(self.viewers)
+        self.routes = make_routes(self.viewers, hosts)
 
     def observing(self, more: Observe | None) -> Observe | None:
         """Return what shows each fact to the console, and to *more*."""
@@ -150,11 +161,17 @@ def read_token(state_dir: Path) -> str:
     return token
 
 
-async def make_console(choice: str, listen: str, state_dir: Path, process: Process) -> NoConsole:
-    """Return the console of *process*, if there is to be one by `--console` and `--listen`; raises `TokenError`."""
+async def make_console(
+    choice: str, listen: str, state_dir: Path, process: Process, *, names: Collection[str] = ()
+) -> NoConsole:
+    """Return the console of *process*, if there is to be one by `--console` and `--listen`; raises `TokenError`.
+
+    *names* are further names by which it may be asked for.
+    """
     if not wants_console(choice, listen):
         return NoConsole()
-    return Console(process, state_dir, await trio.to_thread.run_sync(read_token, state_dir))
+    token = await trio.to_thread.run_sync(read_token, state_dir)
+    return Console(process, state_dir, token, Hosts(own_names(listen, names)))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -18,7 +18,7 @@ from haptic_trio import __version__
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.cli.choices import state_dir_option
 from haptic_trio.cli.cluster import make_cluster
-from haptic_trio.cli.console_service import console_option, make_console
+from haptic_trio.cli.console_service import console_host_option, console_option, make_console
 from haptic_trio.cli.endpoints import (
     AgentList,
     ApiList,
@@ -83,6 +83,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:9090"
     console: str = "auto"
     """Whether there is a debug console: `on`, `off`, or `auto`, which is on where *listen* is a loopback address."""
+    console_hosts: tuple[str, ...] = ()
+    """Further names by which the console may be asked for."""
     webhook: WebhookOptions | None = None
     """Where the API server may ask; None: nowhere."""
     otlp_endpoint: str = ""
@@ -124,6 +126,7 @@ class Serving(msgspec.Struct, frozen=True):
     help="Where /healthz, /readyz, /metrics and the debug console are served; port 0 takes any free one.",
 )
 @console_option
+@console_host_option
 @otlp_option
 @webhook_options
 @click.option(
@@ -159,6 +162,7 @@ def serve(
     publish_addresses: tuple[str, ...],
     listen: str,
     console: str,
+    console_hosts: tuple[str, ...],
     otlp_endpoint: str,
     webhook: WebhookOptions | None,
     on_exit: str,
@@ -191,6 +195,7 @@ def serve(
         publishing=make_publishing(publish_service, publish_addresses),
         listen=listen,
         console=console,
+        console_hosts=console_hosts,
         otlp_endpoint=otlp_endpoint,
         webhook=webhook,
         on_exit=on_exit,
@@ -274,7 +279,9 @@ async def _run_locked(
     )
     fleet = _make_fleet(options, process, server)
     process = with_fleet(process, fleet)
-    console = await make_console(options.console, options.listen, options.state_dir, process)
+    console = await make_console(
+        options.console, options.listen, options.state_dir, process, names=options.console_hosts
+    )
     scrapes = Scrapes(metrics.families, process, cluster)
     async with (
         tracing(options.otlp_endpoint, identity) as trace,

@@ -7,7 +7,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from haptic_trio.console.stream import Viewers
+from haptic_trio.console.hosts import Hosts, misdirected
+from haptic_trio.console.stream import NOT_ALLOWED, REFUSED, Viewers
 
 PAGE = "/console"
 STREAM = "/console/stream"
@@ -24,21 +25,27 @@ _PARTS = {"": ("index.html", "text/html"), "/console.css": ("console.css", "text
 _SCRIPTS = ("console.js", "views.js")
 
 
-def make_routes(viewers: Viewers) -> list[BaseRoute]:
-    """Return what serves the page and the stream."""
+def make_routes(viewers: Viewers, hosts: Hosts) -> list[BaseRoute]:
+    """Return what serves the page and the stream to those who ask for one of *hosts*."""
     parts = _PARTS | {f"/{name}": (name, "text/javascript") for name in _SCRIPTS}
-    routes: list[BaseRoute] = [_page(f"{PAGE}{path}", name, kind) for path, (name, kind) in parts.items()]
+    routes: list[BaseRoute] = [_page(f"{PAGE}{path}", name, kind, hosts) for path, (name, kind) in parts.items()]
 
     async def stream(socket: WebSocket) -> None:
+        if not hosts.admit(socket):
+            # Before it is accepted: the answer is 403.
+            await socket.close(REFUSED, NOT_ALLOWED)
+            return
         await viewers.serve(socket)
 
     return [*routes, WebSocketRoute(STREAM, stream)]
 
 
-def _page(path: str, name: str, media_type: str) -> Route:
+def _page(path: str, name: str, media_type: str, hosts: Hosts) -> Route:
     content = files("haptic_trio.console").joinpath("page", name).read_bytes()
 
-    async def answer(_request: Request) -> Response:
+    async def answer(request: Request) -> Response:
+        if not hosts.admit(request):
+            return misdirected()
         return Response(content, media_type=media_type, headers=_HEADERS)
 
     return Route(path, answer)

@@ -251,13 +251,13 @@ async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **optio
 
 
 @asynccontextmanager
-async def serving_web(site: Site, binary: Path) -> AsyncIterator[Running]:
+async def serving_web(site: Site, binary: Path, **options: Any) -> AsyncIterator[Running]:
     """Run the controller over *site*, with an Ingress for `web.localhost` whose backend answers `one`, to its rest."""
     async with backend("one") as port:
         # All that is there is there from the start: HAProxy begins with it, and has not been reloaded.
         site.write_service("web", port)
         site.write_ingress("web", "web.localhost", "web")
-        async with controller(site, binary) as running:
+        async with controller(site, binary, **options) as running:
             await running.serves(site, "web.localhost", "one")
             await running.quiet()
             yield running

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -208,6 +209,40 @@ async def test_stranger_is_not_let_in(site: Site, haproxy_binary: Path) -> None:
         with pytest.RaisesGroup(pytest.RaisesExc(NoConsoleError, match="not allowed")):
             async with open_console(address, token, headers=[(b"Origin", b"http://evil.example")]):
                 pass
+
+
+async def answer_of(url: str, path: str, host: str, *lines: str) -> str:
+    """Return how the answer begins to a request for *path* by the name *host*."""
+    parts = urlsplit(url)
+    async with await trio.open_tcp_stream(parts.hostname or "", parts.port or 0) as stream:
+        head = [f"GET {path} HTTP/1.1", f"Host: {host}", *lines, "", ""]
+        await stream.send_all("\r\n".join(head).encode())
+        with trio.fail_after(10):
+            return (await stream.receive_some()).decode()
+
+
+async def test_console_answers_to_its_own_names_alone(site: Site, haproxy_binary: Path) -> None:
+    upgrade = (
+        "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    )  # fmt: skip
+    async with serving_web(site, haproxy_binary, console_hosts=("console.example.com",)):
+        url, _ = find_console(site.state, None, None)
+        port = urlsplit(url).port
+        paths = ("/console", "/console/console.js", "/console/views.js", "/console/console.css")
+        for host in (f"localhost:{port}", "localhost:18080", f"127.0.0.1:{port}", "console.example.com"):
+            for path in paths:
+                assert (await answer_of(url, path, host)).startswith("HTTP/1.1 200"), (host, path)
+            assert (await answer_of(url, "/console/stream", host, *upgrade)).startswith("HTTP/1.1 101"), host
+        # Rebound: the name of a page elsewhere leads here, and is the origin as well.
+        for path in paths:
+            answer = await answer_of(url, path, f"evil.example:{port}")
+            assert answer.startswith("HTTP/1.1 421"), path
+        origin = f"Origin: http://evil.example:{port}"
+        refused = await answer_of(url, "/console/stream", f"evil.example:{port}", origin, *upgrade)
+        assert refused.startswith("HTTP/1.1 403")
+        # Probes and scrapers come by whatever name they know.
+        assert (await answer_of(url, "/healthz", "haptic.monitoring.svc")).startswith("HTTP/1.1 200")
 
 
 async def test_error_is_told_with_its_place(site: Site, haproxy_binary: Path) -> None:
