@@ -19,6 +19,7 @@ from haptic_trio.cli.oneshot import Snapshot, read_overlaid, read_snapshot, rend
 from haptic_trio.cli.options import InputOptions, input_options
 from haptic_trio.cli.placing import placed
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.explain.site import MAIN, Site, shown_text
 from haptic_trio.haproxy.capabilities import capabilities_of
 from haptic_trio.haproxy.diff import diff_files
 from haptic_trio.haproxy.model import AuxFile, Generation
@@ -39,6 +40,14 @@ class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     lines: tuple[str, ...]
     """As `diff -u` has them; what derives from a Secret by its digest alone."""
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What one of the two clusters gives."""
+
+    generation: Generation
+    site: Site
+    """What tells which of it derives from Secrets."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,20 +144,24 @@ def _moved(source: InputOptions, to: Path) -> InputOptions:
 
 def _render(
     snapshot: Snapshot, *, haproxy: str | None, check: bool, memory: ContentMemory
-) -> tuple[Generation | None, list[Finding]]:
+) -> tuple[Made | None, list[Finding]]:
     findings = list(snapshot.findings)
     if snapshot.loaded is None:
         return None, findings
     outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=check, memory=memory))
-    return outcome.generation, [*findings, *outcome.findings]
+    made = None
+    if outcome.generation is not None and outcome.site is not None:
+        made = Made(outcome.generation, outcome.site)
+    return made, [*findings, *outcome.findings]
 
 
-def compare(old: Generation, new: Generation, number: tuple[int, ...], version: str) -> Difference:
+def compare(old: Made, new: Made, number: tuple[int, ...], version: str) -> Difference:
     """Return what it takes to bring an HAProxy of *version*, whose digits are *number*, from *old* to *new*."""
-    split = split_plan(old, new, capabilities_of(number))
-    files = [FileDiff(path="haproxy.cfg", lines=tuple(_unified(old.text, new.text, "haproxy.cfg")))]
-    for change in diff_files(old.files, new.files):
-        texts = (_shown(change.running), _shown(change.desired))
+    split = split_plan(old.generation, new.generation, capabilities_of(number))
+    texts = shown_text(old.site, MAIN), shown_text(new.site, MAIN)
+    files = [FileDiff(path=MAIN, lines=tuple(_unified(*texts, MAIN)))]
+    for change in diff_files(old.generation.files, new.generation.files):
+        texts = _shown(old, change.running), _shown(new, change.desired)
         files.append(FileDiff(path=change.path, lines=tuple(_unified(*texts, change.path))))
     return Difference(
         files=tuple(file for file in files if file.lines),
@@ -158,12 +171,8 @@ def compare(old: Generation, new: Generation, number: tuple[int, ...], version: 
     )
 
 
-def _shown(file: AuxFile | None) -> str:
-    if file is None:
-        return ""
-    if file.secret:
-        return f"# secret, digest {file.digest}\n"
-    return file.content.decode(errors="replace")
+def _shown(made: Made, file: AuxFile | None) -> str:
+    return "" if file is None else shown_text(made.site, file.path)
 
 
 def _unified(old: str, new: str, path: str) -> Iterator[str]:

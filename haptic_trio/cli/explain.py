@@ -13,10 +13,9 @@ from haptic_trio.cli.choices import output_option
 from haptic_trio.cli.explain_text import one_line, print_answer
 from haptic_trio.cli.failures import print_failures
 from haptic_trio.cli.findings import Area, Finding, find, findings_to_json, make_console, print_findings
-from haptic_trio.cli.oneshot import Snapshot, make_validator, read_snapshot
+from haptic_trio.cli.oneshot import Snapshot, make_validator, read_snapshot, site_of
 from haptic_trio.cli.options import InputOptions, input_options
 from haptic_trio.cli.placing import placed
-from haptic_trio.config.templates import template_set
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain as answer_to
@@ -148,17 +147,5 @@ async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Ex
             parsed = (await validator.parse(rendered)).config
         except RefusedError:
             parsed = None
-    provenance = renderer.provenance()
-    assert provenance is not None
-    site = Site(
-        provenance=provenance,
-        texts=rendered.texts,
-        files=rendered.files,
-        refusals=rendered.refusals,
-        remarks=rendered.remarks,
-        stores=snapshot.stores,
-        plurals={name: watched.resources for name, watched in config.watched_resources.items()},
-        templates=template_set(config).texts,
-        config=parsed,
-    )
+    site = site_of(config, snapshot.stores, renderer, rendered, parsed)
     return Explained(site=site, problems=problems)

@@ -17,6 +17,8 @@ from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import HapticError, Problem, ProblemsError
+from haptic_trio.explain.site import Site
+from haptic_trio.haproxy.model import Config as ConfigModel
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.httpstore.store import Happening, Refused, Troubled
@@ -63,6 +65,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     generation: Generation | None
     """None when no valid configuration could be made; the findings say why."""
     findings: tuple[Finding, ...]
+    site: Site | None = None
+    """What is known of it: which lines may be shown, for one. None where there is no generation."""
 
 
 class ParseOnly(Validator):
@@ -258,7 +262,32 @@ async def render_snapshot(
         findings = (*_found(quarantine), *_fetched(happened), *find(Area.OUTPUT, problems))
         return Outcome(generation=None, findings=findings)
     warnings = find(Area.OUTPUT, valid.warnings, is_warning=True)
-    return Outcome(generation=valid.generation, findings=(*_found(quarantine), *_fetched(happened), *warnings))
+    # Nothing is rendered again.
+    rendered = await renderer.render(snapshot.stores, quarantine.recall())
+    return Outcome(
+        generation=valid.generation,
+        findings=(*_found(quarantine), *_fetched(happened), *warnings),
+        site=site_of(config, snapshot.stores, renderer, rendered),
+    )
+
+
+def site_of(
+    config: Config, stores: Stores, renderer: Renderer, rendered: Rendered, parsed: ConfigModel | None = None
+) -> Site:
+    """Return what explains *rendered*, the newest that *renderer* has made of *stores*."""
+    provenance = renderer.provenance()
+    assert provenance is not None
+    return Site(
+        provenance=provenance,
+        texts=rendered.texts,
+        files=rendered.files,
+        refusals=rendered.refusals,
+        remarks=rendered.remarks,
+        stores=stores,
+        plurals={name: watched.resources for name, watched in config.watched_resources.items()},
+        templates=template_set(config).texts,
+        config=parsed,
+    )
 
 
 async def _with_origins(

@@ -15,6 +15,7 @@ from haptic_trio.cli.findings import Finding, count_errors, findings_to_json, ma
 from haptic_trio.cli.oneshot import read_snapshot, render_snapshot
 from haptic_trio.cli.options import InputOptions, input_options
 from haptic_trio.cli.placing import placed
+from haptic_trio.explain.site import MAIN, Site, shown_text
 from haptic_trio.haproxy.model import AuxFile, Generation
 
 
@@ -28,7 +29,11 @@ from haptic_trio.haproxy.model import AuxFile, Generation
     help="Write haproxy.cfg and the files it names below DIR; without it, haproxy.cfg goes to standard output.",
 )
 @click.option("--with-files", is_flag=True, help="On standard output, show maps, certificates and other files, too.")
-@click.option("--show-secrets", is_flag=True, help="On standard output, show private keys instead of their digest.")
+@click.option(
+    "--show-secrets",
+    is_flag=True,
+    help="On standard output, show what derives from Secrets, such as keys and passwords, instead of its digest.",
+)
 @click.option("--check", is_flag=True, help="Have HAProxy check the result (`haproxy -c`), too.")
 @click.option("--strict", is_flag=True, help="Write nothing if anything is wrong; HAProxy is asked as by --check.")
 def render(
@@ -45,7 +50,8 @@ def render(
 
     Objects that cannot be served are left out and reported on standard
     error; everything else is rendered as if they were not there, as `serve`
-    would do it.
+    would do it. What derives from Secrets is written to files as it is; on
+    standard output its digest stands for it, unless --show-secrets is given.
 
     \b
       haptic-trio render --manifests DIR                    haproxy.cfg on standard output
@@ -57,10 +63,10 @@ def render(
     """
     snapshot = trio.run(read_snapshot, source)
     findings = list(snapshot.findings)
-    generation = None
+    generation, site = None, None
     if snapshot.loaded is not None:
         outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=check or strict))
-        generation = outcome.generation
+        generation, site = outcome.generation, outcome.site
         findings += outcome.findings
     findings = list(placed(findings, source))
     errors = count_errors(findings)
@@ -69,52 +75,63 @@ def render(
         assert snapshot.loaded is not None
         write_generation(output_dir, generation, config_file=snapshot.loaded.config.dataplane.config_file)
     if output_format == "json":
-        shown = generation if is_wanted else None
-        document = to_json(shown, findings, with_files=with_files, show_secrets=show_secrets)
+        shown = Shown(generation, None if show_secrets else site) if generation is not None and is_wanted else None
+        document = to_json(shown, findings, with_files=with_files)
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
     else:
         print_findings(make_console(sys.stderr), findings)
         if generation is not None and is_wanted:
-            _print(generation, output_dir, with_files=with_files, show_secrets=show_secrets)
+            _print(Shown(generation, None if show_secrets else site), output_dir, with_files=with_files)
     sys.exit(1 if errors else 0)
 
 
-def to_json(
-    generation: Generation | None, findings: Sequence[Finding], *, with_files: bool, show_secrets: bool
-) -> dict[str, object]:
+class Shown(msgspec.Struct, frozen=True):
+    """A generation in a form that may be shown."""
+
+    generation: Generation
+    site: Site | None
+    """What tells which of it derives from Secrets; None where everything may be shown."""
+
+    @property
+    def config(self) -> str:
+        """haproxy.cfg."""
+        return self.generation.text if self.site is None else shown_text(self.site, MAIN)
+
+    def file(self, file: AuxFile) -> str:
+        """Return the content of *file*, as lines."""
+        if self.site is not None:
+            return shown_text(self.site, file.path)
+        text = file.content.decode(errors="replace")
+        return text if text.endswith("\n") else f"{text}\n"
+
+
+def to_json(shown: Shown | None, findings: Sequence[Finding], *, with_files: bool) -> dict[str, object]:
     """Return what was rendered as plain data; None stands for nothing that could be used."""
-    files = generation.files.values() if generation is not None else ()
     return {
         "valid": not count_errors(findings),
-        "generation": generation.id if generation is not None else None,
-        "config": generation.text if generation is not None else None,
+        "generation": shown.generation.id if shown is not None else None,
+        "config": shown.config if shown is not None else None,
         "files": [
             {"path": file.path, "secret": file.secret, "digest": file.digest, "bytes": len(file.content)}
-            | ({"content": _content(file, show_secrets=show_secrets)} if with_files else {})
-            for file in files
+            | ({"content": shown.file(file)} if with_files else {})
+            for file in (shown.generation.files.values() if shown is not None else ())
+            if shown is not None
         ],
         "problems": findings_to_json(findings),
     }
 
 
-def _print(generation: Generation, output_dir: Path | None, *, with_files: bool, show_secrets: bool) -> None:
+def _print(shown: Shown, output_dir: Path | None, *, with_files: bool) -> None:
     if output_dir is not None:
-        click.echo(f"{len(generation.files) + 1} files written to {output_dir}", err=True)
+        click.echo(f"{len(shown.generation.files) + 1} files written to {output_dir}", err=True)
         return
     is_terminal = sys.stdout.isatty()
-    for text in _listing(generation, with_files=with_files, show_secrets=show_secrets):
+    for text in _listing(shown, with_files=with_files):
         click.echo(visible(text) if is_terminal else text, nl=False)
 
 
-def _listing(generation: Generation, *, with_files: bool, show_secrets: bool) -> Iterator[str]:
-    yield generation.text
-    for file in generation.files.values() if with_files else ():
+def _listing(shown: Shown, *, with_files: bool) -> Iterator[str]:
+    yield shown.config
+    for file in shown.generation.files.values() if with_files else ():
         yield f"\n# ---- {file.path} ----\n"
-        yield _content(file, show_secrets=show_secrets)
-
-
-def _content(file: AuxFile, *, show_secrets: bool) -> str:
-    if file.secret and not show_secrets:
-        return f"# secret, {len(file.content)} bytes, digest {file.digest}\n"
-    text = file.content.decode(errors="replace")
-    return text if text.endswith("\n") else f"{text}\n"
+        yield shown.file(file)

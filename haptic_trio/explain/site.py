@@ -254,6 +254,22 @@ def hidden(text: str) -> str:
     return f"secret, digest {digest_of(text.encode(errors='surrogatepass'))}"
 
 
+def shown_text(site: Site, path: str) -> str:
+    """Return the text of the file *path*, which must exist, with comments in place of lines that may not be shown."""
+    if (file := site.files.get(path)) is not None and file.secret:
+        return f"# secret, digest {file.digest}, {file.size} bytes\n"
+    lines = site.lines_of(path)
+    for first, last, origin in site.ranges.between(path, 1, len(lines)):
+        if site.is_secret(path, origin):
+            lines[first - 1 : last] = [_commented(line) for line in lines[first - 1 : last]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _commented(line: str) -> str:
+    text = line.lstrip()
+    return f"{line[: len(line) - len(text)]}# {hidden(text)}" if text else line
+
+
 def _hosts_in(value: object) -> Iterator[str]:
     """Yield the texts below fields that are named for hosts."""
     if isinstance(value, Mapping):
