@@ -8,6 +8,7 @@ over the events of the fast parser, and what aliases expand to is counted.
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from yaml.reader import ReaderError
 
 from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
+from haptic_trio.templating.credentials import without_credentials_in_yaml
 
 MAX_DEPTH = 64
 MAX_NODES = 200_000
@@ -58,12 +60,17 @@ class Document:
     def __init__(self, text: str, source: str, root: Node | None) -> None:
         self.source = source
         self.root = root
-        self._lines = text.splitlines()
+        self._text = text
+
+    @cached_property
+    def _shown_lines(self) -> list[str]:
+        return without_credentials_in_yaml(self._text).splitlines()
 
     def problem(self, node: Node, path: str, message: str, hint: str = "") -> Problem:
         """Return a problem at the place of *node*."""
         mark: Mark = node.start_mark
-        excerpt = self._lines[mark.line].rstrip() if mark.line < len(self._lines) else ""
+        lines = self._shown_lines
+        excerpt = lines[mark.line].rstrip() if mark.line < len(lines) else ""
         return Problem(
             message=message,
             source=self.source,

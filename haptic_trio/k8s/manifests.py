@@ -14,6 +14,7 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.document import MAX_DEPTH, Document, DocumentError, read_document
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.templating.credentials import without_credentials_in_yaml
 
 MAX_SIZE: Final = 8 * 1024 * 1024
 """Characters in one file."""
@@ -198,7 +199,7 @@ class _Place(msgspec.Struct, frozen=True):
         )
 
     def _excerpt(self, line: int) -> str:
-        lines = self.chunk.rstrip().split("\n", line + 1)[: line + 1]
+        lines = without_credentials_in_yaml(self.chunk).rstrip().split("\n", line + 1)[: line + 1]
         shown = range(max(1, line - 1), len(lines) + 1)
         return "\n".join(f"{self.first_line + at - 1:>5} | {lines[at - 1][:200].rstrip()}" for at in shown)
 

@@ -12,6 +12,7 @@ from jinja2 import Template, TemplateError, TemplateNotFound, UndefinedError
 from jinja2.exceptions import SecurityError
 
 from haptic_trio.errors import HapticError, Problem
+from haptic_trio.templating.credentials import shown_source
 from haptic_trio.templating.emit import TemplateFaultError
 from haptic_trio.templating.limits import LimitReachedError, RenderAbandonedError
 from haptic_trio.templating.missing import MissingValueError, did_you_mean
@@ -68,8 +69,8 @@ def describe(error: BaseException, templates: object = ()) -> tuple[str, str]:
 
 
 def excerpt(source: str, line: int) -> str:
-    """Return up to three lines round *line* of *source*, the one in question marked with `>`."""
-    lines = source.split("\n")
+    """Return up to three lines round *line* of *source*, the one in question marked with `>`; without credentials."""
+    lines = shown_source(source).split("\n")
     if not 1 <= line <= len(lines):
         return ""
     first, last = max(1, line - 1), min(len(lines), line + 1)

@@ -1,0 +1,44 @@
+"""Takes out of messages about the output what they quote of it, where that may derive from a Secret."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.errors import Problem
+from haptic_trio.haproxy.keywords import shipped_keywords
+
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]")
+_WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")
+
+
+def without_output(problem: Problem) -> Problem:
+    """Return *problem* without lines of the output, and with `…` for what it quotes but for keywords of HAProxy."""
+    message = _QUOTED.sub(_blanked, problem.message)
+    return msgspec.structs.replace(problem, message=message, excerpt="")
+
+
+def _blanked(match: re.Match[str]) -> str:
+    quoted = match[0]
+    is_known = all(word in _keywords() for word in quoted[1:-1].split())
+    return quoted if is_known else f"{quoted[0]}…{quoted[-1]}"
+
+
+@cache
+def _keywords() -> frozenset[str]:
+    return frozenset((*_WORDS, *_words_in(msgspec.structs.asdict(shipped_keywords()))))
+
+
+def _words_in(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for key, inner in value.items():
+                yield from _words_in(key)
+                yield from _words_in(inner)
+        case frozenset() | tuple() | list():
+            for inner in value:
+                yield from _words_in(inner)

@@ -1,0 +1,283 @@
+"""Takes credentials out of template sources, of which problems show lines.
+
+Those who write templates are advised to take credentials from Secrets, but
+may write them down. Problems are printed, logged, shown by the console and
+sent to API clients, so no literal that may be a credential is shown:
+
+- what is given to `auth=` and `headers=`, and what variables and macros that
+  are given to them are made of, in the same template
+- what stands behind a name such as `token`, `password` or `Authorization`
+- user, password and query of URLs
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+BLANK: Final = "…"
+_LONGEST: Final = 1 << 20
+_TAG: Final = re.compile(
+    r"""
+    \{\#.*?(?:\#\}|\Z)
+    |\{%[-+]?\s*raw\s*[-+]?%\}.*?(?:\{%[-+]?\s*endraw\s*[-+]?%\}|\Z)
+    |\{\{
+    |\{%
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|["'][^\n]*)
+    |(?P<name>[^\W\d]\w*)
+    |(?P<end>[-+]?[%}]\})
+    |(?P<space>\s+)
+    |(?P<mark>==|[^\s])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ARGUMENTS: Final = frozenset({"auth", "headers"})
+_TELLING: Final = re.compile(
+    r"(?:password|passwd|passphrase|token|secret|authori[sz]ation|credential|bearer|cookie|private[-_]?key|api[-_]?key)s?",
+    re.IGNORECASE,
+)
+_COMMENTED: Final = re.compile(r"\b(?P<name>auth|headers)(?P<between>\s*=\s*)\{[^{}]*:\s*\[?\s*[\"'][^{}]*\}?")
+_OPENING: Final = frozenset("([{")
+_CLOSING: Final = frozenset(")]}")
+_OPERATORS: Final = frozenset(("and", "else", "if", "in", "is", "not", "or"))
+_URL: Final = re.compile(
+    r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)(?P<user>[^\s/@'\"]{1,1000}@)?(?P<rest>[^\s?'\"]*)(?P<query>\?[^\s'\"]*)?"
+)
+_WRITTEN: Final = re.compile(
+    rf"""
+    (?P<before>
+        {_TELLING.pattern}['"]?[ \t]*(?:=(?!=)|:)[ \t]*(?=['"])
+        |^[ \t]*user[ \t]+\S+[ \t]+(?:insecure-)?password[ \t]+
+        |\b(?:set|add)-header[ \t]+['"]?(?:proxy-)?authorization['"]?[ \t]+
+    )
+    (?P<value>"[^"\n]*"|'[^'\n]*'|(?!\{{[{{%])\S+)
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+_SETTING: Final = re.compile(
+    rf"^(?P<key>[ \t]*(?:-[ \t]+)?['\"]?[\w.-]*{_TELLING.pattern}['\"]?[ \t]*:[ \t]+)(?![|>&*!{{\[]).+$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SCHEMES: Final = re.compile(r"\b(?P<name>Bearer|Basic)[ ]+(?!\{\{)[^\s'\"]+", re.IGNORECASE)
+
+_Kind: TypeAlias = Literal["string", "name", "mark"]
+
+
+class _Token(NamedTuple):
+    kind: _Kind
+    text: str
+    start: int
+    end: int
+
+
+class _Code(NamedTuple):
+    """A tag, and where it stands."""
+
+    tokens: tuple[_Token, ...]
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """What kind of statement it is, if it is one."""
+        return self.tokens[0].text if self.tokens and self.tokens[0].kind == "name" else ""
+
+
+class _Assignment(NamedTuple):
+    """Something that gives *names* a value: *tokens*, and the text of the source between *start* and *end*."""
+
+    names: frozenset[str]
+    tokens: tuple[_Token, ...]
+    start: int
+    end: int
+
+
+def without_credentials(source: str) -> str:
+    """Return the template *source* with `…` in place of what may be a credential; lines stay where they are.
+
+    Of one that is very long nothing is left but its lines.
+    """
+    if len(source) > _LONGEST:
+        return "\n" * source.count("\n")
+    codes = list(_read(source))
+    spans = set(_find_spans(codes))
+    assignments = list(_assignments(codes))
+    tainted: set[str] = set()
+    fresh = {name for code in codes for name in _names_given(code.tokens)}
+    while fresh:
+        tainted |= fresh
+        fresh = set()
+        for one in assignments:
+            if not one.names.isdisjoint(tainted):
+                spans.update(_strings(one.tokens))
+                spans.update(_texts_between(codes, source, one.start, one.end))
+                fresh |= {token.text for token in one.tokens if token.kind == "name"} - tainted
+    return _plain(_blanked(source, spans))
+
+
+@lru_cache(maxsize=256)
+def shown_source(source: str) -> str:
+    """Return `without_credentials` of a template, of which many lines may be asked for."""
+    return without_credentials(source)
+
+
+def without_credentials_in_yaml(text: str) -> str:
+    """Return *text*, a document that may hold templates, with `…` in place of what may be a credential."""
+    return _SETTING.sub(rf"\g<key>{BLANK}", without_credentials(text))
+
+
+def _read(source: str) -> Iterator[_Code]:
+    position = 0
+    while (tag := _TAG.search(source, position)) is not None:
+        if len(tag[0]) > len("{{"):
+            position = tag.end()
+            continue
+        tokens: list[_Token] = []
+        depth, position = 0, tag.end()
+        while (match := _TOKEN.match(source, position)) is not None:
+            position = match.end()
+            # Within brackets two of them are the ends of two mappings.
+            if match.lastgroup == "end" and not (match[0] == "}}" and depth > 0):
+                break
+            if match.lastgroup in ("mark", "end"):
+                depth += sum((char in _OPENING) - (char in _CLOSING) for char in match[0])
+            if match.lastgroup in ("string", "name", "mark"):
+                tokens.append(_Token(match.lastgroup, match[0], match.start(), match.end()))  # type: ignore[arg-type]
+            elif match.lastgroup == "end":
+                tokens += [_Token("mark", char, match.start(), match.end()) for char in match[0]]
+        if tokens and tokens[0].text in ("-", "+"):
+            del tokens[0]
+        yield _Code(tuple(tokens), tag.start(), position)
+
+
+def _find_spans(codes: Iterable[_Code]) -> Iterator[tuple[int, int]]:
+    """Yield where the literals stand that the name in front of them tells about."""
+    for code in codes:
+        for value in _values(code.tokens, lambda token: _TELLING.search(token.text) is not None):
+            yield from _strings(value)
+
+
+def _names_given(tokens: Sequence[_Token]) -> Iterator[str]:
+    """Yield the names in what is given to `auth=` and `headers=`."""
+    for value in _values(tokens):
+        yield from (token.text for token in value if token.kind == "name")
+
+
+def _values(
+    tokens: Sequence[_Token], tells: Callable[[_Token], bool] = lambda _token: False
+) -> Iterator[Sequence[_Token]]:
+    """Yield what is given to `auth=` and `headers=`, and what stands behind names that tell; none within another."""
+    number = 0
+    while number < len(tokens) - 1:
+        token, follower = tokens[number], tokens[number + 1].text
+        number += 1
+        if token.kind == "mark" or follower not in (":", "="):
+            continue
+        if (follower == "=" and token.text in _ARGUMENTS) or tells(token):
+            end = _end_of_value(tokens, number + 1)
+            yield tokens[number + 1 : end]
+            number = end
+
+
+def _end_of_value(tokens: Sequence[_Token], start: int) -> int:
+    """Return where the expression ends that begins at *start*: at the comma or bracket after it."""
+    depth = 0
+    for number in range(start, len(tokens)):
+        token = tokens[number]
+        if token.kind != "mark":
+            continue
+        depth += (token.text in _OPENING) - (token.text in _CLOSING)
+        if depth < 0 or (depth == 0 and token.text == ","):
+            return number
+    return len(tokens)
+
+
+def _assignments(codes: Sequence[_Code]) -> Iterator[_Assignment]:
+    for number, code in enumerate(codes):
+        tokens = code.tokens
+        split = next((at for at, token in enumerate(tokens) if token.text in ("=", "in")), None)
+        if code.word in ("set", "for", "with", "do") and split is not None:
+            yield _Assignment(_names(tokens[1:split]), tokens[split:], code.end, code.end)
+        elif code.word in ("set", "macro"):
+            end = next((at for at in range(number, len(codes)) if codes[at].word == f"end{code.word}"), len(codes) - 1)
+            inner = tuple(token for each in codes[number + 1 : end] for token in each.tokens)
+            yield _Assignment(_names(tokens[1:2]), tokens[2:] + inner, code.end, codes[end].start)
+        if code.word == "with":
+            for at, token in enumerate(tokens[:-1]):
+                if token.kind == "name" and tokens[at + 1].text == "=":
+                    value = tokens[at + 2 : _end_of_value(tokens, at + 2)]
+                    yield _Assignment(frozenset({token.text}), value, code.end, code.end)
+
+
+def _names(tokens: Iterable[_Token]) -> frozenset[str]:
+    return frozenset(token.text for token in tokens if token.kind == "name")
+
+
+def _strings(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
+    """Yield where literals are in *tokens*, but for keys of mappings and what is looked up in one."""
+    for number, token in enumerate(tokens):
+        after = tokens[number + 1].text if number + 1 < len(tokens) else ""
+        if token.kind == "string" and after != ":" and not (after == "]" and _is_looked_up(tokens, number)):
+            yield token.start, token.end
+
+
+def _is_looked_up(tokens: Sequence[_Token], number: int) -> bool:
+    """Whether the token *number* is what is looked up, and not the only item of a list."""
+    bracket = number - 1
+    if bracket < 1 or tokens[bracket].text != "[":
+        return False
+    owner = tokens[bracket - 1]
+    return owner.text in _CLOSING or (owner.kind == "name" and owner.text not in _OPERATORS)
+
+
+def _texts_between(codes: Iterable[_Code], source: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where there is text outside of tags."""
+    inner = [(code.start, code.end) for code in codes if start <= code.start and code.end <= end]
+    firsts, lasts = [start, *(after for _, after in inner)], [*(before for before, _ in inner), end]
+    for first, last in zip(firsts, lasts, strict=True):
+        yield from ((first + match.start(), first + match.end()) for match in re.finditer(r"\S+", source[first:last]))
+
+
+def _blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
+    parts, position = [], 0
+    for start, end in sorted(spans):
+        if start < position:
+            continue
+        quote = source[start] if source[start] in "\"'" else ""
+        breaks = "\n" * source.count("\n", start, end)
+        parts += [source[position:start], quote, BLANK, breaks, quote]
+        position = end
+    return "".join(parts) + source[position:]
+
+
+def _plain(text: str) -> str:
+    text = _URL.sub(_without_userinfo, text)
+    text = _COMMENTED.sub(_without_mapping, text)
+    text = _SCHEMES.sub(rf"\g<name> {BLANK}", text)
+    return _WRITTEN.sub(_without_value, text)
+
+
+def _without_userinfo(match: re.Match[str]) -> str:
+    user, query = f"{BLANK}@" if match["user"] else "", f"?{BLANK}" if match["query"] else ""
+    return f"{match['scheme']}{user}{match['rest']}{query}"
+
+
+def _without_mapping(match: re.Match[str]) -> str:
+    # What is left to blank is in comments; in code it has been done, and what is no literal is worth showing.
+    if BLANK in match[0]:
+        return match[0]
+    breaks = "\n" * match[0].count("\n")
+    return f"{match['name']}{match['between']}{{{BLANK}{breaks}}}"
+
+
+def _without_value(match: re.Match[str]) -> str:
+    value = match["value"]
+    if BLANK in value:
+        return match[0]
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{match['before']}{quote}{BLANK}{quote}"

@@ -1,0 +1,61 @@
+"""What HAProxy and the parser quote of a line that derives from a Secret is in no problem."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from haptic_trio.errors import Problem
+from haptic_trio.messages import Quarantined
+from haptic_trio.pipeline.quoted import without_output
+from tests.support.pipeline import HEAD, Bench
+
+SECRET = "S3CRET-word"
+TEMPLATE = (
+    HEAD
+    + """\
+    http-request return status 200
+{% each secret in resources.planted as "planted" %}
+backend planted
+    LINE
+{% endeach %}
+"""
+)
+WATCHED = {
+    "planted": {"apiVersion": "v1", "resources": "secrets", "indexBy": ["metadata.namespace", "metadata.name"]},
+    "services": {"apiVersion": "v1", "resources": "services", "indexBy": ["metadata.namespace", "metadata.name"]},
+}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    "line",
+    [
+        "http-request set-header x-key y {{ secret.data.key | b64decode | word }}",
+        "balance {{ secret.data.key | b64decode | word }}",
+        "http-request deny if { src {{ secret.data.key | b64decode | word }} }",
+        "{{ secret.data.key | b64decode | name }} on",
+    ],
+)
+async def test_problem_of_a_line_with_a_secret_does_not_quote_it(line: str, haproxy_binary: Path) -> None:
+    bench = Bench(haproxy_binary, TEMPLATE.replace("LINE", line), watchedResources=WATCHED)
+    key = base64.b64encode(SECRET.encode()).decode()
+    bench.stores["planted"].upsert(
+        {"kind": "Secret", "metadata": {"namespace": "default", "name": "planted"}, "data": {"key": key}}
+    )
+
+    await bench.run()
+
+    (fact,) = (fact for fact in bench.told() if isinstance(fact, Quarantined))
+    assert fact.problem.line
+    assert "planted" in fact.problem.subject
+    assert SECRET not in repr(fact)
+
+
+def test_keywords_are_left() -> None:
+    problem = Problem(
+        message="'http-request set-header' expects 'if' or 'unless' but found 'S3CRET' [x y]", excerpt="l"
+    )
+
+    assert without_output(problem).message == "'http-request set-header' expects 'if' or 'unless' but found '…' […]"
+    assert without_output(problem).excerpt == ""

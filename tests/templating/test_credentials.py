@@ -1,0 +1,127 @@
+"""Lines of templates that problems show hold no credential that is written into them."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.errors import ProblemsError
+from haptic_trio.templating.credentials import without_credentials, without_credentials_in_yaml
+from haptic_trio.templating.engine import Engine
+from tests.templating.rendering import refused
+
+SECRET = "S3CRET-x"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ http.fetch('ftp://x/', auth={'token': 'S3CRET-x'}) }}",
+        '{% set t = http.fetch("ftp://x/", interval="5m", auth={"username": "S3CRET-x", "password": "S3CRET-x"}) %}',
+        "{{ http.fetch('ftp://x/', headers={'Authorization': 'Basic ' ~ ('S3CRET-x' | b64encode)}) }}",
+        "{{ http.fetch('ftp://x/', headers={'X-Key': ['S3CRET-x']}) }}",
+        "{{ http.fetch('ftp://x/', auth = {\n  'token':\n    'S3CRET-x'\n}, critical=true) }}",
+        "{%- set a = {'token': 'S3CRET-x'} -%}{{ http.fetch('ftp://x/', auth=a) }}",
+        "{% set a = {'username': 'me', 'x': 'S3CRET-x'} %}{{ http.fetch('ftp://x/', auth=a) }}",
+        "{% set b = 'S3CRET-x' %}{% set a = b ~ '!' %}{{ http.fetch('ftp://x/', headers={'X-Key': a}) }}",
+        "{{ http.fetch('ftp://x/', headers={'X-Key': late}) }}{% set late %}\nS3CRET-x\n{% endset %}",
+        "{% macro key() %}S3CRET-x{% endmacro %}{{ http.fetch('ftp://x/', headers={'X-Key': key()}) }}",
+        "{% for one in ['S3CRET-x'] %}{{ http.fetch('ftp://x/', headers={'X-Key': one}) }}{% endfor %}",
+        "{% with one = 'S3CRET-x' %}{{ http.fetch('ftp://x/', headers={'X-Key': one}) }}{% endwith %}",
+        "{{ http.fetch('https://me:S3CRET-x@lists.example.com/') }}",
+        "{{ http.fetch('https://S3CRET-x@lists.example.com/') }}",
+        "{{ http.fetch('https://lists.example.com/?key=S3CRET-x') }}",
+        "{% set password = 'S3CRET-x' %}",
+        "{% set options = {'api_key': 'S3CRET-x'} %}",
+        "{{ f(private_key='S3CRET-x') }}",
+        "{# auth={'token': 'S3CRET-x'} #}{# headers={'X-Key': 'S3CRET-x',\n 'Y': 'S3CRET-x'} #}",
+        "    user me insecure-password S3CRET-x",
+        '    user me password "S3CRET-x"',
+        "    http-request set-header Authorization 'Bearer S3CRET-x'",
+        '    http-request set-header Authorization "Basic S3CRET-x"',
+        "    http-request set-header Authorization S3CRET-x",
+        "{% raw %}{{ token: 'S3CRET-x' }}{% endraw %}",
+        "{{ http.fetch('ftp://x/', auth={'token': 'S3CRET-x",
+        "{{ http.fetch('ftp://x/', auth={'token': \"S3CRET-x\" ",
+        "{% set a = {'token': 'S3CRET-x' }}",
+        "{{ f({'token': 'S3CRET-x'}}",
+        "{{ http.fetch('ftp://x/', auth={'token': 'it''s', 'x': 'S3CRET-x'}) }}",
+    ],
+)
+def test_credentials_are_blanked_and_lines_stay(source: str) -> None:
+    shown = without_credentials(source)
+
+    assert SECRET not in shown
+    assert shown.count("\n") == source.count("\n")
+    assert "…" in shown
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '{{- fail("a path must begin with / and hold no empty element") -}}',
+        '{% if "auth-secret" in nginx %}{{ nginx["auth-secret"] | word }}{% endif %}',
+        "{% for secret in resources.secrets.get(namespace, name) %}{{ secret.data['tls.crt'] | b64decode | pem }}",
+        "    user {{ user }} password {{ hashed }}",
+        "{{ http.fetch(url, auth=credentials, headers={'X-Key': key}) }}",
+        "{{ http.fetch('https://lists.example.com/deny.txt', interval='5m') }}",
+        "    http-request set-header x-token {{ token | word }}",
+        "    server s1 10.0.0.1:80 check",
+        "{{ secret | dig('metadata.name', '') }}{# the Secret, its token and who reads it #}",
+    ],
+)
+def test_what_is_no_credential_is_shown(source: str) -> None:
+    assert without_credentials(source) == source
+
+
+def test_no_problem_of_a_render_shows_a_credential() -> None:
+    problem = refused(
+        "{% set one = 'S3CRET-x' %}\n{{ http.fetch('ftp://x/', auth={'token': one, 'x': 'S3CRET-x'}) }}\n"
+        "user a password S3CRET-x"
+    )
+
+    assert "> 2 |" in problem.excerpt
+    assert "http.fetch" in problem.excerpt
+    assert SECRET not in f"{problem!r}"
+
+
+def test_no_problem_of_a_template_that_cannot_be_compiled_shows_a_credential() -> None:
+    with pytest.raises(ProblemsError) as caught:
+        Engine({"main": "{{ http.fetch('https://x/', auth={'token': 'S3CRET-x'}) | nofilter }}\n{% if %}"})
+
+    assert caught.value.problems
+    assert SECRET not in repr(caught.value.problems)
+
+
+def test_credentials_in_settings_are_blanked_and_templates_in_them_as_well() -> None:
+    shown = without_credentials_in_yaml(
+        "extraContext:\n  apiToken: S3CRET-x\n  'password': \"S3CRET-x\"\n  tokens: [a]\n"
+        "haproxyConfig:\n  template: |\n    {{ http.fetch(url, auth={\n      'x': 'S3CRET-x'}) }}\n  secret: {a: b}\n"
+    )
+
+    assert SECRET not in shown
+    assert "apiToken: …" in shown
+    assert "{{ http.fetch(url, auth={" in shown
+    assert shown.count("\n") == 9
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ (" + "}} " * 50_000, "{{" * 50_000, "a." * 100_000, "{% set token = '" * 20_000, "password " * 50_000],
+)
+def test_long_texts_take_no_long_time(source: str) -> None:
+    started = time.process_time()
+    without_credentials_in_yaml(source)
+    assert time.process_time() - started < 15
+
+
+PIECES = [
+    "{{", "}}", "{%", "%}", "{#", "#}", "'", '"', "a", "=", ":", "{", "}", "(", ")", "\n", " set ", " auth", " endset ",
+    " macro ", "token", "://", "@", "?", "raw", "\\", " in ",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+def test_any_text_keeps_its_lines(source: str) -> None:
+    assert without_credentials(source).count("\n") == source.count("\n")
