@@ -49,6 +49,7 @@ class CompiledTemplates:
     def begin(self, stores: Mapping[str, ReadableStore], open_fetches: Callable[[ResourcesView], Fetches]) -> Session:
         """Return a session of *stores* in which nothing has been rendered yet."""
         run = RenderRun(self._limits, paths=self._paths)
+        run.secret_stores = frozenset(self._secrets)
         return Session(stores, self._variables, run, self._reads_secrets, open_fetches)
 
     def provenance(self, run: RenderRun) -> Provenance:
@@ -72,22 +73,29 @@ class CompiledTemplates:
         """
         run = session.run
         run.restart(recall)
+        session.show_good_versions(is_settled=False)
         run.until = leave.until
         if not leave.is_given:
             run.cancel()
-        problems = self._render_all(session)
-        if not problems and not session.wanting() and run.touch_freed():
-            # Once: what finds no room then waits for the next render.
+        may_use_freed = True
+        while True:
             problems = self._render_all(session)
-        if wanting := session.wanting():
-            return wanting
-        if problems:
-            raise RefusedError("render", tuple(problems))
+            if wanting := session.wanting():
+                return wanting
+            if problems:
+                raise RefusedError("render", tuple(problems))
+            if run.withheld.settle(run):
+                session.show_good_versions()
+            elif not (may_use_freed and run.touch_freed()):
+                break
+            else:
+                # Once: what finds no room then waits for the next render.
+                may_use_freed = False
         self._take_registered(session)
         return ()
 
     def _render_all(self, session: Session) -> list[Problem]:
-        """Render all outputs in *session*; return what fails outside of fragments."""
+        """Render what is pending of every output; return what fails outside of fragments."""
         run = session.run
         problems: list[Problem] = []
         for output in self._outputs:

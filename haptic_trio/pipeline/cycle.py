@@ -163,6 +163,7 @@ class Pipeline:
             raise
         finally:
             self._tell_held(correlation, rendered)
+        self._quarantine.prepare(rendered.serial)
         return Prepared(correlation=correlation, generation=generation, rendered=rendered, phases=Phases(**times))
 
     async def render_newest(self) -> Rendered:
@@ -210,6 +211,7 @@ class Pipeline:
         """Complete *error*; where no fragment is to blame, fetched contents may be, and if not, it is raised."""
         error.phases, error.contents = Phases(**times), rendered.contents
         if not error.blocked:
+            self._quarantine.distrust(rendered.serial)
             self._trial.failed(error)
             error.blocked = True
 

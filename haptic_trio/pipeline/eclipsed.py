@@ -198,7 +198,8 @@ def _remarks(claims: Iterable[_Claim], describe: Callable[[_Claim, _Claim, str],
     for claim in claims:
         holder = first.setdefault(claim.key, claim)
         # The same twice is no loss, as a certificate that was copied into many namespaces.
-        if holder.value == claim.value or claim.origin is None:
+        if holder.value == claim.value or claim.origin is None or claim.origin.is_closing:
+            # The owner of an object that is rejected knows worse.
             continue
         loser, winner = claim.subject, holder.subject
         assert loser is not None

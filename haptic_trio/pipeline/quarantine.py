@@ -1,12 +1,13 @@
 """What cannot be rendered, or is refused by HAProxy: which object, why, and what stands in for it; and what else the
 owners of objects should know.
 
-The unit is a *fragment* of an object. Its newest output that was part of a
-valid configuration stands in for it; without one it is left out. A fragment
-is rendered again when something that it has looked up changes, so that
-whatever mends it, be it another object, releases it. An output that HAProxy
-refused is remembered by its digest, and is as good as failed for as long as
-the fragment gives it.
+The unit is an object with all its *fragments*. When one of them fails, the
+newest outputs of all that were part of a valid configuration stand in for
+them; without any, nothing of the object is served. A fragment is rendered
+again when something that it has looked up changes, so that whatever mends it,
+be it another object, releases its object. An output that HAProxy refused is
+remembered by its digest, and is as good as failed for as long as the fragment
+gives it.
 
 The good outputs outlive an iteration. Where a new configuration breaks what
 the one before it could render, the templates are at fault, not the objects:
@@ -55,6 +56,11 @@ class Quarantine:
         """What owners of objects should know, each thing once; the same tuple until it changes."""
         # What each render changed that is not part of a valid configuration yet, by its serial number.
         self._pending: list[tuple[int, bool, dict[FragmentKey, FragmentOutput | None]]] = []
+        # What of it has passed phase 1, and may be deployed already: that of the renders up to this number, but not of
+        # those up to the other one, since HAProxy has refused these.
+        self._newer: dict[FragmentKey, FragmentOutput | None] = {}
+        self._prepared = 0
+        self._distrusted = 0
         # What the former configuration rendered afresh, until this one has made something valid.
         self._inherited: frozenset[FragmentKey] = frozenset()
 
@@ -73,10 +79,12 @@ class Quarantine:
         self._held_for = ()
         self.remarks = ()
         self._pending.clear()
+        # Another renderer counts from the beginning.
+        self._newer, self._prepared, self._distrusted = {}, 0, 0
 
     def recall(self, held: Mapping[FragmentKey, Problem] | None = None) -> Recall:
         """Return what the next render should know; in one that serves as a trial, *held* fragments count as failed."""
-        return Recall(self._good, self._blocked, held or {})
+        return Recall(self._good, self._blocked, held or {}, self._newer)
 
     def find_suspects(
         self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]
@@ -153,6 +161,7 @@ class Quarantine:
             mark = output.edition if key in whole else output.digest()
             progress |= mark not in blocked
             blocked[mark] = problem
+        self._collect_newer()
         return progress
 
     def take(self, serial: int, changed: Mapping[FragmentKey, FragmentOutput | None], *, is_new: bool) -> None:
@@ -167,6 +176,39 @@ class Quarantine:
             merged = second if second_new else first | second
             self._pending[:2] = [(number, first_new or second_new, merged)]
 
+    def prepare(self, serial: int) -> None:
+        """Note that what the render with the number *serial* gave has passed phase 1.
+
+        It may be deployed before phase 2 has come to it, so an object that breaks meanwhile falls back to it.
+        """
+        for number, _, changed in self._pending:
+            if self._prepared < number <= serial:
+                self._newer.update(changed)
+        self._prepared = serial
+
+    def distrust(self, serial: int) -> None:
+        """Note that HAProxy refuses what the render with the number *serial* gave, and nobody knows for which part."""
+        self._distrusted = serial
+        self._collect_newer()
+
+    def _collect_newer(self) -> None:
+        # Another dictionary: a thread may be reading the former one.
+        newer: dict[FragmentKey, FragmentOutput | None] = {}
+        for number, _, changed in self._pending:
+            if self._distrusted < number <= self._prepared:
+                bad = {_object_of(key) for key in self._blocked if self._is_blocked(key, changed.get(key))}
+                # Of an object that was refused then, what it was before is the newest that is as good as known.
+                newer.update(
+                    changed
+                    if not bad
+                    else {key: output for key, output in changed.items() if _object_of(key) not in bad}
+                )
+        self._newer = newer
+
+    def _is_blocked(self, key: FragmentKey, output: FragmentOutput | None) -> bool:
+        blocked = self._blocked[key]
+        return output is not None and (output.digest() in blocked or output.edition in blocked)
+
     def accept(self, serial: int, refusals: Collection[Refusal]) -> None:
         """Take what the render with the number *serial* gave as good: a configuration with it is valid."""
         while self._pending and self._pending[0][0] <= serial:
@@ -174,11 +216,12 @@ class Quarantine:
             if is_new:
                 self._good = {}
             for key, output in changed.items():
-                if output is None:
+                if output is None or output.is_closing:
                     self._good.pop(key, None)
                 else:
                     self._good[key] = output
         self._inherited = frozenset()
+        self._collect_newer()
         still = {refusal.key for refusal in refusals}
         self._blocked = {key: digests for key, digests in self._blocked.items() if key in still}
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, cast
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
 from haptic_trio.httpstore.fetches import Fetches, HttpView
 from haptic_trio.k8s.on_demand import OnDemandStore
+from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import ReadableStore, Tracker
 from haptic_trio.pipeline.eclipsed import Eclipses
@@ -15,7 +17,7 @@ from haptic_trio.templating.remark_list import merged
 from haptic_trio.templating.run import RenderRun
 from haptic_trio.templating.subjects import Origin, Remark, RenderedText
 from haptic_trio.templating.versions import Versioned
-from haptic_trio.templating.views import ResourcesView
+from haptic_trio.templating.views import ResourcesView, seen_in, show_instead, shown_by, views_in
 
 
 class Session:
@@ -43,6 +45,9 @@ class Session:
         self.rendered_before = 0
         self.is_delivered = False
         """Whether any render has reached its caller."""
+        self._good_versions: dict[ResourceRef, Any] = {}
+        self._overlays: dict[str, tuple[ReadableStore, Overlay]] = {}
+        """What answers look-ups in place of the stores, by their names, and what is below."""
         self._eclipses = Eclipses(partial(reads_secrets, run))
         self._remarks: tuple[tuple[Remark, ...], ...] = ((), (), ())
 
@@ -82,7 +87,40 @@ class Session:
             if touched:
                 store = self.stores[name]
                 objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in touched}
-                changes[name] = Touched(set().union(*touched.values()), objects, store.get)
+                find = seen_in(views_in(self.views)[name]).get
+                changes[name] = Touched(set().union(*touched.values()), objects, find)
+        if changes:
+            take_changes(self.run, changes)
+
+    def show_good_versions(self, *, is_settled: bool = True) -> None:
+        """Have look-ups find objects that are withheld as they were in their last good versions.
+
+        Without *is_settled* only what is shown already is put on top of what the views show now.
+        """
+        if is_settled:
+            versions = self.run.withheld.good_versions(self.run) if self.run.withheld else {}
+            self._good_versions = {
+                ResourceRef(kind, namespace, name): resource
+                for (namespace, name, kind), resource in versions.items()
+                # Of what is fetched on demand nothing is kept.
+                if type(resource) is dict
+            }
+        changes: dict[str, Touched] = {}
+        for name, view in views_in(self.views).items() if self._good_versions or self._overlays else ():
+            base, before = cast("ReadableStore", shown_by(view)), self._overlays.get(name)
+            if not is_settled and (before is None or before[0] is base):
+                continue
+            wanted = {ref: good for ref, good in self._good_versions.items() if base.by_ref(ref) is not None}
+            overlay = Overlay(base, wanted) if wanted else None
+            touched = before[1].touched if before is not None else frozenset()
+            show_instead(view, overlay)
+            if overlay is None:
+                self._overlays.pop(name, None)
+            else:
+                self._overlays[name] = base, overlay
+                touched |= overlay.touched
+            if touched:
+                changes[name] = Touched(touched, {}, seen_in(view).get)
         if changes:
             take_changes(self.run, changes)
 

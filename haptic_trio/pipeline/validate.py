@@ -23,6 +23,7 @@ from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pages import Paged, Piece
+from haptic_trio.pipeline.quoted import without_output
 from haptic_trio.pipeline.refusal import CrashedError, RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.subjects import FragmentKey, Origin, bytes_in
@@ -30,6 +31,7 @@ from haptic_trio.templating.subjects import FragmentKey, Origin, bytes_in
 NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10
 """New text that is parsed in a millisecond or two."""
+_SECRET = "Secret"  # noqa: S105  a kind of object
 CHECK_TIMES = 3
 """How many times the time for a check phase 2 takes at most."""
 
@@ -147,6 +149,9 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
     origin = _origin_of(problem, rendered)
     if origin is None:
         return problem, None
+    output = rendered.produced.get(origin.key)
+    if origin.subject.kind == _SECRET or (output is not None and output.is_secret):
+        problem = without_output(problem)
     made_by = f"made by fragment '{origin.fragment}', {origin.template}:{origin.line}"
     return (
         msgspec.structs.replace(

@@ -1,4 +1,6 @@
-"""`{% each x in resources.kind [as "name"] [by [paths]] [if condition] %} … {% endeach %}`: a fragment for each object.
+"""`{% each x in resources.kind [as "name"] [by [paths]] [apart] [if condition] %} … {% endeach %}`.
+
+A fragment for each object of a kind.
 
 The loop is the engine's: when one object changes, its turn alone is rendered
 again, and not the template around it. The body sees the names around it as
@@ -18,9 +20,10 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from haptic_trio.pages import Piece
+from haptic_trio.templating.attempts import attempt
 from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.emit import Emitted, TemplateFaultError, concat
-from haptic_trio.templating.fragments import EACH, attempt, internal_name, names_in, render_kept
+from haptic_trio.templating.fragments import EACH, internal_name, names_in, render_kept
 from haptic_trio.templating.marks import REGION, split_marks
 from haptic_trio.templating.records import Child, ObjectId, Region, Root, Site
 from haptic_trio.templating.run import RenderRun, current_run
@@ -30,7 +33,9 @@ from haptic_trio.templating.views import ResourceView
 
 _LAST: Final = ((2,),)
 """An order after that of every object; see `order_by`."""
-SYNTAX = '{% each x in resources.NAME as "name" by ["path"] if condition %} … {% endeach %}'
+_CLOSING: Final = ((3,),)
+"""An order after that: of what is put out for objects that are rejected."""
+SYNTAX = '{% each x in resources.NAME as "name" by ["path"] apart if condition %} … {% endeach %}'
 
 
 class EachTag(Extension):
@@ -45,10 +50,13 @@ class EachTag(Extension):
         parser.stream.expect("name:in")
         view = parser.parse_expression(with_condexpr=False)
         clauses: dict[str, nodes.Expr] = {}
-        while parser.stream.current.test_any("name:as", "name:by", "name:if"):
+        while parser.stream.current.test_any("name:as", "name:by", "name:apart", "name:if"):
             clause = next(parser.stream)
             if clause.value in clauses:
                 parser.fail(f"'{clause.value}' is there twice", clause.lineno)
+            if clause.value == "apart":
+                clauses[clause.value] = nodes.Const(True, lineno=line)
+                continue
             clauses[clause.value] = parser.parse_expression(with_condexpr=clause.value == "if")
         body = parser.parse_statements(("name:endeach",), drop_needle=True)
         if "if" in clauses:
@@ -59,7 +67,10 @@ class EachTag(Extension):
             view,
             clauses.get("as", nodes.Const(template, lineno=line)),
             clauses.get("by", nodes.Const(None, lineno=line)),
-            *(nodes.Const(value, lineno=line) for value in (str(target.name), names, template, line)),
+            *(
+                nodes.Const(value, lineno=line)
+                for value in (str(target.name), names, template, line, "apart" in clauses)
+            ),
         ]
         call = nodes.Call(internal_name(EACH, line), arguments, [], None, None, lineno=line)
         block = nodes.Block(
@@ -84,6 +95,7 @@ def render_each(
     names: tuple[str, ...] | None,
     template: str,
     line: int,
+    is_apart: bool,
     context: Context,
     local: Mapping[str, Any],
     site: Site,
@@ -94,7 +106,9 @@ def render_each(
     # What the engine does for each object is no work of the template.
     budget = run.switch(None)
     try:
-        return _render_each(run, view, name, criteria, target, names, template, line, context, local, site, is_captured)
+        return _render_each(
+            run, view, name, criteria, target, names, template, line, is_apart, context, local, site, is_captured
+        )
     finally:
         run.switch(budget)
 
@@ -108,6 +122,7 @@ def _render_each(
     names: tuple[str, ...] | None,
     template: str,
     line: int,
+    is_apart: bool,
     context: Context,
     local: Mapping[str, Any],
     site: Site,
@@ -131,7 +146,7 @@ def _render_each(
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
         raise TemplateFaultError("each sorts by paths: a text or a list of texts", SYNTAX)
     region = Region(root, site, str(name), ordinal, view, tuple(str(path) for path in paths))
-    region.target, region.template, region.line = target, template, line
+    region.target, region.template, region.line, region.is_apart = target, template, line, is_apart
     region.within = f"{run.within} each "
     region.scope = as_it_is(variables)
     region.context = Context(context.environment, dict(region.scope), context.name, {})
@@ -155,9 +170,12 @@ def _render_in_place(run: RenderRun, region: Region) -> str:
             turn = _Turn(region, child)
             run.within = child.within
             if run.unit is root and not run.subjects:
-                texts.append(render_kept(run, root, origin, child.resource, region.scope, turn, is_each=True))
+                kept = render_kept(
+                    run, root, origin, child.resource, region.scope, turn, is_each=True, is_apart=region.is_apart
+                )
+                texts.append(kept)
             else:
-                texts.append(attempt(run, origin, turn))
+                texts.append(attempt(run, origin, child.resource, turn, is_apart=region.is_apart))
     finally:
         run.within = within
     return concat(texts)
@@ -279,7 +297,7 @@ def _render_child(run: RenderRun, region: Region, child: Child) -> None:
     with run.rendering(region.root, child, region.within) as trace:
         origin = region.origin_of(child, len(run.subjects))
         run.within = child.within
-        text = attempt(run, origin, _Turn(region, child))
+        text = attempt(run, origin, child.resource, _Turn(region, child), is_apart=region.is_apart)
         pieces = split_marks(text, run.origins)
         run.commit(child)
         run.forget_origins(trace.origins)
@@ -288,10 +306,17 @@ def _render_child(run: RenderRun, region: Region, child: Child) -> None:
 
 
 def _shelve(region: Region, child: Child, pieces: list[Piece]) -> None:
+    is_closing = any(output.is_closing for output in child.outputs.values())
+    # After what others give: of equal keys of a map, say, theirs count.
+    place = (_CLOSING, child.key) if is_closing else child.key
+    if place != child.place:
+        for number in range(len(child.pieces)):
+            region.shelf.remove((child.place, number))
+        child.pieces, child.place = (), place
     for number, piece in enumerate(pieces):
-        region.shelf.put((child.key, number), piece)
+        region.shelf.put((place, number), piece)
     for number in range(len(pieces), len(child.pieces)):
-        region.shelf.remove((child.key, number))
+        region.shelf.remove((place, number))
     child.pieces = tuple(pieces)
 
 

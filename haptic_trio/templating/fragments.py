@@ -5,28 +5,19 @@ nothing; everything else renders on. The body compiles to a closure without argu
 objects only through the render's variables.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
-from haptic_trio.errors import Problem
-from haptic_trio.templating.emit import Emitted, TemplateFaultError
-from haptic_trio.templating.limits import LimitReachedError
-from haptic_trio.templating.marks import mark, strip_marks
-from haptic_trio.templating.outputs import FragmentOutput
-from haptic_trio.templating.paths import RenderedFile
+from haptic_trio.templating.attempts import attempt
+from haptic_trio.templating.emit import TemplateFaultError
 from haptic_trio.templating.records import Kept, Root, Trace
-from haptic_trio.templating.remarks import remark_of
-from haptic_trio.templating.report import problem_of
 from haptic_trio.templating.run import RenderRun, current_run
 from haptic_trio.templating.scope import as_it_is, same
-from haptic_trio.templating.shares import question_of
-from haptic_trio.templating.subjects import Concern, FragmentKey, Origin, Refusal, RenderedText, size_of, subject_of
+from haptic_trio.templating.subjects import Origin, size_of, subject_of
 
 EACH = "h_each"
 """What the call of `{% each %}` is named in compiled templates."""
@@ -148,7 +139,7 @@ def render_fragment(
     origin = Origin(str(name), subject, str(template), line, ordinal, run.within, len(run.subjects))
     root = run.root
     if run.subjects or root is None or run.unit is not root:
-        return attempt(run, origin, caller)
+        return attempt(run, origin, resource, caller)
     return render_kept(run, root, origin, resource, scope, caller)
 
 
@@ -161,6 +152,7 @@ def render_kept(
     caller: Callable[[], str],
     *,
     is_each: bool = False,
+    is_apart: bool = False,
 ) -> str:
     """Do `attempt` for an outermost fragment of *root*, or put in what is kept of it if nothing it saw has changed."""
     key = origin.key
@@ -173,7 +165,7 @@ def render_kept(
     outer = run.trace
     trace = run.trace = Trace(is_each=is_each)
     try:
-        text = attempt(run, origin, caller)
+        text = attempt(run, origin, resource, caller, is_apart=is_apart)
     finally:
         run.trace = outer
     # What an each sees has been made to stay as it is already.
@@ -217,116 +209,3 @@ def _replay(run: RenderRun, trace: Trace, *, again: bool = True) -> None:
     assert run.unit is not None
     position = run.unit.position
     root_trace.refusals += [(position, refusal) for _, refusal in trace.refusals]
-
-
-def attempt(run: RenderRun, origin: Origin, caller: Callable[[], str]) -> str:
-    """Return the output of *caller* marked with *origin*, or what stands in for it."""
-    trace, subjects = run.trace, run.subjects
-    registered, depth = len(run.unit_files), len(subjects)
-    outputs, refusals, remarks = len(trace.outputs), len(trace.refusals), len(trace.remarks)
-    outer_concerns, trace.concerns = trace.concerns, []
-    subjects.append(origin.subject)
-    run.rendered += 1
-    budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
-    try:
-        text = caller()
-        output = FragmentOutput(strip_marks(text), _registered(run, registered), origin.subject.resource_version)
-        _check_limits(run, origin.key, output)
-    except MemoryError:
-        # No fault of this object. It stays on the stack, so that the error can name it.
-        raise
-    except LimitReachedError as error:
-        if error.is_time:
-            run.note_slow(origin.fragment, origin.subject.namespace)
-        problem = problem_of(error, origin.subject)
-    except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
-        problem = problem_of(error, origin.subject)
-    else:
-        del subjects[depth:]
-        key = origin.key
-        blocked = run.recall.blocked.get(key)
-        found = run.recall.held.get(key)
-        if found is None and blocked:
-            found = blocked.get(output.digest()) or blocked.get(output.edition)
-        if found is None:
-            trace.outputs[key] = output
-            _attribute_files(run, len(run.unit_files) - registered, origin)
-            return _marked(run, origin, text)
-        problem = found
-    finally:
-        run.switch(budget)
-        concerns, trace.concerns = trace.concerns, outer_concerns
-    del subjects[depth:]
-    # What was within is left out together with it.
-    while len(trace.outputs) > outputs:
-        trace.outputs.popitem()
-    del trace.refusals[refusals:]
-    while len(trace.remarks) > remarks:
-        trace.remarks.popitem()
-    while len(run.unit_files) > registered:
-        run.forget_file(next(reversed(run.unit_files)))
-    return _stand_in(run, origin, problem, concerns)
-
-
-def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
-    """Raise `LimitReachedError` if the fragment *key* has used too much, or its namespace has no room for *output*."""
-    # One long operation may have used more time than the loops and calls around it have seen.
-    run.tick()
-    if output.size > run.limits.fragment_bytes:
-        raise run.too_large()
-    run.note_success(key.fragment)
-    before = run.produced.get(key)
-    more = output.size - (before.size if before else 0)
-    try:
-        run.shares.check(key, run.claimed[key.namespace] + more)
-    except LimitReachedError:
-        run.ask(question_of(key.namespace))
-        raise
-    run.claimed[key.namespace] += more
-
-
-def _stand_in(run: RenderRun, origin: Origin, problem: Problem, concerns: Iterable[Concern]) -> str:
-    key = origin.key
-    good = run.stand_ins[key] = run.recall.good.get(key)
-    if good is not None:
-        for file in good.files:
-            run.ask(("file", file.path))
-        if good.digest() in run.recall.blocked.get(key, {}) or any(run.known_file(file.path) for file in good.files):
-            # HAProxy has come to refuse that, too, or others have taken the names of its files.
-            good = None
-    refusal = Refusal(origin.fragment, origin.subject, problem, origin.ordinal, good is not None, origin.within)
-    assert run.unit is not None
-    run.trace.refusals.append((run.unit.position, refusal))
-    run.trace.remarks.update(
-        (remark_of(concern, problem.message, has_stand_in=good is not None), None) for concern in concerns
-    )
-    if good is None:
-        return Emitted("")
-    run.trace.outputs[key] = good
-    registered = len(run.unit_files)
-    run.trace.attempts += len(good.files)
-    for file in good.files:
-        run.register(file)
-    _attribute_files(run, len(run.unit_files) - registered, origin)
-    return _marked(run, origin, good.text)
-
-
-def _marked(run: RenderRun, origin: Origin, text: str) -> str:
-    if not text:
-        return Emitted("")
-    return mark(text, run.number_origin(origin))
-
-
-def _registered(run: RenderRun, before: int) -> tuple[RenderedFile, ...]:
-    """Return the files that were registered after the first *before*; the cost is that of these."""
-    return tuple(islice(reversed(run.unit_files.values()), len(run.unit_files) - before))[::-1]
-
-
-def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:
-    """Note that *origin* made the newest *count* files, where no fragment inside them says otherwise."""
-    # From the end, so that the cost is that of the fragment's own files; a list, since values are replaced.
-    for path in list(islice(reversed(run.unit_files), count)):
-        file = run.unit_files[path]
-        if all(piece.origin is None for piece in file.content.pieces):
-            replaced = msgspec.structs.replace(file, content=RenderedText.of(file.text, origin))
-            run.unit_files[path] = run.trace.files[path] = replaced

@@ -27,6 +27,28 @@ def fail(message: str) -> NoReturn:
     raise FailError(str(message))
 
 
+def rejected() -> bool:
+    """Whether the object in hand is rejected and has no last good output.
+
+    What the fragment gives is then put out in place of nothing, in an
+    `{% each %}` after what other objects give: a map of routes, say, can close those
+    of the object. What fails in a `{% fragment %}` within is left out.
+    """
+    run = current_run()
+    run.asks_rejected = True
+    return run.is_closing
+
+
+def guarded(by: str) -> Emitted:
+    """Note that access to what the fragment in hand gives is guarded, *by* something such as `password`; gives no text.
+
+    When the object is rejected, it is not served by a former version that had
+    no such guard. To be called before anything that can fail.
+    """
+    current_run().trace.guards.add(str(by))
+    return Emitted("")
+
+
 class PathFunctions:
     """`paths`: where an auxiliary file is, whether or not it is registered."""
 
@@ -152,11 +174,13 @@ GLOBALS: Mapping[str, Any] = {
     "fail": fail,
     "files": FileFunctions(),
     "gateway_api": GatewayFunctions(),
+    "guarded": guarded,
     "ident": ident,
     "joiner": TemplateJoiner,
     "namespace": TemplateNamespace,
     "paths": PathFunctions(),
     "range": limited_range,
+    "rejected": rejected,
     "remark": remark,
     "service_port": service_port,
 }

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,14 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     files: tuple[RenderedFile, ...]
     version: str
     """resourceVersion of the object."""
+    is_closing: bool = False
+    """Put out since the object is rejected: never a good output."""
+    resource: Any = None
+    """The object as it was then."""
+    guards: frozenset[str] = frozenset()
+    """By what access to it is guarded, in words of the template."""
+    is_secret: bool = False
+    """It may hold what a Secret does: the fragment has looked one up."""
 
     def __repr__(self) -> str:
         # The text and the files may hold a private key.
@@ -49,4 +58,21 @@ class Recall(msgspec.Struct, frozen=True):
     blocked: Mapping[FragmentKey, Mapping[str, Problem]] = MappingProxyType({})
     """Outputs, by digest or edition, that HAProxy refuses, and why: as good as failed."""
     held: Mapping[FragmentKey, Problem] = MappingProxyType({})
-    """Fragments that count as failed whatever they give, and why."""
+    """Fragments that count as failed whatever they give, and why; others of their objects do not."""
+    newer: Mapping[FragmentKey, FragmentOutput | None] = MappingProxyType({})
+    """What is newer than `good`, has passed phase 1 and may be deployed already, and waits for phase 2; None: gone."""
+
+    def newest(self, key: FragmentKey) -> FragmentOutput | None:
+        """Return the newest output of the fragment that is as good as known."""
+        newer = self.newer.get(key)
+        return self.good.get(key) if newer is None or newer.is_closing else newer
+
+    def problem_with(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
+        """Return why *output*, which the fragment gives now, is as good as failed; None if it is not."""
+        blocked = self.blocked.get(key)
+        return (blocked.get(output.digest()) or blocked.get(output.edition)) if blocked else None
+
+    def is_blocked(self, key: FragmentKey, output: FragmentOutput) -> bool:
+        """Whether HAProxy refuses *output*, which the fragment has given before."""
+        blocked = self.blocked.get(key)
+        return bool(blocked) and output.digest() in blocked  # type: ignore[operator]

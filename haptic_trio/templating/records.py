@@ -44,7 +44,7 @@ class Trace:
     """What one rendering has asked for and given so far."""
 
     __slots__ = (
-        "asked", "attempts", "concerns", "files", "is_each", "is_volatile", "ordinals", "origins", "outputs",
+        "asked", "attempts", "concerns", "files", "guards", "is_each", "is_volatile", "ordinals", "origins", "outputs",
         "refusals", "remarks",
     )  # fmt: skip
 
@@ -55,6 +55,8 @@ class Trace:
         self.remarks: dict[Remark, None] = {}
         self.concerns: list[Concern] = []
         """Who is to be told if the fragment in hand is refused."""
+        self.guards: set[str] = set()
+        """See `FragmentOutput.guards`; of the fragment in hand."""
         self.files: dict[str, RenderedFile] = {}
         """Those that it has registered and nobody before it."""
         self.attempts = 0
@@ -92,7 +94,7 @@ _NOTHING: Mapping[FragmentKey, FragmentOutput] = {}
 class Child(Unit):
     """One object's turn of a region."""
 
-    __slots__ = ("is_placed", "key", "object_id", "pieces", "region", "resource")
+    __slots__ = ("is_placed", "key", "object_id", "pieces", "place", "region", "resource")
 
     def __init__(self, region: "Region", object_id: ObjectId, key: tuple[Any, ...], resource: Any) -> None:
         super().__init__()
@@ -103,6 +105,8 @@ class Child(Unit):
         self.is_placed = True
         """Whether its place in the order is known; else it cannot be rendered."""
         self.pieces: tuple[Piece, ...] = ()
+        self.place = key
+        """Where these are in the text of the region; the key, but for what closes a rejected object."""
 
     @property
     def position(self) -> Position:
@@ -138,8 +142,8 @@ class Region:
     """The place of an `{% each %}` in a root: a child for each object of the store, in order."""
 
     __slots__ = (
-        "children", "context", "criteria", "line", "name", "ordinal", "pending", "position", "root", "scope", "shelf",
-        "site", "store", "target", "template", "view", "within",
+        "children", "context", "criteria", "is_apart", "line", "name", "ordinal", "pending", "position", "root",
+        "scope", "shelf", "site", "store", "target", "template", "view", "within",
     )  # fmt: skip
 
     def __init__(self, root: "Root", site: Site, name: str, ordinal: int, view: Any, criteria: tuple[str, ...]) -> None:
@@ -153,6 +157,8 @@ class Region:
         self.target = ""
         self.template = ""
         self.line = 0
+        self.is_apart = False
+        """Its fragments are quarantined for themselves; see `Refusal.is_apart`."""
         self.position: tuple[int, int] = (0, 0)
         self.scope: Mapping[str, Any] = {}
         self.context: Context | None = None

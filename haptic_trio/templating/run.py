@@ -38,6 +38,7 @@ from haptic_trio.templating.scope import Memo
 from haptic_trio.templating.shares import NamespaceShares
 from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, Subject
 from haptic_trio.templating.versions import Versioned
+from haptic_trio.templating.withheld import Withheld, touch_fragments
 
 
 class RenderRun(Meter):
@@ -50,6 +51,8 @@ class RenderRun(Meter):
         self.shares = NamespaceShares(self.limits.namespace_bytes)
         self.recall = recall or Recall()
         self.paths = paths or Paths()
+        self.secret_stores: frozenset[str] = frozenset()
+        """Names of the stores that hold Secrets."""
         self.roots: dict[str, Root] = {}
         self.index = DependencyIndex()
         self.claims = Claims()
@@ -75,8 +78,12 @@ class RenderRun(Meter):
         self._next_origin = 0
         self._blocked_before: dict[FragmentKey, tuple[str, ...]] = {}
         self._held_before: frozenset[FragmentKey] = frozenset()
-        self.stand_ins: dict[FragmentKey, FragmentOutput | None] = {}
-        """What there was to stand in for each fragment that failed."""
+        self.withheld = Withheld()
+        """The objects that are not served as they are, since one of their fragments fails."""
+        self.is_closing = False
+        """What is rendered is for an object that is rejected and has no fallback."""
+        self.asks_rejected = False
+        """Whether the template has asked for that."""
         self.failed_for: Subject | None = None
         """The object in hand when the newest render failed."""
         self.unanswered: dict[Dependency, bool] = {}
@@ -118,8 +125,13 @@ class RenderRun(Meter):
         """The fragments whose objects could not be rendered, in the order of rendering."""
         if self._refusals is None:
             placed = [placed for unit in self._refusing for placed in unit.refusals]
-            self._refusals = tuple(refusal for _, refusal in sorted(placed, key=lambda item: item[0]))
+            found = tuple(refusal for _, refusal in sorted(placed, key=lambda item: item[0]))
+            self._refusals = found + self.withheld.lasting(found)
         return self._refusals
+
+    def forget_refusals(self) -> None:
+        """Have `refusals` put together again when they are asked for."""
+        self._refusals = None
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
@@ -132,10 +144,11 @@ class RenderRun(Meter):
         self.reset()
         self.touch_freed()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
-        keys |= {key for key, good in self.stand_ins.items() if recall.good.get(key) is not good}
+        keys |= self.withheld.others_than(recall)
         keys |= recall.held.keys() ^ self._held_before
         if keys:
-            self._touch_fragments(keys)
+            touch_fragments(self, keys)
+        self.withheld.restart(self, keys)
         self._blocked_before = {key: tuple(digests) for key, digests in recall.blocked.items()}
         self._held_before = frozenset(recall.held)
 
@@ -235,6 +248,7 @@ class RenderRun(Meter):
         """Have *node* rendered again."""
         if isinstance(node, Child):
             node.region.pending.add(node)
+            self.withheld.retry(node.object_id)
             return
         if isinstance(node, Kept):
             node.is_valid = False
@@ -243,16 +257,6 @@ class RenderRun(Meter):
             node.root.modules.pop(node.name, None)
             return
         (node if isinstance(node, Root) else node.root).is_valid = False
-
-    def _touch_fragments(self, keys: set[FragmentKey]) -> None:
-        """Have the fragments *keys* rendered again; costs a look at all of them."""
-        for root in self.roots.values():
-            if _concerns(root, keys):
-                root.is_valid = False
-                for kept in root.kept.values():
-                    kept.is_valid = kept.is_valid and not _concerns(kept.trace, keys)
-            for region in root.regions:
-                region.pending.update(child for child in region.children.values() if _concerns(child, keys))
 
     # Units.
 
@@ -286,10 +290,10 @@ class RenderRun(Meter):
             # What is asked still is not given up in between: its answer would be.
             self.index.discard(node, [question for question in unit.asked if question not in trace.asked])
             unit.asked = (*kept, *self.index.add(node, trace.asked.difference(kept)))
+        self.withheld.forget_gone(unit, trace)
         self._commit_outputs(unit, trace.outputs)
         if unit.refusals or trace.refusals:
             self._refusals = None
-            self._forget_stand_ins(unit, trace)
             unit.refusals = tuple(trace.refusals)
             if unit.refusals:
                 self._refusing[unit] = None
@@ -339,27 +343,21 @@ class RenderRun(Meter):
         for node in self.index.askers(("file", path)):
             if isinstance(node, Child):
                 if node is not unit and node.position > place:
-                    node.region.pending.add(node)
+                    self.invalidate(node)
                     self.woken.append(node)
             elif isinstance(node, Root | Kept):
                 root = node if isinstance(node, Root) else node.root
                 if root is not unit and root.position > place:
                     self.invalidate(node)
 
-    def _forget_stand_ins(self, unit: Unit, trace: Trace) -> None:
-        failing = {refusal.key for _, refusal in trace.refusals}
-        for _, refusal in unit.refusals:
-            if refusal.key not in failing:
-                self.stand_ins.pop(refusal.key, None)
-
     def drop(self, unit: Unit) -> None:
         """Forget *unit*, which is not part of anything any more."""
         node: Any = unit
         self.index.discard(node, unit.asked)
+        self.withheld.forget_gone(unit, Trace())
         self._commit_outputs(unit, {})
         if unit.refusals:
             self._refusals = None
-            self._forget_stand_ins(unit, Trace())
             self._refusing.pop(unit, None)
         if unit.remarks:
             self._commit_remarks(unit, ())
@@ -393,10 +391,6 @@ class RenderRun(Meter):
         """Give up *numbers* of origins, whose marks are in no text any more."""
         for number in numbers:
             self.origins.pop(number, None)
-
-
-def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:
-    return not keys.isdisjoint(unit.outputs) or any(refusal.key in keys for _, refusal in unit.refusals)
 
 
 CURRENT: ContextVar[RenderRun] = ContextVar("haptic_trio_render_run")

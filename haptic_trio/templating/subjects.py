@@ -33,6 +33,11 @@ def subject_of(resource: Mapping[str, Any]) -> Subject:
     )
 
 
+def is_same_object(left: Subject, right: Subject) -> bool:
+    """Whether the two are one object, in whatever versions."""
+    return (left.kind, left.namespace, left.name) == (right.kind, right.namespace, right.name)
+
+
 class FragmentKey(msgspec.Struct, frozen=True):
     """Which fragment of which object: the same from one render to the next, whatever the object's version."""
 
@@ -59,6 +64,8 @@ class Origin(msgspec.Struct, frozen=True):
     """See `FragmentKey.within`."""
     depth: int = 0
     """How many fragments are around this one."""
+    is_closing: bool = False
+    """It is put out since the object is rejected."""
 
     @property
     def key(self) -> FragmentKey:
@@ -86,6 +93,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """Its last good output was rendered instead; else nothing was."""
     within: str = ""
     """See `FragmentKey.within`."""
+    is_apart: bool = False
+    """Other fragments of the object are served all the same."""
 
     @property
     def key(self) -> FragmentKey:

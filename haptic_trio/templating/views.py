@@ -39,21 +39,23 @@ class Lookup(Protocol):
 class ResourceView:
     """One kind of object: `resources.services.get(namespace, name)`."""
 
-    __slots__ = ("_lookup", "name")
+    __slots__ = ("_lookup", "_seen", "name")
 
     def __init__(self, lookup: Lookup, name: str = "") -> None:
         self._lookup = lookup
+        # The same, but with the last good versions of objects that are withheld.
+        self._seen = lookup
         self.name = name
 
     def peek(self) -> Sequence[Any]:
         """Return all objects without a record of it; for the engine, not for templates."""
-        return self._lookup.list()
+        return self._seen.list()
 
     def list(self) -> Sequence[Any]:
         """Return all objects, in a stable order."""
         run = current_run()
         run.ask(("get", self.name))
-        found = self._lookup.list()
+        found = self._seen.list()
         run.grant_list(self.name, len(found))
         return found
 
@@ -61,7 +63,7 @@ class ResourceView:
         """Return the objects whose first index keys are *keys*."""
         texts = tuple(map(str, keys))
         current_run().ask(("get", self.name, *texts))
-        return self._lookup.get(*texts)
+        return self._seen.get(*texts)
 
     def has(self, *keys: Any) -> bool:
         """Whether there is an object whose first index keys are *keys*; what it holds is not looked at."""
@@ -94,14 +96,14 @@ class ResourceView:
         # First: who fails for what has to be fetched depends on it, too.
         run.ask(part)
         if part.answer is UNKNOWN:
-            part.answer = answer_of(aspect, self._lookup.get(*texts))
+            part.answer = answer_of(aspect, self._seen.get(*texts))
         return part.answer
 
     def get_single(self, *keys: Any) -> Any | None:
         """Return the one object with *keys*; None without one."""
         texts = tuple(map(str, keys))
         current_run().ask(("get", self.name, *texts))
-        return self._lookup.get_single(*texts)
+        return self._seen.get_single(*texts)
 
 
 def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
@@ -129,11 +131,30 @@ def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
 def showing(view: ResourceView, lookup: Lookup) -> Iterator[None]:
     """Have *view* show *lookup* for a while; who has asked before is not told."""
     # No method: templates could call it.
-    shown, view._lookup = view._lookup, lookup  # noqa: SLF001  the two are one piece
+    before = view._lookup, view._seen  # noqa: SLF001  the two are one piece
+    view._lookup = view._seen = lookup  # noqa: SLF001
     try:
         yield
     finally:
-        view._lookup = shown  # noqa: SLF001
+        view._lookup, view._seen = before  # noqa: SLF001
+
+
+def show_instead(view: ResourceView, lookup: Lookup | None) -> None:
+    """Have *view* answer look-ups from *lookup*, which stands for what it shows; None for what it shows itself.
+
+    Which objects there are to go over does not change.
+    """
+    view._seen = lookup if lookup is not None else view._lookup  # noqa: SLF001  the two are one piece
+
+
+def shown_by(view: ResourceView) -> Lookup:
+    """Return what *view* shows, without what answers instead."""
+    return view._lookup  # noqa: SLF001  the two are one piece
+
+
+def seen_in(view: ResourceView) -> Lookup:
+    """Return what answers the look-ups of *view*."""
+    return view._seen  # noqa: SLF001  the two are one piece
 
 
 class ResourcesView(Mapping[str, ResourceView]):
@@ -155,6 +176,11 @@ class ResourcesView(Mapping[str, ResourceView]):
 
     def __len__(self) -> int:
         return len(self._views)
+
+
+def views_in(views: ResourcesView) -> Mapping[str, ResourceView]:
+    """Return all kinds by name; none counts as used for it."""
+    return views._views  # noqa: SLF001  the two are one piece
 
 
 def used_kinds(views: ResourcesView) -> AbstractSet[str]:

@@ -191,3 +191,37 @@ def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_
     new = Refusal("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [new]) == (PROBLEM,)
+
+
+def test_what_has_passed_phase_1_is_recalled_before_it_is_accepted(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.take(2, {key("new"): output("n")}, is_new=False)
+    assert after_one_cycle.recall().newest(key("new")) is None
+
+    after_one_cycle.prepare(2)
+    after_one_cycle.take(3, {key("new"): output("unseen")}, is_new=False)
+
+    assert after_one_cycle.recall().newest(key("new")) == output("n")
+    assert after_one_cycle.recall().newest(key("web")) == output("w")
+    after_one_cycle.accept(2, [])
+    assert after_one_cycle.recall().good[key("new")] == output("n")
+    assert after_one_cycle.recall().newer == {}
+
+
+def test_what_is_part_of_a_configuration_that_haproxy_refuses_is_not_recalled(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.take(2, {key("web"): output("w2")}, is_new=False)
+    after_one_cycle.prepare(2)
+
+    after_one_cycle.distrust(2)
+
+    assert after_one_cycle.recall().newest(key("web")) == output("w")
+
+
+def test_what_closes_a_rejected_object_is_never_recalled(after_one_cycle: Quarantine) -> None:
+    closing = FragmentOutput("closed", (), "2", is_closing=True)
+    after_one_cycle.take(2, {key("web"): closing}, is_new=False)
+    after_one_cycle.prepare(2)
+    assert after_one_cycle.recall().newest(key("web")) == output("w")
+
+    after_one_cycle.accept(2, [])
+
+    assert after_one_cycle.recall().newest(key("web")) is None

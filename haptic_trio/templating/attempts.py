@@ -1,0 +1,247 @@
+"""What a fragment puts out: what its body gives, or else what stands in for that.
+
+What an object breaks is reported. Its last good outputs stand in for those of
+all its fragments (see `withheld`), or nothing; everything else renders on.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from haptic_trio.errors import Problem
+from haptic_trio.templating.emit import Emitted
+from haptic_trio.templating.limits import LimitReachedError
+from haptic_trio.templating.marks import mark, strip_marks
+from haptic_trio.templating.outputs import FragmentOutput
+from haptic_trio.templating.paths import RenderedFile
+from haptic_trio.templating.remarks import remark_of
+from haptic_trio.templating.report import problem_of
+from haptic_trio.templating.run import RenderRun
+from haptic_trio.templating.shares import question_of as question_of_room
+from haptic_trio.templating.subjects import Concern, FragmentKey, Origin, Refusal, RenderedText, is_same_object
+from haptic_trio.templating.withheld import Fallback, id_of_subject, is_turn_of, question_of
+
+
+def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
+    """Return the output of *caller* for *resource*, marked with *origin*, or what stands in for it.
+
+    Where the object is withheld, *caller* is called all the same, to find out
+    whether it fails still. With *is_apart* the fragment counts for itself alone.
+    """
+    subject = origin.subject
+    # What is within a fragment of the same object goes with that.
+    is_inner = any(is_same_object(outer, subject) for outer in run.subjects)
+    fallback = None if is_apart or is_inner else run.withheld.fallback_of(subject)
+    is_turn = not is_inner and is_turn_of(run, subject)
+    if not is_inner and not is_turn:
+        run.ask(question_of(id_of_subject(subject)))
+    registered = len(run.unit_files)
+    before = _Given(run)
+    key = origin.key
+    known = run.withheld.known_failure(key) if is_turn else None
+    if known is None:
+        made = _call(run, origin, resource, caller)
+    else:
+        made = known
+        assert run.unit is not None
+        run.trace.asked.update(run.unit.asked)
+    problem, held = made.problem, run.recall.held.get(key)
+    if held is not None:
+        # Of this fragment alone: others of its object are as they would be.
+        problem, fallback, is_apart = held, Fallback.GOOD, True
+    elif made.output is not None:
+        problem = run.recall.problem_with(key, made.output)
+        if problem is None and fallback is None:
+            run.trace.outputs[key] = made.output
+            run.withheld.forget(key)
+            _attribute_files(run, len(run.unit_files) - registered, origin)
+            return _marked(run, origin, made.text)
+    run.withheld.demand(key, made.guards)
+    if is_turn and made.problem is not None:
+        run.withheld.fail(key, made)
+    # What was within is left out together with it, but tells why the object is withheld.
+    before.restore(run, keep_refusals=problem is None)
+    good = _find_good(run, origin, fallback)
+    if problem is not None:
+        _refuse(run, origin, problem, made.concerns, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
+    if good is None:
+        return _render_closing(run, origin, resource, caller) if fallback is Fallback.NONE else Emitted("")
+    run.trace.outputs[key] = good
+    registered = len(run.unit_files)
+    run.trace.attempts += len(good.files)
+    for file in good.files:
+        if run.known_file(file.path) is None:
+            run.register(file)
+    _attribute_files(run, len(run.unit_files) - registered, origin)
+    return _marked(run, origin, good.text)
+
+
+class _Given:
+    """How much the unit in hand had given at one moment; what came after can be taken back."""
+
+    __slots__ = ("files", "outputs", "refusals", "remarks")
+
+    def __init__(self, run: RenderRun) -> None:
+        trace = run.trace
+        self.files, self.outputs = len(run.unit_files), len(trace.outputs)
+        self.refusals, self.remarks = len(trace.refusals), len(trace.remarks)
+
+    def restore(self, run: RenderRun, *, keep_refusals: bool = False) -> None:
+        """Take back what *run* has been given since."""
+        trace = run.trace
+        while len(trace.outputs) > self.outputs:
+            trace.outputs.popitem()
+        if not keep_refusals:
+            del trace.refusals[self.refusals :]
+        while len(trace.remarks) > self.remarks:
+            trace.remarks.popitem()
+        while len(run.unit_files) > self.files:
+            run.forget_file(next(reversed(run.unit_files)))
+
+
+class _Made(NamedTuple):
+    """What the body of a fragment gives, or why it fails."""
+
+    text: str
+    output: FragmentOutput | None
+    problem: Problem | None
+    concerns: list[Concern]
+    """Who is to be told if it is not used."""
+    guards: frozenset[str]
+    """See `FragmentOutput.guards`."""
+
+
+def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> _Made:
+    """Return what *caller* makes of *resource*, within the limits of a fragment."""
+    trace, subjects = run.trace, run.subjects
+    registered, depth = len(run.unit_files), len(subjects)
+    outer_concerns, trace.concerns = trace.concerns, []
+    outer_guards, trace.guards = trace.guards, set()
+    subjects.append(origin.subject)
+    run.rendered += 1
+    budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
+    text, output, problem = "", None, None
+    try:
+        text = caller()
+        made = FragmentOutput(
+            strip_marks(text),
+            _registered(run, registered),
+            origin.subject.resource_version,
+            resource=resource,
+            guards=frozenset(trace.guards),
+            is_secret=not run.secret_stores.isdisjoint(question[1] for question in trace.asked if len(question) > 1),
+        )
+        _check_limits(run, origin.key, made)
+        output = made
+    except MemoryError:
+        # No fault of this object. It stays on the stack, so that the error can name it.
+        raise
+    except LimitReachedError as error:
+        if error.is_time:
+            run.note_slow(origin.fragment, origin.subject.namespace)
+        problem = problem_of(error, origin.subject)
+    except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
+        problem = problem_of(error, origin.subject)
+    finally:
+        run.switch(budget)
+        concerns, trace.concerns = trace.concerns, outer_concerns
+        guards, trace.guards = frozenset(trace.guards), outer_guards
+    del subjects[depth:]
+    return _Made(text, output, problem, concerns, guards)
+
+
+def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
+    """Raise `LimitReachedError` if the fragment *key* has used too much, or its namespace has no room for *output*."""
+    # One long operation may have used more time than the loops and calls around it have seen.
+    run.tick()
+    if output.size > run.limits.fragment_bytes:
+        raise run.too_large()
+    run.note_success(key.fragment)
+    before = run.produced.get(key)
+    more = output.size - (before.size if before else 0)
+    try:
+        run.shares.check(key, run.claimed[key.namespace] + more)
+    except LimitReachedError:
+        run.ask(question_of_room(key.namespace))
+        raise
+    run.claimed[key.namespace] += more
+
+
+def _find_good(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:
+    """Return the good output of the fragment; None where there is none, or it cannot be used."""
+    key, recall = origin.key, run.recall
+    found = run.withheld.find(recall, key, fallback)
+    if found is None:
+        return None
+    for file in found.files:
+        run.ask(("file", file.path))
+    if recall.is_blocked(key, found) or any(_is_taken(run, file) for file in found.files):
+        # HAProxy has come to refuse that, too, or others have taken the names of its files.
+        run.withheld.give_up(origin.subject)
+        return None
+    return found
+
+
+def _is_taken(run: RenderRun, file: RenderedFile) -> bool:
+    known = run.known_file(file.path)
+    return known is not None and (known.kind, known.text) != (file.kind, file.text)
+
+
+def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:
+    return good is not None if fallback is None else fallback is not Fallback.NONE
+
+
+def _refuse(
+    run: RenderRun, origin: Origin, problem: Problem, concerns: Iterable[Concern], *, has_fallback: bool, is_apart: bool
+) -> None:
+    refusal = Refusal(
+        origin.fragment, origin.subject, problem, origin.ordinal, has_fallback, origin.within, is_apart=is_apart
+    )
+    assert run.unit is not None
+    run.trace.refusals.append((run.unit.position, refusal))
+    run.trace.remarks.update(
+        (remark_of(concern, problem.message, has_stand_in=has_fallback), None) for concern in concerns
+    )
+
+
+def _render_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> str:
+    """Return what the template has for an object that is rejected; nothing if it does not ask whether it is."""
+    before = _Given(run)
+    outer = run.is_closing, run.asks_rejected
+    run.is_closing, run.asks_rejected = True, False
+    try:
+        made = _call(run, origin, resource, caller)
+        is_meant = run.asks_rejected and made.output is not None
+    finally:
+        run.is_closing, run.asks_rejected = outer
+    before.restore(run)
+    # Marks of what is within would name fragments that have given nothing.
+    text = strip_marks(made.text) if is_meant else ""
+    output = FragmentOutput(text, (), origin.subject.resource_version, is_closing=True)
+    if not text or run.recall.problem_with(origin.key, output) is not None:
+        return Emitted("")
+    run.trace.outputs[origin.key] = output
+    return _marked(run, msgspec.structs.replace(origin, is_closing=True), text)
+
+
+def _marked(run: RenderRun, origin: Origin, text: str) -> str:
+    if not text:
+        return Emitted("")
+    return mark(text, run.number_origin(origin))
+
+
+def _registered(run: RenderRun, before: int) -> tuple[RenderedFile, ...]:
+    """Return the files that were registered after the first *before*; the cost is that of these."""
+    return tuple(islice(reversed(run.unit_files.values()), len(run.unit_files) - before))[::-1]
+
+
+def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:
+    """Note that *origin* made the newest *count* files, where no fragment inside them says otherwise."""
+    # From the end, so that the cost is that of the fragment's own files; a list, since values are replaced.
+    for path in list(islice(reversed(run.unit_files), count)):
+        file = run.unit_files[path]
+        if all(piece.origin is None for piece in file.content.pieces):
+            replaced = msgspec.structs.replace(file, content=RenderedText.of(file.text, origin))
+            run.unit_files[path] = run.trace.files[path] = replaced

@@ -1,0 +1,295 @@
+"""Objects that are served by their last good outputs as a whole, or not at all: one of their fragments fails.
+
+All fragments of such an object are still rendered as the object is now: that
+decides when it is released. What they give is not used. They put out their
+last good outputs instead, and what others look up of the object is as it was
+then (see `pipeline.session`). All are from one configuration: the newest that has
+passed phase 1, or, where something of that cannot be used, the newest that
+HAProxy has accepted. Good outputs that lack a guard of access which the object
+asks for now are of no use. Where there are none, they put out what the template has
+for a rejected object, which is mostly nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from haptic_trio.templating.outputs import FragmentOutput, Recall
+from haptic_trio.templating.records import Child, Dependency, Kept, ObjectId, Root, Trace, Unit
+from haptic_trio.templating.subjects import FragmentKey, Refusal, Subject
+
+if TYPE_CHECKING:
+    from haptic_trio.templating.run import RenderRun
+
+
+class Fallback(Enum):
+    """What the fragments of a withheld object put out."""
+
+    NEWEST = "newest"
+    """Their last good outputs, whether or not phase 2 has come to them yet."""
+    GOOD = "good"
+    """Their outputs in the last configuration that was valid."""
+    NONE = "none"
+    """Nothing, or what the template has for a rejected object."""
+
+
+class Withheld:
+    """The decision which objects are withheld; one for all renders of a run."""
+
+    def __init__(self) -> None:
+        self._fallbacks: dict[ObjectId, Fallback] = {}
+        self._unusable: set[ObjectId] = set()
+        """Objects with a good output that turned out to be of no use."""
+        self._returned: set[ObjectId] = set()
+        """Objects that have been released in this render."""
+        self._lasting: dict[ObjectId, tuple[Refusal, ...]] = {}
+        """Objects that failed again after their release in this render, with the reason: they stay withheld."""
+        self._found: dict[FragmentKey, tuple[FragmentOutput | None, FragmentOutput | None]] = {}
+        """The good outputs of fragments whose own ones are not used: the newest, and that of a valid configuration."""
+        self._demands: dict[FragmentKey, frozenset[str]] = {}
+        """What is to guard fragments whose own outputs are not used."""
+        self._demanding: set[ObjectId] = set()
+        """Objects whose fragments demand others than before."""
+        self._failures: dict[FragmentKey, Any] = {}
+        """What is known of fragments that failed when they were last rendered."""
+        self._known: set[FragmentKey] = set()
+        """Those of them that are only to put out something else."""
+        self._settled_for: tuple[Refusal, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._fallbacks)
+
+    def good_versions(self, run: "RenderRun") -> dict[ObjectId, Any]:
+        """Return each object that is served by a good version, as it was in that."""
+        found: dict[ObjectId, Any] = {}
+        for object_id, fallback in self._fallbacks.items():
+            if fallback is Fallback.NONE:
+                continue
+            for key in _keys_of(run, object_id):
+                output = run.recall.newest(key) if fallback is Fallback.NEWEST else run.recall.good.get(key)
+                if output is not None and output.resource is not None:
+                    found[object_id] = output.resource
+                    break
+        return found
+
+    def fallback_of(self, subject: Subject) -> Fallback | None:
+        """Return what the fragments of *subject* put out; None if it is not withheld."""
+        return self._fallbacks.get(id_of_subject(subject)) if self._fallbacks else None
+
+    def give_up(self, subject: Subject) -> None:
+        """Note that a good output of *subject* cannot be used, so that none of those with it is."""
+        if self.fallback_of(subject) in (Fallback.NEWEST, Fallback.GOOD):
+            self._unusable.add(id_of_subject(subject))
+
+    def demand(self, key: FragmentKey, guards: frozenset[str]) -> None:
+        """Note that the fragment *key* is to be guarded by *guards*, although its own output is not used."""
+        if self._demands.get(key, frozenset()) != guards:
+            self._demands[key] = guards
+            self._demanding.add(_id_of_key(key))
+
+    def find(self, recall: Recall, key: FragmentKey, fallback: Fallback | None) -> FragmentOutput | None:
+        """Return the good output of the fragment *key* that is to be put out; None without one."""
+        newest, good = self._found[key] = recall.newest(key), recall.good.get(key)
+        if fallback is Fallback.NONE:
+            return None
+        return good if fallback is Fallback.GOOD else newest
+
+    def others_than(self, recall: Recall) -> set[FragmentKey]:
+        """Return the fragments for which *recall* has others than those that were found."""
+        return {
+            key
+            for key, (newest, good) in self._found.items()
+            if recall.newest(key) is not newest or recall.good.get(key) is not good
+        }
+
+    def forget(self, key: FragmentKey) -> None:
+        """Note that the own output of the fragment *key* is used."""
+        self._demands.pop(key, None)
+        self._found.pop(key, None)
+        self._failures.pop(key, None)
+
+    def fail(self, key: FragmentKey, made: Any) -> None:
+        """Note that the fragment *key* fails, and what is to be known of that."""
+        self._failures[key] = made
+
+    def known_failure(self, key: FragmentKey) -> Any | None:
+        """Return what was noted of the fragment *key* if it failed, and nothing has changed for it since."""
+        if key not in self._known:
+            return None
+        self._known.discard(key)
+        return self._failures.get(key)
+
+    def retry(self, found: ObjectId) -> None:
+        """Note that something has changed for fragments of an object."""
+        if self._known:
+            self._known = {key for key in self._known if _id_of_key(key) != found}
+
+    def forget_gone(self, unit: Unit, trace: Trace) -> None:
+        """Forget fragments that *unit* has had before, and *trace*, its newest rendering, has not."""
+        if self._found:
+            for key in _keys_in(unit) - _keys_in(trace):
+                self.forget(key)
+
+    def lasting(self, known: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+        """Return the refusals that keep objects withheld although no fragment fails now; *known* are those of now."""
+        if not self._lasting:
+            return ()
+        failing = {id_of_subject(refusal.subject) for refusal in known}
+        return tuple(
+            refusal for found, refusals in self._lasting.items() if found not in failing for refusal in refusals
+        )
+
+    def restart(self, run: "RenderRun", changed: set[FragmentKey]) -> None:
+        """Begin another render; *changed* are fragments whose good or blocked outputs are others than before."""
+        if self._lasting:
+            self._lasting.clear()
+            run.forget_refusals()
+            self._settled_for = None
+        self._returned.clear()
+        self._known.clear()
+        for found in {_id_of_key(key) for key in changed} & self._fallbacks.keys():
+            # Decided again, with what is known now.
+            del self._fallbacks[found]
+            self._settled_for = None
+
+    def settle(self, run: "RenderRun") -> bool:
+        """Decide again, after everything has been rendered; True if fragments of some object have to be rendered again.
+
+        In one render an object is released at most once, so that this comes to an end.
+        """
+        refusals = run.refusals
+        if refusals is self._settled_for and not self._unusable and not self._demanding:
+            return False
+        failing: dict[ObjectId, list[Refusal]] = {}
+        for refusal in refusals:
+            if not refusal.is_apart:
+                failing.setdefault(id_of_subject(refusal.subject), []).append(refusal)
+        released = self._fallbacks.keys() - failing.keys()
+        added = failing.keys() - self._fallbacks.keys()
+        worse = {found for found in self._unusable if found in self._fallbacks}
+        self._unusable.clear()
+        self._returned |= released
+        for found in released:
+            del self._fallbacks[found]
+        for found in added:
+            self._fallbacks[found] = self._fallback_for(run, found)
+            if found in self._returned:
+                self._lasting[found] = tuple(failing[found])
+                run.forget_refusals()
+        for found in worse - released:
+            first = self._fallbacks[found] is Fallback.NEWEST
+            self._fallbacks[found] = self._fallback_for(run, found, without_newest=True) if first else Fallback.NONE
+        others = set()
+        for found in self._demanding & self._fallbacks.keys() - added - worse:
+            fallback = self._fallback_for(run, found)
+            if fallback is not self._fallbacks[found]:
+                self._fallbacks[found] = fallback
+                others.add(found)
+        self._demanding.clear()
+        self._settled_for = run.refusals
+        changed = {*released, *added, *worse, *others}
+        for found in changed:
+            touch_object(run, found)
+            # Whether these fail is known, and may have taken them all the time that a fragment has.
+            self._known.update(refusal.key for refusal in failing.get(found, ()) if refusal.key in self._failures)
+        return bool(changed)
+
+    def _fallback_for(self, run: "RenderRun", found: ObjectId, *, without_newest: bool = False) -> Fallback:
+        """Return the first kind of good outputs of the object that can be used: HAProxy refuses none of them, and they
+        are guarded by all that the object now asks for.
+        """
+        keys, recall = set(_keys_of(run, found)), run.recall
+        demands: set[str] = set()
+        for key in keys:
+            now = run.produced.get(key)
+            demands |= self._demands.get(key, now.guards if now is not None else frozenset())
+        if not without_newest and _are_usable(recall, {key: recall.newest(key) for key in keys}, demands):
+            return Fallback.NEWEST
+        if _are_usable(recall, {key: recall.good.get(key) for key in keys}, demands):
+            return Fallback.GOOD
+        return Fallback.NONE
+
+
+def touch_fragments(run: "RenderRun", keys: set[FragmentKey]) -> None:
+    """Have the fragments *keys* rendered again; costs a look at all of them."""
+    for root in run.roots.values():
+        if _concerns(root, keys):
+            root.is_valid = False
+            for kept in root.kept.values():
+                kept.is_valid = kept.is_valid and not _concerns(kept.trace, keys)
+        for region in root.regions:
+            region.pending.update(child for child in region.children.values() if _concerns(child, keys))
+
+
+def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:
+    return not keys.isdisjoint(unit.outputs) or any(refusal.key in keys for _, refusal in unit.refusals)
+
+
+def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
+    return {*unit.outputs, *(refusal.key for _, refusal in unit.refusals)}
+
+
+def touch_object(run: "RenderRun", found: ObjectId) -> None:
+    """Have all fragments of an object rendered again; costs what these are."""
+    for root in run.roots.values():
+        for region in root.regions:
+            child = region.children.get(found)
+            if child is not None:
+                region.pending.add(child)
+    run.touch(question_of(found))
+
+
+def is_turn_of(run: "RenderRun", subject: Subject) -> bool:
+    """Whether what is rendered is the turn of an `{% each %}` over this very object."""
+    unit = run.unit
+    return isinstance(unit, Child) and unit.object_id == id_of_subject(subject)
+
+
+def question_of(found: ObjectId) -> Dependency:
+    """Return what a fragment asks that is not the turn of an `{% each %}` over its own object."""
+    return ("withheld", *found)
+
+
+def id_of_subject(subject: Subject) -> ObjectId:
+    """Return what tells the object of *subject* from all others."""
+    return subject.namespace, subject.name, subject.kind
+
+
+def _are_usable(
+    recall: Recall, outputs: Mapping[FragmentKey, FragmentOutput | None], demands: AbstractSet[str]
+) -> bool:
+    known = {key: output for key, output in outputs.items() if output is not None}
+    if any(recall.is_blocked(key, output) for key, output in known.items()):
+        return False
+    if not demands <= frozenset().union(*(output.guards for output in known.values())):
+        return False
+    # Where nothing was given, the object was not served: it was of another class then, say.
+    return any(output.text.strip() or output.files for output in known.values())
+
+
+def _keys_of(run: "RenderRun", found: ObjectId) -> Iterator[FragmentKey]:
+    for record in _records_of(run, found):
+        for key in record.outputs:
+            if _id_of_key(key) == found:
+                yield key
+        for _, refusal in record.refusals:
+            if id_of_subject(refusal.subject) == found:
+                yield refusal.key
+
+
+def _records_of(run: "RenderRun", found: ObjectId) -> Iterator[Child | Root | Trace]:
+    for root in run.roots.values():
+        for region in root.regions:
+            child = region.children.get(found)
+            if child is not None:
+                yield child
+    for node in run.index.askers(question_of(found)):
+        if isinstance(node, Kept):
+            yield node.trace
+        elif isinstance(node, Child | Root):
+            yield node
+
+
+def _id_of_key(key: FragmentKey) -> ObjectId:
+    return key.namespace, key.name, key.kind
