@@ -22,7 +22,7 @@ _ANY: Final = re.compile(f"[{SENTINELS}]")
 _INTO_MARK: Final = str.maketrans("0123456789abcdef", _DIGITS)
 _FROM_MARK: Final = str.maketrans(_DIGITS, "0123456789abcdef")
 _LEADING: Final = re.compile(f"[\\s{SENTINELS}]*")
-_TRAILING: Final = re.compile(f"[\\s{SENTINELS}]*\\Z")
+_BLANK: Final = re.compile(f"[\\s{SENTINELS}]").match
 
 
 def mark(text: str, index: int) -> Emitted:
@@ -40,8 +40,10 @@ def trim(text: str) -> str:
     """Strip blanks at both ends, across marks, which stay."""
     leading = _LEADING.match(text)
     start = leading.end() if leading else 0
-    trailing = _TRAILING.search(text, start)
-    end = trailing.start() if trailing else len(text)
+    end = len(text)
+    # A search for blanks at the end would try at each blank before it.
+    while end > start and _BLANK(text, end - 1):
+        end -= 1
     return _only_marks(text[:start]) + text[start:end] + _only_marks(text[end:])
 
 
