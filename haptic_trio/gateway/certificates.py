@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -63,6 +64,20 @@ def _is_pair(certificate: str, key: str) -> bool:
     except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
         return False
     return certified == own
+
+
+@lru_cache(maxsize=20_000)
+def names_in(encoded: str) -> frozenset[str] | None:
+    """Return the names in the first certificate of *encoded*, Base64 of PEM; None for what is no certificate."""
+    try:
+        certificate = x509.load_pem_x509_certificate(base64.b64decode(encoded))
+        found = {str(one.value) for one in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
+        with suppress(x509.ExtensionNotFound):
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            found.update(names.get_values_for_type(x509.DNSName))
+    except ValueError:
+        return None
+    return frozenset(name.lower().rstrip(".") for name in found)
 
 
 def certificates_of(

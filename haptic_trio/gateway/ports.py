@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.gateway.addresses import Placement, place_gateways
-from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
+from haptic_trio.gateway.certificates import CertificateProblem, certificates_of, names_in
 from haptic_trio.gateway.clients import ClientValidation, certificate_suffix, client_certificate, client_validation
-from haptic_trio.gateway.hostnames import ANY
+from haptic_trio.gateway.hostnames import ANY, covers, is_hostname
 from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, is_refused, our_gateways, unavailable_ports
-from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of
+from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of, text_of
 from haptic_trio.gateway.port_rules import PortRules
 
 MIXED: Final = "mixed"
@@ -36,6 +36,8 @@ class ServedListener(msgspec.Struct, frozen=True):
     hostname: str
     """`*` for every host."""
     secrets: tuple[Resource, ...]
+    lines: tuple[tuple[Resource, tuple[str, ...], tuple[str, ...]], ...] = ()
+    """For a crt-list: each Secret, the hosts that it is shown for, and those that are excluded from its wildcards."""
 
 
 class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,11 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     """What the names of its backends end in."""
     is_inner: bool = False
     """Whether connections come from the frontend in front, through the backend `entry`, by the PROXY protocol."""
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a listener takes all hosts: its certificate is for clients that name no other one."""
+        return any(listener.hostname == "*" for listener in self.listeners)
 
     @property
     def entry(self) -> str:
@@ -81,10 +88,12 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
         return []
     taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
     ports: dict[int, dict[str, list[ServedListener]]] = {}
+    hosts: dict[int, list[str]] = {}
     for listener in all_listeners(gateway, resources):
         is_open = listener.is_accepted and listener.kinds and listener.port not in taken
         found = _served(gateway, listener, resources) if is_open else None
         if found is not None:
+            hosts.setdefault(listener.port, []).append(found.hostname)
             ports.setdefault(listener.port, {}).setdefault(listener.family, []).append(found)
     secret = client_certificate(gateway, resources)
     has_certificate = secret is not None and not isinstance(secret, CertificateProblem)
@@ -95,7 +104,12 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
         if served.kind in _TERMINATED
         else msgspec.structs.replace(served, suffix=suffix)
         for port, families in sorted(ports.items())
-        for served in _frontends(f"{stem}_{port}", placement.addresses, port, families)
+        for served in _frontends(
+            f"{stem}_{port}",
+            placement.addresses,
+            port,
+            {family: [with_lines(one, hosts[port]) for one in listeners] for family, listeners in families.items()},
+        )
     ]
 
 
@@ -161,6 +175,27 @@ def _served(gateway: Resource, listener: Listener, resources: Lookups) -> Served
         if not secrets:
             return None
     return ServedListener(listener.key, "*" if listener.hostname == ANY else listener.hostname, secrets)
+
+
+def with_lines(listener: ServedListener, hosts: Sequence[str]) -> ServedListener:
+    """Return *listener* with its lines of a crt-list, where *hosts* are those of all listeners of its port.
+
+    A certificate is shown for the hosts of its listener alone, whatever it
+    names. HAProxy may prefer that of a wildcard to that of the very name, for
+    its kind of key; so names of other listeners are excluded.
+    """
+    is_wide = listener.hostname.startswith("*")
+    others = [host for host in hosts if host not in ("*", listener.hostname)] if is_wide else []
+    lines = []
+    for secret in listener.secrets:
+        names = [listener.hostname]
+        if listener.hostname == "*":
+            known = names_in(text_of(secret, "data", "tls.crt")) or ()
+            names = sorted(name for name in known if is_hostname(name) and not any(covers(one, name) for one in others))
+        wildcards = {name for name in names if name.startswith("*.")}
+        excluded = sorted(host for host in others if f"*.{host.partition('.')[2]}" in wildcards and host[0] != "*")
+        lines.append((secret, tuple(names), tuple(excluded)))
+    return msgspec.structs.replace(listener, lines=tuple(lines))
 
 
 def _placement(gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str]) -> Placement:

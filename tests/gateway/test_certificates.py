@@ -1,0 +1,93 @@
+"""A certificate of a listener is shown for the hosts of that listener alone, whatever it names."""
+
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography import x509
+
+from haptic_trio.gateway.ports import ServedListener, with_lines
+from haptic_trio.k8s.resource import Resource
+from tests.gateway.objects import gateway, made, route, rule
+from tests.gateway.serving import secret, served
+from tests.support.ports import free_port
+
+OWNER, TENANT = (trustme.CA(organization_name=name) for name in ("owner", "tenant"))
+HOST = "shop.test.example"
+
+
+def pair(authority: trustme.CA, name: str, *hosts: str, kind: trustme.KeyType) -> Resource:
+    issued = authority.issue_cert(*hosts, key_type=kind)
+    return secret(name, (issued.cert_chain_pems[0].bytes().decode(), issued.private_key_pem.bytes().decode()))
+
+
+def in_tenant(resource: Resource) -> Resource:
+    return {**resource, "metadata": {**resource["metadata"], "namespace": "tenant"}}
+
+
+def listener(name: str, port: int, **more: str) -> dict[str, Any]:
+    return {"name": name, "port": port, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "pair"}]}, **more}
+
+
+def shown(port: int, name: str) -> str:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), 5) as plain,
+            context.wrap_socket(plain, server_hostname=name) as connection,
+        ):
+            found = connection.getpeercert(binary_form=True)
+    except ssl.SSLError as error:
+        return str(error.reason)
+    assert found is not None
+    return "tenant" if "tenant" in x509.load_der_x509_certificate(found).issuer.rfc4514_string() else "owner"
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("kind", [trustme.KeyType.ECDSA, trustme.KeyType.RSA])
+@pytest.mark.parametrize(
+    ("more", "unknown"),
+    [
+        pytest.param({}, "tenant", id="all hosts"),
+        pytest.param({"hostname": "*.test.example"}, "TLSV1_UNRECOGNIZED_NAME", id="wildcard"),
+        pytest.param({"hostname": "tenant.test.example"}, "TLSV1_UNRECOGNIZED_NAME", id="another host"),
+    ],
+)
+def test_a_listener_set_takes_no_host_of_the_gateway(
+    tmp_path: Path, kind: trustme.KeyType, more: dict[str, str], unknown: str
+) -> None:
+    port = free_port()
+    parent = {"name": "gw", "namespace": "web"}
+    extra = made(
+        "ListenerSet",
+        "extra",
+        namespace="tenant",
+        spec={"parentRef": parent, "listeners": [listener("extra", port, **more)]},
+    )
+    objects = [
+        gateway("gw", listener("own", port, hostname=HOST), allowedListeners={"namespaces": {"from": "All"}}),
+        extra,
+        pair(OWNER, "pair", HOST, kind=kind),
+        in_tenant(
+            pair(TENANT, "pair", HOST, "*.test.example", "tenant.test.example", kind=trustme.KeyType.ECDSA),
+        ),
+        route("web", rule("/", to="web")),
+    ]
+
+    with served(tmp_path, port, *objects):
+        assert shown(port, HOST) == "owner"
+        assert shown(port, "tenant.test.example") == "tenant"
+        assert shown(port, "unknown.example.org") == unknown
+
+
+def test_names_of_other_listeners_are_left_out() -> None:
+    wide = pair(OWNER, "pair", "a.example", "*.b.example", "c.example", "x.d.example", kind=trustme.KeyType.ECDSA)
+    hosts = ["*", "a.example", "x.b.example", "*.d.example", "*.b.example.org"]
+    ((_, names, excluded),) = with_lines(ServedListener("k", "*", (wide,)), hosts).lines
+
+    assert [name for name in names if "example" in name] == ["*.b.example", "c.example"]
+    assert excluded == ("x.b.example",)
