@@ -131,12 +131,15 @@ class CertificatePlanner:
         if before is None or after is None or uses.other or uses.options != {"crt-list"}:
             return None
         first, new_first = next(iter(before), None), next(iter(after), None)
-        if first is None or new_first is None or (not uses.strict and first.line != new_first.line):
+        if uses.leads and (first is None or new_first is None or first.line != new_first.line):
             return None
         change = after.compare(before)
         if not (before.is_unique and after.is_unique and self._keeps_order(after, change)):
             return None
-        if any(entry.certificate not in self._desired.files for entry in change.added):
+        added = [AddCrtListEntry(path, entry.line) for entry in change.added]
+        if any(entry.certificate not in self._desired.files for entry in change.added) or not all(
+            map(is_sendable, added)
+        ):
             return None
         # Clients may have sessions by the names of what is new, too: another entry answered for these till now.
         if not self._distrusts and any(
@@ -144,7 +147,7 @@ class CertificatePlanner:
         ):
             return None
         return [
-            *((Phase.LIST, AddCrtListEntry(path, entry.line)) for entry in change.added),
+            *((Phase.LIST, operation) for operation in added),
             *((Phase.UNLIST, DeleteCrtListEntry(path, entry.certificate)) for entry in change.removed),
         ]
 

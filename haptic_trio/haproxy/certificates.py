@@ -18,6 +18,7 @@ _ENTRY: Final = re.compile(
 _ODD: Final = re.compile(r"[\"'\\$\0\r\v\f]")
 PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _FEW: Final = 200
+_SOURCES: Final = frozenset({"crt", "crt-list"})
 _FORM: Final = "crt-list"
 # HAProxy puts these in front of the names of files.
 _BASES: Final = frozenset({"crt-base", "ca-base", "key-base"})
@@ -40,8 +41,8 @@ class FileUses(msgspec.Struct, frozen=True):
     """Words in front of it on `bind` and `server` lines, such as `crt`."""
     other: bool = False
     """It is named elsewhere or otherwise as well."""
-    strict: bool = True
-    """Every `bind` line that names it has `strict-sni`."""
+    leads: bool = False
+    """It is the first of the certificates of a `bind` line without `strict-sni`: its first one is the default."""
     servers: bool = False
     """Lines of servers name it."""
 
@@ -191,7 +192,7 @@ def _is_odd(pieces: tuple[Piece, ...]) -> bool:
 def find_file_uses(generation: Generation, path: str) -> FileUses:
     """Return how the configuration of *generation* names the file *path*."""
     options: set[str] = set()
-    other, strict, servers = False, True, False
+    other, leads, servers = False, False, False
     for line in generation.config.naming(path):
         words = line.words
         for index, word in enumerate(words):
@@ -201,9 +202,9 @@ def find_file_uses(generation: Generation, path: str) -> FileUses:
                 other = True
             else:
                 options.add(words[index - 1])
-                strict = strict and "strict-sni" in words
+                leads = leads or ("strict-sni" not in words and not _SOURCES.intersection(words[: index - 1]))
                 servers = servers or words[0] != "bind"
-    return FileUses(frozenset(options), other, strict, servers)
+    return FileUses(frozenset(options), other, leads, servers)
 
 
 def names_are_files(generation: Generation) -> bool:
@@ -223,9 +224,8 @@ def crt_lists_of(generation: Generation) -> dict[str, CrtList] | None:
 
 def names_of(entry: CrtListEntry, certificate: AuxFile | None) -> frozenset[str] | None:
     """Return the server names that *entry* answers for; None where that cannot be told."""
-    filters = {name.lower() for name in entry.filters if name[0] != "!"}
-    if filters:
-        return frozenset(filters)
+    if entry.filters:
+        return frozenset({name.lower() for name in entry.filters if name[0] != "!"})
     if certificate is None:
         return None
     if "names" not in certificate.memo:

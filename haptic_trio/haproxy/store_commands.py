@@ -52,10 +52,10 @@ def read_oldest_line(reply: str) -> int | None:
     return min(map(int, match["lines"].split(","))) if match is not None else None
 
 
-def is_sendable(operation: StoreCertificate | StoreTrust) -> bool:
+def is_sendable(operation: StoreCertificate | StoreTrust | AddCrtListEntry) -> bool:
     """Whether commands can carry *operation*."""
     try:
-        store_commands(operation)
+        list_command(operation) if isinstance(operation, AddCrtListEntry) else store_commands(operation)
     except UnsendableError:
         return False
     return True

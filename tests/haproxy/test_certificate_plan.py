@@ -4,7 +4,7 @@ import pytest
 import trustme
 
 from haptic_trio.haproxy.capabilities import NEWEST, Capabilities
-from haptic_trio.haproxy.certificates import parse_crt_list
+from haptic_trio.haproxy.certificates import names_of, parse_crt_list
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.operations import (
     AddCrtListEntry,
@@ -114,6 +114,28 @@ def test_a_crt_list_reloads_when_its_default_changes_or_it_is_unusual(
 def test_where_no_default_is_served_the_first_entry_may_change() -> None:
     strict = TEXT.replace(" ca-file", " strict-sni ca-file")
     assert not plan(AB, ["ssl/c.pem", *AB], come=WITH_C, text=strict).reloads
+
+
+@pytest.mark.parametrize(("before", "after"), [(AB, ["ssl/c.pem", *AB]), ([], AB), (AB, [])])
+def test_the_first_entry_may_change_where_another_list_has_the_default(before: list[str], after: list[str]) -> None:
+    ahead = TEXT.replace("ssl crt-list", "ssl crt ssl/default.pem crt-list")
+    more = {**WITH_C, "ssl/default.pem": pem("default.test")}
+    assert not plan(before, after, gone=more, come=more, text=ahead).reloads
+    assert plan(
+        before, after, gone=more, come=more, text=TEXT.replace(" ca-file", " crt ssl/default.pem ca-file")
+    ).reloads
+
+
+def test_a_line_that_no_command_can_carry_reloads() -> None:
+    hosts = " ".join(f"host{number}.example.com" for number in range(1_000))
+    assert plan(AB, ["ssl/a.pem", f"ssl/b.pem {hosts}"]).reloads
+
+
+def test_names_that_are_excluded_are_not_served() -> None:
+    (wide, none) = parse_crt_list(b"a.pem *.x.test !y.x.test\nb.pem !*\n") or ()
+    certificate = make_file(FileKind.CERT, "b.pem", B)
+    assert names_of(wide, None) == {"*.x.test"}
+    assert names_of(none, certificate) == frozenset()
 
 
 def test_an_entry_in_the_middle_reloads_only_if_another_one_has_its_name() -> None:
