@@ -14,6 +14,7 @@ from haptic_trio.config.model import Config, WatchedResource
 from haptic_trio.config.selectors import check_field_selector, check_label_selector
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.ingress.served import COMPUTED_KEYS
 from haptic_trio.jsonpath import JSONPathError, compile_path, remove_path
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.functions import GLOBALS
@@ -163,7 +164,7 @@ def _check_watched(name: str, watched: WatchedResource) -> Iterator[Problem]:
         )
     for index, expression in enumerate(watched.index_by):
         try:
-            compile_path(expression)
+            _ = COMPUTED_KEYS.get(expression) or compile_path(expression)
         except JSONPathError as exc:
             yield _jsonpath_problem(exc, item_path(f"{path}.indexBy", index))
     for index, namespace in enumerate(watched.namespaces):

@@ -235,7 +235,8 @@ class WatchedResource(_Model, frozen=True):
     resources: str
     """Lower-case plural, such as `ingresses`."""
     index_by: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("metadata.namespace", "metadata.name")
-    """JSONPaths whose values are the look-up keys, most significant first. One may yield several values."""
+    """JSONPaths whose values are the look-up keys, most significant first. One may yield several values.
+    `ingress_hosts()` stands for the hosts that an Ingress serves."""
     label_selector: str = ""
     """Only objects with these labels, in Kubernetes' syntax: `app=web,tier in (a, b)`."""
     field_selector: str = ""

@@ -13,7 +13,7 @@ from haptic_trio.templating.records import Dependency
 
 _MOST_NAMES: Final = 20
 
-_Entry: TypeAlias = tuple[str, int, str, str, frozenset[str]]
+_Entry: TypeAlias = tuple[str, int, str, str, frozenset[str], frozenset[str]]
 
 
 def explain_certificate(site: Site, given: str) -> CertificateAnswer:
@@ -43,8 +43,8 @@ def certificates_for(site: Site, name: str) -> tuple[Certificate, ...]:
     found = []
     wanted = tuple(dict.fromkeys((name, wildcard_of(name))))
     for rank, known in enumerate(wanted):
-        for path, line, text, certificate, names in _by_name(site).get(known, ()):
-            if rank and name in names:
+        for path, line, text, certificate, excluded, names in _by_name(site).get(known, ()):
+            if rank and (name in names or name in excluded):
                 continue
             origin = site.texts[path].origin_of(line)
             file = site.files.get(certificate)
@@ -71,11 +71,12 @@ def _by_name(site: Site) -> dict[str, list[_Entry]]:
 
 
 def _entries(site: Site) -> Iterator[_Entry]:
-    """Yield what crt-lists hold: path, line and text, file of the certificate, names that it is for."""
+    """Yield what crt-lists hold: path, line and text, file of the certificate, names that it is not for and is for."""
     for file in site.files.values():
         if file.kind is not FileKind.CRT_LIST:
             continue
         for number, text in enumerate(site.lines_of(file.path), 1):
             for entry in parse_crt_list(text.encode(errors="surrogatepass")) or ():
                 names = names_of(entry, site.files.get(entry.certificate))
-                yield file.path, number, text, entry.certificate, names or frozenset()
+                excluded = frozenset(word[1:].lower() for word in entry.filters if word[0] == "!")
+                yield file.path, number, text, entry.certificate, excluded, names or frozenset()

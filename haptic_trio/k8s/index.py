@@ -6,6 +6,7 @@ from itertools import chain, product
 from typing import TypeAlias
 
 from haptic_trio.errors import HapticError, Problem, ProblemsError
+from haptic_trio.ingress.served import COMPUTED_KEYS
 from haptic_trio.jsonpath import JSONPathError, Path, compile_path
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, text_of
 
@@ -42,7 +43,7 @@ def compile_paths(expressions: Sequence[str], field: str, *, plain: bool = False
     for position, expression in enumerate(expressions):
         where = f"{field}[{position}]"
         try:
-            path = compile_path(expression)
+            path = COMPUTED_KEYS.get(expression) or compile_path(expression)
         except JSONPathError as error:
             problems.append(Problem(message=f"{expression!r}: {error.message}", path=where, hint=error.hint))
             continue

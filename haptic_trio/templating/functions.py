@@ -6,11 +6,13 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from haptic_trio.gateway.functions import GatewayFunctions
+from haptic_trio.ingress.functions import IngressFunctions
 from haptic_trio.templating.content import ident
 from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError
 from haptic_trio.templating.limits import limited_range
 from haptic_trio.templating.marks import read_marks
 from haptic_trio.templating.paths import FileKind, RenderedFile, is_safe_name
+from haptic_trio.templating.placeholder import placeholder_certificate
 from haptic_trio.templating.remarks import remark
 from haptic_trio.templating.run import current_run
 from haptic_trio.templating.service_ports import service_port
@@ -176,9 +178,11 @@ GLOBALS: Mapping[str, Any] = {
     "gateway_api": GatewayFunctions(),
     "guarded": guarded,
     "ident": ident,
+    "ingress_api": IngressFunctions(),
     "joiner": TemplateJoiner,
     "namespace": TemplateNamespace,
     "paths": PathFunctions(),
+    "placeholder_certificate": placeholder_certificate,
     "range": limited_range,
     "rejected": rejected,
     "remark": remark,

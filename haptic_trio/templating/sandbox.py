@@ -9,6 +9,7 @@ from jinja2 import Template, TemplateNotFound
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from haptic_trio.ingress.functions import IngressFunctions, IngressView
 from haptic_trio.templating import limits
 from haptic_trio.templating.codegen import TemplateCodeGenerator
 from haptic_trio.templating.each import EachTag
@@ -37,6 +38,8 @@ _METHODS: Final[tuple[tuple[Any, frozenset[str]], ...]] = (
 # A render reaches these thousands of times, so they are known beforehand and not looked at each time.
 _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     ResourceView: frozenset({"get", "get_single", "has", "list", "pick"}),
+    IngressFunctions: frozenset({"certificate_lines", "handles", "view"}),
+    IngressView: frozenset({"asks_clients", "client_lines", "has", "has_connections", "has_host", "notes"}),
     str: _STR_METHODS,
     Emitted: _STR_METHODS,
 }

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from haptic_trio.ingress.served import PATTERN_TAILS
 from haptic_trio.templating.content import b64decode
 from haptic_trio.templating.emit import EmitError, Emitted, number_text
 from haptic_trio.templating.emitters import (
@@ -43,20 +44,6 @@ _MOST_USERS: Final = 1_000
 # HAProxy hashes once for each user whenever it reads a configuration; a million rounds take it two thirds of a second.
 _MOST_ROUNDS: Final = 1_000_000
 _ROUNDS: Final = {"$1": 1_000, "$5": 5_000, "$6": 5_000}
-# What paths that are regular expressions end in, all over the field, and how that is written here.
-_TAILS: Final = {
-    "(/|$)(.*)": "(/|$)(.*)$",
-    "/?(.*)": "/?(.*)$",
-    "(/.*)?": "(/.*)?$",
-    "(/|$)": "(/|$)",
-    "/(.*)": "/(.*)$",
-    "/(.+)": "/(.+)$",
-    "(.*)": "(.*)$",
-    "/.*": "/.*$",
-    ".*": ".*$",
-    "/?$": "/?$",
-    "$": "$",
-}
 
 
 class PathPattern(NamedTuple):
@@ -160,7 +147,7 @@ def redirect_target(value: Any) -> Emitted:
 def path_pattern(value: Any) -> PathPattern:
     """A path that may end in one of a few regular expressions, such as `/api(/|$)(.*)`; others are refused."""
     text = _text(value, "path_pattern").removeprefix("^")
-    for tail, ending in _TAILS.items():
+    for tail, ending in PATTERN_TAILS.items():
         if text.endswith(tail):
             prefix = text.removesuffix(tail)
             _checked_prefix(prefix)
@@ -301,7 +288,7 @@ def _path_pattern(prefix: str, expression: str, groups: int) -> PathPattern:
 def _checked_prefix(prefix: str) -> None:
     url_path(prefix or "/")
     if re.search(r"[()*+]", prefix):
-        raise EmitError("path_pattern: regular expressions of this form are not supported", ", ".join(_TAILS))
+        raise EmitError("path_pattern: regular expressions of this form are not supported", ", ".join(PATTERN_TAILS))
 
 
 def _escaped(prefix: str) -> str:

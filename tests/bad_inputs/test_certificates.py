@@ -174,14 +174,15 @@ async def test_13_garbage_at_a_cold_start_keeps_nobody_else_from_being_served(
             assert len(world.baseline.held) == 300
             with world.serving(world.baseline):
                 world.check_good()
-                assert names_of(world.ports["https"], HOST) == {HOST}
+                assert names_of(world.ports["https"], "fine.example.com") == {HOST}
 
     with trio.fail_after(60):
         await trio.to_thread.run_sync(start)
 
 
 def naming_as(name: str, secret: str) -> Resource:
-    return evil(name=name, host=f"{name}.example.com", tls=[{"secretName": secret}])
+    host = f"{name}.example.com"
+    return evil(name=name, host=host, tls=[{"secretName": secret, "hosts": [host]}])
 
 
 @pytest.mark.soak
@@ -199,4 +200,4 @@ async def test_12_a_bundle_of_8_mb_and_15_5000_certificates_are_served(world: Wo
         assert outcome.held == {}
         with world.serving(outcome):
             world.check_good()
-            assert names_of(world.ports["https"], "h4999.example.com") == {"h4999.example.com"}
+            assert names_of(world.ports["https"], "many4999.example.com") == {"h4999.example.com"}

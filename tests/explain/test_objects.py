@@ -32,7 +32,7 @@ def test_an_object_names_its_lines_files_and_sections() -> None:
     (certificate,) = of_secret.products
     assert (certificate.files, [line.text for line in certificate.lines]) == (
         ("ssl/default_tls.pem",),
-        ["ssl/default_tls.pem"],
+        ["ssl/default_tls.pem a.example.com"],
     )
 
 

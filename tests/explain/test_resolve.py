@@ -136,6 +136,8 @@ def test_a_request_names_the_entry_that_wins_and_those_behind_it(site: Site) -> 
         ("prefix", "shop.example.com|/cart/7/", True),
     ]
     assert [lookup.question for lookup in answer.depends_on] == [
+        "resources.ingressesByHost.has('*.example.com')",
+        "resources.ingressesByHost.has('shop.example.com')",
         "resources.services.has('default', 'cart')",
         "resources.services.has('default', 'web')",
         "resources.tlsSecrets.has('default', 'tls')",
@@ -179,8 +181,10 @@ def test_a_request_for_a_host_that_nobody_has_is_told_what_answers_it() -> None:
 
 
 def test_a_server_name_leads_to_its_certificate_by_name_before_wildcard() -> None:
+    own, wild = rule("a.x.org", path("/", "w")), rule("*.x.org", path("/", "w"))
+    names = [{"secretName": "wild", "hosts": ["*.x.org"]}, {"secretName": "own", "hosts": ["a.x.org"]}]
     site = site_of(
-        ingress("i", rule("a.x.org", path("/", "w")), tls=[{"secretName": "wild"}, {"secretName": "own"}]),
+        ingress("i", own, wild, tls=names),
         secret("wild", "*.x.org"),
         secret("own", "a.x.org", age=2),
     )
@@ -188,7 +192,7 @@ def test_a_server_name_leads_to_its_certificate_by_name_before_wildcard() -> Non
     answer = explain(site, "certificate a.x.org")
 
     assert isinstance(answer, CertificateAnswer)
-    assert [str(one.made_by.object) for one in answer.certificates] == ["Secret default/own", "Secret default/wild"]
+    assert [str(one.made_by.object) for one in answer.certificates] == ["Secret default/own"]
     other = explain(site, "sni b.x.org")
     assert isinstance(other, CertificateAnswer)
     assert [one.names for one in other.certificates] == [("*.x.org",)]

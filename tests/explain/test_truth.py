@@ -97,7 +97,8 @@ def test_each_line_names_what_makes_it_and_nothing_else_does(workshop: Workshop)
                 mentioned = {str(one) for answer in about for lookup in answer.depends_on for one in lookup.found}
                 assert title in mentioned, (title, path_, text, mentioned)
     kinds = Counter(title.partition(" ")[0] for title, count in named.items() if count)
-    assert kinds["Ingress"] > 45
+    # Some have what an older one of another namespace has, too.
+    assert kinds["Ingress"] > 40
     assert kinds["Service"] == 20
     assert kinds["Secret"] == 3
     assert texts_of(workshop) == before

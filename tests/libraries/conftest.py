@@ -35,7 +35,9 @@ class Cluster:
         """Render, check, and serve until the test ends."""
         rendered = self.render(*objects, **context)
         assert self.check(rendered) == ""
-        self._stack.enter_context(running(self._directory, rendered.text, rendered.files, port=self.http_port))
+        # HAProxy listens in the order of its frontends.
+        port = self.https_port if f":{self.https_port}" in rendered.text else self.http_port
+        self._stack.enter_context(running(self._directory, rendered.text, rendered.files, port=port))
         return rendered
 
 

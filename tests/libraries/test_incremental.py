@@ -138,7 +138,7 @@ def test_first_certificate_opens_the_https_frontend_and_the_last_one_closes_it()
     few.config = library_config("base", "ssl", "ingress")
     few.stores = Stores(Store(name, watched.index_by) for name, watched in few.config.watched_resources.items())
     few.renderer = Renderer(few.config)
-    few.put(route(1, tls=[{"secretName": "used"}]), service("web1"))
+    few.put(route(1, tls=[{"secretName": "used", "hosts": ["web1.example.com"]}]), service("web1"))
     assert "frontend https" not in few.render().text
     few.put(tls_secret("used", *BUNDLE))
     assert "frontend https" in few.render().text
@@ -197,9 +197,9 @@ def shared() -> Sharing:
         pytest.param(lambda c: c.put(slices(0, "10.0.0.9")), 1, 20, id="endpoint"),
         pytest.param(lambda c: c.put(slices(0)), 1, 40, id="no endpoint"),
         pytest.param(lambda c: c.put(slices(0, "10.0.0.9")), 1, 20, id="endpoint again"),
-        # Its own parts, the backend and the certificate.
+        # Its own parts and the backend; with a host the certificate, too.
         pytest.param(lambda c: c.put(sharing(SHARING)), 16, 90, id="new ingress"),
-        pytest.param(lambda c: c.put(sharing(7, "/x")), 16, 90, id="path"),
+        pytest.param(lambda c: c.put(sharing(7, "/x")), 15, 90, id="path"),
         pytest.param(lambda c: c.remove(sharing(8)), 2, 30, id="ingress gone"),
         pytest.param(lambda c: c.put(labelled(service("web0"))), 1, 20, id="service with a label"),
         pytest.param(lambda c: c.put(tls_secret("used", *BUNDLE, age=3)), 1, 20, id="certificate"),

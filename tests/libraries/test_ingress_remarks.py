@@ -65,13 +65,19 @@ def test_the_younger_of_two_for_one_host_and_path_is_told_which_one_has_it(kind:
     young = ingress("young", rule(HOST, path("/x", "web", kind=kind), path("/y", "web")), age=2)
     services = [service("web", namespace="one"), endpoint_slice("web", endpoint("1.1.1.1"), ports=80, namespace="one")]
     site = Site(old, young, *services)
-    entry = f"{HOST}|/x" + ("/" if kind == "Prefix" else "")
-    (said,) = site.remarks
 
-    assert said == (
-        f"Ingress default/young: Eclipsed: the entry {entry} of maps/path-{kind.lower()}.map has no effect, "
-        "since that of Ingress one/old goes first"
-    )
+    assert site.remarks == [
+        f"Ingress default/young: HostShared: the host {HOST} has paths of other namespaces, too: Ingress one/old",
+        (
+            f"Ingress default/young: PathTaken: the path /x of the host {HOST} belongs to the Ingress one/old, which "
+            "is older and of another namespace; it is not served for this Ingress"
+        ),
+        f"Ingress one/old: HostShared: the host {HOST} has paths of other namespaces, too: Ingress default/young",
+        (
+            f"Ingress one/old: PathWanted: the path /x of the host {HOST} is wanted by the Ingress default/young of "
+            "another namespace, too; it stays here, since this Ingress is older"
+        ),
+    ]
     site.remove(old)
     assert site.remarks == []
 
@@ -225,3 +231,15 @@ def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not
     # Another certificate under the same name, for another host.
     site.put(certificate("young", "b.example.com", age=2))
     assert site.remarks == []
+
+
+def test_the_younger_of_two_in_one_namespace_is_told_which_one_has_the_path() -> None:
+    old = ingress("old", rule(HOST, path("/x", "web")))
+    young = ingress("young", rule(HOST, path("/x", "other"), path("/y", "web")), age=2)
+    services = [service("other"), endpoint_slice("other", endpoint("1.1.1.1"), ports=80)]
+    (said,) = Site(old, young, *services).remarks
+
+    assert said == (
+        f"Ingress default/young: Eclipsed: the entry {HOST}|/x/ of maps/path-prefix.map has no effect, "
+        "since that of Ingress default/old goes first"
+    )

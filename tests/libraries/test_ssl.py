@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from typing import Any
 
 import pytest
 import trustme
@@ -22,8 +23,8 @@ def secret(name: str, *hosts: str, age: int = 1, namespace: str = "default") -> 
     return tls_secret(name, chain, issued.private_key_pem.bytes(), age=age, namespace=namespace)
 
 
-def secure(name: str, host: str, secret_name: str) -> Resource:
-    return ingress(name, rule(host, path("/", "web")), tls=[{"hosts": [host], "secretName": secret_name}])
+def secure(name: str, host: str, secret_name: str, **more: Any) -> Resource:
+    return ingress(name, rule(host, path("/", "web")), tls=[{"hosts": [host], "secretName": secret_name}], **more)
 
 
 def test_certificates_are_chosen_by_name(cluster: Cluster) -> None:
@@ -114,12 +115,12 @@ def test_strict_sni_refuses_unknown_names(cluster: Cluster) -> None:
         names_of(cluster.https_port, "unknown.example.org")
 
 
-def test_of_two_certificates_for_one_name_the_older_one_is_served(cluster: Cluster) -> None:
+def test_of_two_certificates_for_one_name_that_of_the_older_ingress_is_served(cluster: Cluster) -> None:
     cluster.serve(
-        secure("a", "a.example.com", "a-new"),
+        secure("a", "a.example.com", "a-new", age=2),
         secure("b", "a.example.com", "b-old"),
-        secret("a-new", "a.example.com", "new.example.com", age=2),
-        secret("b-old", "a.example.com", "old.example.com", age=1),
+        secret("a-new", "a.example.com", "new.example.com", age=1),
+        secret("b-old", "a.example.com", "old.example.com", age=2),
     )
 
     assert names_of(cluster.https_port, "a.example.com") == {"a.example.com", "old.example.com"}
@@ -130,8 +131,13 @@ def test_a_secret_that_many_ingresses_name_is_one_file(cluster: Cluster) -> None
         secure("a", "a.example.com", "both"), secure("b", "b.example.com", "both"), secret("both", "*.example.com")
     )
 
-    assert [name for name in rendered.files if name.endswith(".pem")] == ["ssl/default_both.pem"]
-    assert rendered.files["ssl/https.list"].split() == ["ssl/default_both.pem"]
+    pairs = {name for name in rendered.files if name.endswith(".pem")}
+    assert pairs == {"ssl/default_both.pem", "ssl/placeholder.pem"}
+    assert rendered.files["ssl/https.list"].split() == [
+        "ssl/default_both.pem",
+        "a.example.com",
+        "b.example.com",
+    ]
 
 
 @pytest.mark.parametrize(

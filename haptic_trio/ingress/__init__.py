@@ -1,0 +1,1 @@
+"""Ingress decisions without I/O: which are served, and which of several has a host, its paths and its certificate."""

@@ -1,0 +1,189 @@
+"""Lines of a crt-list for the certificates of Ingresses: each names the hosts that it may be shown for."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.certificates import names_in
+from haptic_trio.gateway.objects import Lookups, Resource, derived, name_of, namespace_of, text_of
+from haptic_trio.ingress.classes import OwnClasses, class_of
+from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Owners, exclusions_of, owners_of
+from haptic_trio.ingress.served import ANY, Age, Named, Vendors, age_of, served_by, wildcard_of
+
+_STORE: Final = "ingressesByTlsSecret"
+_MOST_TOLD: Final = 10
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a crt-list."""
+
+    hosts: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+    """Hosts that a wildcard covers, and the line is not for."""
+    suffix: str = ""
+    """What the name of the file has at its end, since a list has each file once."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """An Ingress that names a Secret, and the hosts that it names it for."""
+
+    age: Age
+    class_name: str
+    hosts: Mapping[str, bool]
+    """Each with whether the certificate has to name it."""
+
+
+class _AskWanted(msgspec.Struct, frozen=True):
+    """Asks which Ingresses name a Secret."""
+
+    secret: str
+    vendors: Vendors
+
+    def __call__(self, found: Sequence[Resource]) -> tuple[Wanted, ...]:
+        wanted = []
+        for ingress in found:
+            listed = served_by(ingress, self.vendors).certificates.items()
+            hosts = {
+                host: all(one.is_implied for one in named if one.secret == self.secret)
+                for host, named in listed
+                if any(one.secret == self.secret for one in named)
+            }
+            wanted.append(Wanted(age_of(ingress), class_of(ingress), hosts))
+        return tuple(wanted)
+
+
+class SecretLines(msgspec.Struct, frozen=True):
+    """What a Secret is served for."""
+
+    lines: tuple[Line, ...]
+    named_by: tuple[Mapping[str, Any], ...]
+    """Ingresses that name it, the first few, as far as it takes to remark on them."""
+
+
+class Certificates(msgspec.Struct, frozen=True):
+    """What there is to ask about certificates, for one who asks within one rendering."""
+
+    lookups: Lookups
+    own: OwnClasses
+    vendors: Vendors
+    known: dict[str, Owners] = msgspec.field(default_factory=dict)
+    """By host: what has been asked."""
+
+    def owners_of(self, host: str) -> Owners:
+        """Return who has *host*."""
+        found = self.known.get(host)
+        if found is None:
+            found = self.known[host] = owners_of(host, self.lookups, self.own, self.vendors)
+        return found
+
+    def lines(self, secret: Resource) -> SecretLines:
+        """Return the lines for *secret*; none for one that decides about no host."""
+        namespace, name = namespace_of(secret), name_of(secret)
+        hosts: dict[str, Age] = {}
+        named_by: list[str] = []
+        names = names_in(text_of(secret, "data", "tls.crt"))
+        for wanted in derived(self.lookups, _STORE, _AskWanted(name, self.vendors), namespace, name):
+            if self.own.handles(wanted.class_name, self.lookups):
+                named_by.append(wanted.age[2])
+                for host, is_implied in wanted.hosts.items():
+                    if not is_implied or _is_for(names, host):
+                        hosts[host] = min(wanted.age, hosts.get(host, wanted.age))
+        mine = {host: age for host, age in hosts.items() if self._decides(host, namespace, name)}
+        # Who has the Secret may be another than who has the Ingress. Of more than a few none is told.
+        return SecretLines(
+            tuple(_lines(mine, self._excluded)),
+            tuple(
+                {"kind": "Ingress", "metadata": {"namespace": namespace, "name": ingress}}
+                for ingress in named_by[:_MOST_TOLD]
+            ),
+        )
+
+    def client_lines(self, ingress: Resource) -> list[tuple[str, Line]]:
+        """Return the Secrets, with lines of theirs, for the hosts whose clients *ingress* asks for certificates."""
+        own, found = age_of(ingress), dict[str, dict[str, Age]]()
+        for host in served_by(ingress, self.vendors).routes:
+            chosen = self.choice(host) if self.asks(ingress, host) else None
+            for named in chosen.secrets if chosen is not None else ():
+                if self._is_usable(namespace_of(ingress), named, host):
+                    found.setdefault(named.secret, {})[host] = own
+        return [(secret, line) for secret, hosts in found.items() for line in _lines(hosts, self._excluded)]
+
+    def asks(self, ingress: Resource, host: str) -> bool:
+        """Whether *ingress* decides by which authorities clients of *host* are verified."""
+        if host == ANY:
+            return False
+        return self.owners_of(host).tls.clients == age_of(ingress)[1:]
+
+    def choice(self, host: str) -> Choice | None:
+        """Return who has the certificate for *host*; None for nobody."""
+        known = self.owners_of(host).tls
+        if known.owner is None or len(known.choices) < 2:
+            return next(iter(known.choices), None)
+        for choice in known.choices:
+            if any(self._is_usable(choice.claimant.namespace, named, host) for named in choice.secrets):
+                return choice
+        return known.choices[0]
+
+    def is_whole(self, wildcard: str, age: Age) -> bool:
+        """Whether all that has to be excluded from *wildcard* can be."""
+        return exclusions_of(wildcard, age, self.lookups, self.own, self.vendors).is_complete
+
+    def _decides(self, host: str, namespace: str, secret: str) -> bool:
+        chosen = self.choice(host)
+        return (
+            chosen is not None
+            and chosen.claimant.namespace == namespace
+            and any(named.secret == secret for named in chosen.secrets)
+        )
+
+    def _is_usable(self, namespace: str, named: Named, host: str) -> bool:
+        """Whether the Secret is there, and its certificate for *host* where its entry does not say so."""
+        secrets: Any = self.lookups["tlsSecrets"]
+        if not named.is_implied:
+            return bool(secrets.has(namespace, named.secret))
+        found = secrets.get(namespace, named.secret)
+        return any(_is_for(names_in(text_of(secret, "data", "tls.crt")), host) for secret in found)
+
+    def _excluded(self, wildcard: str, age: Age) -> tuple[str, ...] | None:
+        found = exclusions_of(wildcard, age, self.lookups, self.own, self.vendors)
+        return found.hosts if found.is_complete else None
+
+
+def _lines(hosts: dict[str, Age], excluded: Callable[[str, Age], tuple[str, ...] | None]) -> list[Line]:
+    plain: list[str] = []
+    wildcards: dict[str, tuple[str, ...]] = {}
+    for host, age in sorted(hosts.items()):
+        names = excluded(host, age) if host.startswith("*.") else ()
+        if names:
+            wildcards[host] = names
+        elif names is not None:
+            plain.append(host)
+    lines = _in_parts(plain)
+    for host, names in wildcards.items():
+        # What is excluded is so for all names of a line.
+        lines.append(Line((host,), names, _digest(host) if lines else ""))
+    return lines
+
+
+def _in_parts(hosts: Sequence[str]) -> list[Line]:
+    """Return lines of so many *hosts* that each can be sent at runtime; one more or less changes one of them."""
+    count = 1
+    while len(hosts) > count * MOST_HOSTS // 2 or sum(len(host) + 1 for host in hosts) > count * MOST_BYTES // 2:
+        count *= 2
+    if count == 1:
+        return [Line(tuple(hosts))] if hosts else []
+    parts: dict[int, list[str]] = {}
+    for host in hosts:
+        parts.setdefault(int(_digest(host), 16) % count, []).append(host)
+    return [Line(tuple(names), suffix=f"{count}-{number}") for number, names in sorted(parts.items())]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _is_for(names: frozenset[str] | None, host: str) -> bool:
+    # What cannot be read is refused where it is used, and its last good version stays.
+    return names is None or host in names or wildcard_of(host) in names

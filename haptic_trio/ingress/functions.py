@@ -1,0 +1,198 @@
+"""What templates ask of Ingresses: `ingress_api.handles(…)`, `ingress_api.view(…)`. Every look-up is recorded."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.objects import Lookups, Resource, namespace_of
+from haptic_trio.ingress.certificates import Certificates, Line, SecretLines
+from haptic_trio.ingress.classes import OwnClasses, class_of
+from haptic_trio.ingress.served import ANY, Vendors, age_of, normal_host, normal_path, served_by, tls_of
+
+SHARED: Final = "shared"
+_MOST_VENDORS: Final = 64
+_vendors: dict[int, tuple[Any, Vendors]] = {}
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What the owner of an Ingress should know."""
+
+    reason: str
+    message: str
+
+
+class IngressView:
+    """What an Ingress has of that which it serves; for a template that renders it."""
+
+    def __init__(
+        self, ingress: Resource, lookups: Lookups, own: OwnClasses, vendors: Vendors, policy: tuple[str, frozenset[str]]
+    ) -> None:
+        self._ingress = ingress
+        self._namespace = namespace_of(ingress)
+        self._lookups = lookups
+        self._own = own
+        self._vendors = vendors
+        self._ownership, self._catch_all = policy
+        self._certificates = Certificates(lookups, own, vendors)
+
+    def has(self, host: Any, path: Any) -> bool:
+        """Whether the Ingress has *path* of *host*, empty for every host."""
+        name = normal_host(str(host or "")) or ANY
+        return self._may_have(name) and self._certificates.owners_of(name).has_path(
+            self._namespace, normal_path(str(path or ""))
+        )
+
+    def has_host(self, host: Any) -> bool:
+        """Whether *host* belongs to the namespace of the Ingress."""
+        return self._certificates.owners_of(normal_host(str(host))).has_host(self._namespace)
+
+    def has_connections(self, host: Any) -> bool:
+        """Whether connections for *host* may go to the Ingress as they are: no older one has requests for it."""
+        owners = self._certificates.owners_of(normal_host(str(host)))
+        return owners.has_host(self._namespace) and (owners.requests is None or owners.requests > age_of(self._ingress))
+
+    def asks_clients(self, host: Any) -> bool:
+        """Whether the Ingress decides by which authorities clients of *host* are verified."""
+        return self._certificates.asks(self._ingress, normal_host(str(host)))
+
+    def client_lines(self) -> list[tuple[str, Line]]:
+        """Return names of Secrets, each with a crt-list line, for hosts whose clients the Ingress asks."""
+        return self._certificates.client_lines(self._ingress)
+
+    def notes(self) -> list[Note]:
+        """Return what its owner should know about hosts, paths and certificates that others want, too."""
+        return [*self._route_notes(), *self._certificate_notes()]
+
+    def _may_have(self, host: str) -> bool:
+        if host == ANY and self._catch_all and self._namespace not in self._catch_all:
+            return False
+        return self._ownership == SHARED or self._certificates.owners_of(host).has_host(self._namespace)
+
+    def _route_notes(self) -> Iterator[Note]:
+        own = age_of(self._ingress)[1:]
+        for host, paths in served_by(self._ingress, self._vendors).routes.items():
+            owners, named = self._certificates.owners_of(host), _named(host)
+            others = [str(first) for first in owners.firsts if first.namespace != self._namespace]
+            if host == ANY and not self._may_have(ANY) and owners.has_host(self._namespace):
+                yield Note("HostTaken", "rules for every host are for namespaces in catchAllNamespaces alone")
+            elif not self._may_have(host):
+                yield Note(
+                    "HostTaken",
+                    f"{named} belongs to the namespace of the Ingress {owners.firsts[0]}, the oldest that serves it"
+                    " (hostOwnership); nothing of it is served for this Ingress",
+                )
+            elif others and self._ownership != SHARED:
+                yield Note("HostWanted", f"{named} is wanted by other namespaces, too: {_listed('Ingress', others)}")
+            elif others:
+                yield Note("HostShared", f"{named} has paths of other namespaces, too: {_listed('Ingress', others)}")
+                for path in sorted(paths & owners.contests.keys()):
+                    contest, text = owners.contests[path], path or "/"
+                    if contest.holder.namespace != self._namespace:
+                        yield Note(
+                            "PathTaken",
+                            f"the path {text} of {named} belongs to the Ingress {contest.holder}, which is older and of"
+                            " another namespace; it is not served for this Ingress",
+                        )
+                    elif contest.holder == own:
+                        yield Note(
+                            "PathWanted",
+                            f"the path {text} of {named} is wanted by the Ingress {contest.rival} of another namespace,"
+                            " too; it stays here, since this Ingress is older",
+                        )
+
+    def _certificate_notes(self) -> Iterator[Note]:
+        served, own = served_by(self._ingress, self._vendors), age_of(self._ingress)[1:]
+        if not served.certificates and tls_of(self._ingress):
+            yield Note("CertificateNotServed", "spec.tls: a certificate is served for hosts that the Ingress names")
+        for host, secrets in served.certificates.items():
+            known, chosen = self._certificates.owners_of(host).tls, self._certificates.choice(host)
+            if known.owner is not None and known.owner.namespace != self._namespace:
+                yield Note(
+                    "CertificateTaken",
+                    f"spec.tls: {host} belongs to the namespace of the Ingress {known.owner}, the oldest that serves"
+                    " it; no certificate of this Ingress is served for it",
+                )
+            elif chosen is not None and secrets and chosen.claimant != own and set(secrets).isdisjoint(chosen.secrets):
+                yield Note(
+                    "CertificateTaken",
+                    f"spec.tls: the certificate for {host} is that of the Ingress {chosen.claimant}, which is older",
+                )
+            elif chosen is not None and chosen.claimant == own and known.rival not in (None, own):
+                yield Note(
+                    "CertificateWanted",
+                    f"spec.tls: the Ingress {known.rival} names another certificate for {host}, too; that of this"
+                    " Ingress is served",
+                )
+            elif host.startswith("*.") and secrets and not self._certificates.is_whole(host, age_of(self._ingress)):
+                yield Note(
+                    "CertificateNotServed",
+                    f"spec.tls: there is no certificate for {host}, since too many of its hosts belong to older"
+                    " Ingresses of other namespaces",
+                )
+        for host in served.routes if served.clients else ():
+            known = self._certificates.owners_of(host).tls
+            if host != ANY and known.owner is not None and not self._certificates.asks(self._ingress, host):
+                yield Note(
+                    "ClientsNotAsked",
+                    f"clients of {host} are verified as the Ingress {known.clients or known.owner} says; with other"
+                    " authorities no request comes in through this Ingress",
+                )
+
+
+class IngressFunctions:
+    """`ingress_api`: which Ingresses are served, and what they have of what they want."""
+
+    __slots__ = ()
+
+    def handles(self, ingress: Resource, resources: Lookups, name: Any, controller: Any, without: Any) -> bool:
+        """Whether *ingress* is served: of the class *name*, of one of *controller*, or of none where that is wanted."""
+        return _classes(name, controller, without).handles(class_of(ingress), resources)
+
+    def view(
+        self,
+        ingress: Resource,
+        resources: Lookups,
+        classes: list[Any],
+        annotations: Mapping[str, Any],
+        policy: list[Any],
+    ) -> IngressView:
+        """Return what *ingress* has; *classes* are the arguments of `handles`, *policy* says who may have hosts."""
+        ownership, catch_all = policy
+        return IngressView(
+            ingress, resources, _classes(*classes), _vendors_of(annotations), (str(ownership), _texts(catch_all))
+        )
+
+    def certificate_lines(
+        self, secret: Resource, resources: Lookups, classes: list[Any], annotations: Mapping[str, Any]
+    ) -> SecretLines:
+        """Return the lines of the crt-list for *secret*, and who names it."""
+        return Certificates(resources, _classes(*classes), _vendors_of(annotations)).lines(secret)
+
+
+def _classes(name: Any, controller: Any, without: Any) -> OwnClasses:
+    return OwnClasses(str(name), str(controller), bool(without))
+
+
+def _vendors_of(annotations: Mapping[str, Any]) -> Vendors:
+    """Return what *annotations* says, the same object for the same mapping: answers are remembered by it."""
+    known = _vendors.get(id(annotations))
+    if known is not None and known[0] is annotations:
+        return known[1]
+    if len(_vendors) >= _MOST_VENDORS:
+        _vendors.clear()
+    found = Vendors(annotations)
+    _vendors[id(annotations)] = annotations, found
+    return found
+
+
+def _texts(values: Iterable[Any]) -> frozenset[str]:
+    return frozenset(map(str, values))
+
+
+def _named(host: str) -> str:
+    return "every host" if host == ANY else f"the host {host}"
+
+
+def _listed(kind: str, names: list[str]) -> str:
+    return f"{kind} {', '.join(names[:3])}"

@@ -1,0 +1,249 @@
+"""What one Ingress serves: hosts, paths and certificates, in a form that can be compared."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, text_of
+from haptic_trio.jsonpath import Path
+
+ANY: Final = "*"
+"""Stands for every host."""
+HOSTS_INDEX: Final = "ingress_hosts()"
+"""In `indexBy`: the hosts that an Ingress serves, and `.` and the domain for those that a wildcard would cover."""
+PATTERN_TAILS: Final[Mapping[str, str]] = {
+    "(/|$)(.*)": "(/|$)(.*)$",
+    "/?(.*)": "/?(.*)$",
+    "(/.*)?": "(/.*)?$",
+    "(/|$)": "(/|$)",
+    "/(.*)": "/(.*)$",
+    "/(.+)": "/(.+)$",
+    "(.*)": "(.*)$",
+    "/.*": "/.*$",
+    ".*": ".*$",
+    "/?$": "/?$",
+    "$": "$",
+}
+"""What paths that are regular expressions end in, all over the field, and how that is written here."""
+
+Age: TypeAlias = tuple[str, str, str]
+
+_ALIASES: Final = "server-alias"
+_REDIRECTS: Final = "redirect-from"
+_PARTNER: Final = "from-to-www-redirect"
+_CLIENTS: Final = "auth-tls-secret"
+_VERIFY: Final = "auth-tls-verify-client"
+_YES: Final = frozenset({"true", "on", "yes", "1"})
+_LATER: Final = "~"
+"""Of one without a creation time, which comes after all others."""
+_MOST_KNOWN: Final = 4_096
+
+
+class Named(NamedTuple):
+    """A Secret that `spec.tls` names for a host."""
+
+    secret: str
+    is_implied: bool
+    """Its entry has no hosts: it is for those hosts of the Ingress that the certificate names."""
+
+
+class Vendor(msgspec.Struct, frozen=True):
+    """A library of annotations."""
+
+    prefix: str
+    known: frozenset[str]
+    canary: str
+    passthrough: str
+    patterns: frozenset[str]
+
+
+class Vendors:
+    """The libraries of annotations that are loaded; compared by identity."""
+
+    def __init__(self, libraries: Mapping[str, Any]) -> None:
+        self.all = tuple(
+            Vendor(
+                text_of(library, "prefix"),
+                frozenset(map(str, items_of(library, "known"))),
+                text_of(library, "canary"),
+                text_of(library, "passthrough"),
+                frozenset(map(str, items_of(library, "patterns"))),
+            )
+            for library in libraries.values()
+        )
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What one Ingress serves."""
+
+    age: Age
+    routes: Mapping[str, frozenset[str]]
+    """By host: the paths, as `normal_path` has them."""
+    certificates: Mapping[str, tuple[Named, ...]]
+    """By host: the Secrets under `spec.tls`; also hosts under it without a Secret."""
+    clients: bool
+    """Whether it asks clients for certificates."""
+    passes_through: bool
+    """Whether connections go to its endpoints as they are."""
+
+    def serves(self, host: str) -> bool:
+        """Whether *host* is one of its rules, aliases or `spec.tls`."""
+        return host in self.routes or host in self.certificates
+
+
+_NOTHING: Final = Served(("", "", ""), {}, {}, clients=False, passes_through=False)
+_known: dict[int, tuple[Resource, Vendors, Served]] = {}
+
+
+def served_by(ingress: Resource, vendors: Vendors) -> Served:
+    """Return what *ingress* serves, whatever its class is; a canary serves nothing of its own."""
+    known = _known.get(id(ingress))
+    if known is not None and known[0] is ingress and known[1] is vendors:
+        return known[2]
+    found = _served_by(ingress, vendors)
+    # Each host of an Ingress asks, so what was found is kept for a while.
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[id(ingress)] = ingress, vendors, found
+    return found
+
+
+def _served_by(ingress: Resource, vendors: Vendors) -> Served:
+    annotations = dig(ingress, "metadata", "annotations")
+    said = annotations if isinstance(annotations, Mapping) else {}
+    if any(vendor.canary and _is_on(said, vendor.prefix + vendor.canary) for vendor in vendors.all):
+        return _NOTHING
+    is_patterned = any(vendor.prefix + name in said for vendor in vendors.all for name in vendor.patterns)
+    rules = [rule for rule in items_of(ingress, "spec", "rules") if isinstance(rule, Mapping)]
+    has_default = bool(dig(ingress, "spec", "defaultBackend"))
+    routes: dict[str, set[str]] = {}
+    everything: set[str] = set()
+    for rule in rules:
+        paths = {
+            route_path(text_of(path, "path"), is_patterned and text_of(path, "pathType") != "Exact")
+            for path in items_of(rule, "http", "paths")
+        }
+        everything |= paths
+        routes.setdefault(normal_host(text_of(rule, "host")) or ANY, set()).update(paths, [""] if has_default else [])
+    if has_default and not rules:
+        routes[ANY] = {""}
+    for vendor in vendors.all if said else ():
+        for host in _words(said, vendor, _ALIASES):
+            routes.setdefault(host, set()).update(everything)
+        for host in _words(said, vendor, _REDIRECTS):
+            routes.setdefault(host, set()).add("")
+        if _PARTNER in vendor.known and _is_on(said, vendor.prefix + _PARTNER):
+            for host in [text_of(rule, "host") for rule in rules]:
+                if host and not host.startswith("*."):
+                    routes.setdefault(partner_of(host), set()).add("")
+    return Served(
+        age_of(ingress),
+        {host: frozenset(paths) for host, paths in routes.items()},
+        _certificates(ingress, [host for host in routes if host != ANY]),
+        any(
+            _CLIENTS in vendor.known
+            and vendor.prefix + _CLIENTS in said
+            and said.get(vendor.prefix + _VERIFY, "on") != "off"
+            for vendor in vendors.all
+        ),
+        any(vendor.passthrough and _is_on(said, vendor.prefix + vendor.passthrough) for vendor in vendors.all),
+    )
+
+
+def age_of(ingress: Resource) -> Age:
+    """Return what Ingresses are ordered by: the oldest first, then by namespace and name; as the libraries do."""
+    return text_of(ingress, "metadata", "creationTimestamp") or _LATER, namespace_of(ingress), name_of(ingress)
+
+
+def _certificates(ingress: Resource, own: Sequence[str]) -> dict[str, tuple[Named, ...]]:
+    found: dict[str, dict[Named, None]] = {}
+    for hosts, secret in tls_of(ingress):
+        named = Named(secret, is_implied=not hosts)
+        for host in hosts or own:
+            found.setdefault(host, {}).update({named: None} if secret else {})
+    return {host: tuple(named) for host, named in found.items()}
+
+
+def tls_of(ingress: Resource) -> list[tuple[tuple[str, ...], str]]:
+    """Return hosts and Secret of each entry of `spec.tls`."""
+    return [
+        (
+            tuple(normal_host(host) for host in items_of(entry, "hosts") if isinstance(host, str)),
+            text_of(entry, "secretName"),
+        )
+        for entry in items_of(ingress, "spec", "tls")
+    ]
+
+
+def normal_host(text: str) -> str:
+    """Return a host name as it is compared."""
+    return text.lower().rstrip(".")
+
+
+def normal_path(text: str) -> str:
+    """Return a path as it is compared: decoded, without slashes at its end, `.` and `..`; empty for `/`."""
+    if "%" not in text and "//" not in text and "/." not in text and text.isascii():
+        return text.rstrip("/")
+    parts: list[str] = []
+    for part in unquote_to_bytes(text).decode("latin-1").split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "".join("/" + part for part in parts)
+
+
+def route_path(text: str, is_patterned: bool) -> str:
+    """Return the path that a path of a rule is routed by, as `normal_path` has it."""
+    if is_patterned:
+        text = text.removeprefix("^")
+        text = next((text.removesuffix(tail) for tail in PATTERN_TAILS if text.endswith(tail)), text)
+    return normal_path(text)
+
+
+def partner_of(host: str) -> str:
+    """Return the host with `www.` if it has none, and without if it has."""
+    host = normal_host(host)
+    return host.removeprefix("www.") if host.startswith("www.") else "www." + host
+
+
+def wildcard_of(host: str) -> str:
+    """Return the wildcard that covers *host* in a certificate; empty for a wildcard, and where there is none."""
+    _, dot, domain = host.partition(".")
+    return f"*.{domain}" if dot and not host.startswith("*") else ""
+
+
+def _is_on(said: Mapping[str, Any], name: str) -> bool:
+    return str(said.get(name) or "").lower() in _YES
+
+
+def _words(said: Mapping[str, Any], vendor: Vendor, name: str) -> list[str]:
+    text = said.get(vendor.prefix + name) if name in vendor.known else None
+    return _split(text) if isinstance(text, str) else []
+
+
+def _split(text: str) -> list[str]:
+    return [normal_host(word.strip()) for word in text.split(",") if word.strip()]
+
+
+def _hosts_in(ingress: Any) -> list[str]:
+    """Return the hosts that *ingress* may serve, for whichever libraries of annotations are loaded."""
+    hosts = [normal_host(text_of(rule, "host")) or ANY for rule in items_of(ingress, "spec", "rules")]
+    annotations = dig(ingress, "metadata", "annotations")
+    for name, value in annotations.items() if isinstance(annotations, Mapping) else ():
+        ending = name.rpartition("/")[2]
+        if ending in (_ALIASES, _REDIRECTS) and isinstance(value, str):
+            hosts += _split(value)
+        elif ending == _PARTNER:
+            hosts += [partner_of(host) for host in hosts if host != ANY]
+    if not hosts and dig(ingress, "spec", "defaultBackend"):
+        hosts.append(ANY)
+    hosts += [host for listed, _ in tls_of(ingress) for host in listed]
+    known = dict.fromkeys(hosts)
+    return [*known, *dict.fromkeys(wildcard_of(host)[1:] for host in known if wildcard_of(host))]
+
+
+COMPUTED_KEYS: Final[Mapping[str, Path]] = {HOSTS_INDEX: Path(HOSTS_INDEX, None, _hosts_in)}
+"""What `indexBy` may name beside JSONPaths."""

@@ -1,0 +1,244 @@
+"""What an object of one namespace cannot take from an older one of another: hosts, paths, and what changes that."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pipeline.render import Renderer
+from tests.libraries.tenants import ALL, EVIL, HI, HOST, NGINX, SHOP, SHOP_TLS, WILDCARD, evil, secret, secured, victim
+from tests.support.kubernetes import (
+    path,
+    rule,
+    service_backend,
+)
+from tests.support.rendering import KINDS, library_config, render
+
+
+def routes(*objects: Resource, **context: Any) -> dict[str, str]:
+    """Return what leads to which namespace, by its key."""
+    files = render(objects, libraries=ALL, **context).files
+    found: dict[str, str] = {}
+    for name in ("exact", "prefix"):
+        for line in files[f"maps/path-{name}.map"].splitlines():
+            key, backend = line.split()
+            found.setdefault(f"{name} {key}", backend.split("_")[0])
+    return found
+
+
+@pytest.mark.parametrize("theirs", ["Exact", "Prefix", "ImplementationSpecific"])
+@pytest.mark.parametrize("own", ["Exact", "Prefix", "ImplementationSpecific"])
+@pytest.mark.parametrize("text", ["/login", "/login/", "/%6cogin", "/%6C%6fgin/"])
+def test_a_path_stays_with_the_older_namespace_whatever_the_types(own: str, theirs: str, text: str) -> None:
+    found = routes(
+        victim(rule(HOST, path("/login", "web", kind=own))),
+        evil(rule(HOST, path(text, "web", kind=theirs), path("/api", "web"))),
+    )
+
+    assert {key: who for key, who in found.items() if "login" in key or "og" in key.lower()} == {
+        f"exact {HOST}|/login" if own == "Exact" else f"prefix {HOST}|/login/": "victim"
+    }
+    assert found[f"prefix {HOST}|/api/"] == "attacker"
+
+
+def test_within_a_namespace_exact_goes_before_prefix_as_ever() -> None:
+    found = routes(
+        victim(rule(HOST, path("/login", "web"))),
+        victim(rule(HOST, path("/login", "web", kind="Exact")), name="younger", age=2),
+        evil(rule(HOST, path("/login", "web", kind="Exact"))),
+    )
+
+    assert found == {f"prefix {HOST}|/login/": "victim", f"exact {HOST}|/login": "victim"}
+
+
+@pytest.mark.parametrize(
+    ("attack", "key"),
+    [
+        pytest.param(evil(rule(HOST, path("/", "web", kind="Exact"))), HOST, id="exact root"),
+        pytest.param(evil(rule(HOST.upper(), path("/", "web"))), HOST, id="other case"),
+        pytest.param(
+            evil(rule(HOST, path("/(.*)", "web")), annotations={NGINX + "use-regex": "true"}), HOST, id="regex"
+        ),
+        pytest.param(
+            evil(rule("a.example.org", path("/", "web")), annotations={NGINX + "server-alias": HOST}), HOST, id="alias"
+        ),
+        pytest.param(
+            evil(rule("a.example.org", path("/", "web", kind="Exact")), annotations={HI + "server-alias": HOST}),
+            HOST,
+            id="exact alias",
+        ),
+        pytest.param(
+            evil(rule("a.example.org", path("/", "web")), annotations={HI + "redirect-from": f"b.org,{HOST}"}),
+            HOST,
+            id="redirect",
+        ),
+        pytest.param(
+            evil(rule("www.shop.example.com", path("/", "web")), annotations={NGINX + "from-to-www-redirect": "true"}),
+            HOST,
+            id="www",
+        ),
+        pytest.param(evil(rule(HOST), defaultBackend=service_backend("web")), HOST, id="default backend"),
+    ],
+)
+@pytest.mark.parametrize("older", ["rule", "default"])
+def test_the_root_of_a_host_stays_with_the_older_namespace(attack: Resource, key: str, older: str) -> None:
+    own = rule(HOST, path("/", "web")) if older == "rule" else rule(HOST, path("/x", "web"))
+    more = {} if older == "rule" else {"defaultBackend": service_backend("web")}
+    found = routes(victim(own, **more), attack)
+
+    assert {who for name, who in found.items() if name.split()[1].startswith(f"{key}|")} == {"victim"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "alias"),
+    [
+        ("server-alias", "a.example.org, old.example.com", "old.example.com"),
+        ("from-to-www-redirect", "true", f"www.{HOST}"),
+    ],
+)
+def test_an_alias_counts_as_a_host_of_its_ingress(annotation: str, value: str, alias: str) -> None:
+    owner = victim(rule(HOST, path("/", "web")), annotations={NGINX + annotation: value})
+    found = routes(owner, evil(rule(alias, path("/", "web", kind="Exact"), path("/api", "web"))))
+
+    assert {key: who for key, who in found.items() if f" {alias}|" in key} == {
+        f"prefix {alias}|{'/' if annotation == 'server-alias' else ''}": "victim",
+        f"prefix {alias}|/api/": "attacker",
+    }
+
+
+def test_what_serves_every_host_belongs_to_the_oldest_too_and_may_be_for_some_namespaces_alone() -> None:
+    default = victim(defaultBackend=service_backend("web"))
+    other = evil(rule(None, path("/", "web"), path("/", "web", kind="Exact"), path("/api", "web")))
+
+    assert routes(default, other) == {"prefix *|": "victim", "prefix *|/api/": "attacker"}
+    assert routes(default, other, catchAllNamespaces=["victim"]) == {"prefix *|": "victim"}
+    assert routes(other, default, catchAllNamespaces=["infra"]) == {}
+
+
+@pytest.mark.parametrize("older", [1, 25])
+def test_a_host_can_belong_to_one_namespace_as_a_whole(older: int) -> None:
+    own = victim(rule(HOST, path("/shop", "web")), rule("b.example.com", path("/", "web")), age=older)
+    other = evil(rule(HOST, path("/api", "web")), rule("c.example.com", path("/", "web")))
+    found = routes(own, other, hostOwnership="namespace")
+
+    taken = {f"prefix {HOST}|/shop/": "victim"} if older == 1 else {f"prefix {HOST}|/api/": "attacker"}
+    assert found == {**taken, "prefix b.example.com|/": "victim", "prefix c.example.com|/": "attacker"}
+
+
+def test_plain_http_is_redirected_for_hosts_of_its_own_alone() -> None:
+    files = render([victim(rule(HOST, path("/", "web"))), evil(tls=secured(HOST, "e.org"))], sslRedirect=True).files
+
+    assert files["maps/tls-host.map"].split() == ["e.org", "yes"]
+
+
+def test_connections_of_a_host_of_another_namespace_are_not_taken() -> None:
+    passing = evil(rule(HOST, path("/", "web")), annotations={NGINX + "ssl-passthrough": "true"})
+    for owner in (
+        victim(rule(HOST, path("/x", "web"))),
+        victim(rule("a.example.com", path("/", "web")), tls=secured(HOST)),
+        victim(rule("a.example.com", path("/", "web")), annotations={NGINX + "server-alias": HOST}),
+    ):
+        assert render([owner, passing], libraries=ALL).files["maps/ingress-passthrough.map"].strip() == ""
+    assert HOST in render([passing], libraries=ALL).files["maps/ingress-passthrough.map"]
+
+
+class Site:
+    """Objects that come and go, rendered again each time, and compared with what rendering everything again gives."""
+
+    def __init__(self, *objects: Resource, **context: Any) -> None:
+        self.config = library_config(*ALL, **context)
+        self.stores = Stores(Store(name, watched.index_by) for name, watched in self.config.watched_resources.items())
+        self.renderer = Renderer(self.config)
+        for one in objects:
+            self.put(one)
+
+    def _stores_of(self, resource: Resource) -> Iterator[Store]:
+        for name, watched in self.config.watched_resources.items():
+            wanted = watched.field_selector.removeprefix("type=")
+            if KINDS[watched.resources] == resource["kind"] and wanted in ("", resource.get("type")):
+                yield self.stores[name]
+
+    def put(self, resource: Resource) -> None:
+        for store in self._stores_of(resource):
+            store.upsert(resource)
+
+    def remove(self, resource: Resource) -> None:
+        for store in self._stores_of(resource):
+            store.delete(ref_of(resource))
+
+    def render(self) -> dict[str, str]:
+        found, whole = self.renderer.render_here(self.stores), Renderer(self.config).render_here(self.stores)
+        assert {path: text.text for path, text in found.texts.items()} == {
+            path: text.text for path, text in whole.texts.items()
+        }
+        assert found.remarks == whole.remarks
+        self.reasons = {(str(one.subject), one.reason) for one in found.remarks} - {
+            (str(one.subject), one.reason) for one in found.remarks if one.reason == "ServiceNotFound"
+        }
+        return {path.rpartition("/")[2]: text.text for path, text in found.texts.items()}
+
+
+def test_what_the_older_one_had_goes_to_the_younger_one_with_it_and_comes_back() -> None:
+    rival = evil(rule(HOST, path("/", "web", kind="Exact")), tls=secured(HOST))
+    site = Site(SHOP, rival, SHOP_TLS, secret("attacker", "tls", HOST, by=EVIL))
+    both = {("Ingress victim/shop", reason) for reason in ("HostShared", "PathWanted", "CertificateWanted")} | {
+        ("Ingress attacker/evil", reason) for reason in ("HostShared", "PathTaken", "CertificateTaken")
+    }
+    for _ in range(2):
+        files = site.render()
+        assert files["https.list"].split() == ["ssl/victim_tls.pem", HOST]
+        assert files["path-exact.map"].strip() == ""
+        assert site.reasons == both
+
+        site.remove(SHOP)
+        files = site.render()
+        assert files["https.list"].split() == ["ssl/attacker_tls.pem", HOST]
+        assert files["path-exact.map"].split() == [f"{HOST}|/", "attacker_web_80"]
+        assert site.reasons == set()
+        site.put(SHOP)
+
+
+def test_a_younger_host_below_a_wildcard_is_looked_at_when_it_comes() -> None:
+    wide = evil(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD))
+    site = Site(wide, secret("attacker", "tls", WILDCARD, by=EVIL))
+    assert site.render()["https.list"].split() == ["ssl/attacker_tls.pem", WILDCARD]
+
+    site.put(SHOP)
+    assert site.render()["https.list"].split() == ["ssl/attacker_tls.pem", WILDCARD, f"!{HOST}"]
+    site.remove(SHOP)
+    assert site.render()["https.list"].split() == ["ssl/attacker_tls.pem", WILDCARD]
+
+
+def test_a_wildcard_whose_hosts_are_too_many_has_no_certificate_and_its_owner_is_told() -> None:
+    wide = evil(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD))
+    hosts = [rule(f"h{number}.example.com", path("/", "web")) for number in range(600)]
+    site = Site(wide, secret("attacker", "tls", WILDCARD, by=EVIL), victim(*hosts))
+
+    assert site.render()["https.list"].split() == []
+    assert ("Ingress attacker/evil", "CertificateNotServed") in site.reasons
+
+
+def test_of_two_ingresses_of_one_age_the_first_namespace_has_the_host() -> None:
+    first = evil(rule(HOST, path("/", "web", kind="Exact")), age=1)
+
+    assert routes(victim(rule(HOST, path("/", "web"))), first) == {f"exact {HOST}|/": "attacker"}
+
+
+def test_many_ingresses_of_one_host_cost_what_changes() -> None:
+    def part(number: int, where: str = "") -> Resource:
+        make = victim if number % 2 else evil
+        return make(rule(HOST, path(where or f"/p{number}", "web")), name=f"part{number}", age=1 + number % 20)
+
+    site = Site(*map(part, range(300)))
+    site.render()
+
+    def changed(resource: Resource) -> int:
+        site.put(resource)
+        return site.renderer.render_here(site.stores).fragments_rendered
+
+    alone = changed(victim(rule("alone.example.org", path("/", "web")), name="alone"))
+    assert changed(part(200, "/other")) <= alone
+    assert changed(part(400)) <= alone
+    site.render()
