@@ -101,7 +101,8 @@ class Automaton:
                 follow[after] = follow.get(after, 0) + ways * others
 
     def _scan(self, scan: Scan) -> Part:
-        position = self._position(ALL_BYTES, scan.length)
+        # At each place the body may be tried in all ways there are, though only the first that matches counts.
+        position = self._position(ALL_BYTES, value_of(bound_of(Automaton([scan.body])), scan.length))
         self.scanning.add(position)
         self.follow[position][position] = 1
         return Part(0, {position: 1}, {position: 1})

@@ -26,6 +26,7 @@ MOST_SECONDS = 0.25
 NESTED = "(a+)+[0-9{}]"
 QUADRATIC = "[a-z]*[a-y]*[0-9{}]"
 LINEAR = ".*(a?a?a?a?)[0-9{}]"
+SCANNED = ".*(?:a[ab]|[ab]a){{{{{}}}}}[0-9{}].*x"
 
 
 class Attack(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ ATTACKS = [
     Attack(
         "header, eight values of nearly the length", by_header(*sixteen(QUADRATIC)), headers=("x: " + LONG[1:],) * 8
     ),
+    Attack("header, body of a scan", by_header(*sixteen(SCANNED.format(5, "{}"))), headers=("x: " + "a" * 88,) * 90),
     Attack("path, 16 quadratic", by_path(*PATHS), target="/" + LONG[2:]),
     Attack("path, 8 quadratic", by_path(*PATHS[:8]), target="/" + LONG[2:]),
     Attack("path, 16 linear", by_path(*(f"/{one}" for one in sixteen(LINEAR))), target="/" + "a" * 8_000),
@@ -91,6 +93,7 @@ ATTACKS = [
 ]
 REJECTED = [
     Attack("nested, 90 header values", by_header(*sixteen(NESTED)), headers=("x: " + "a" * 40,) * 90),
+    Attack("body of a scan", by_header(*sixteen(SCANNED.format(30, "{}"))), headers=("x: " + "a" * 80,) * 90),
     Attack("nested, path", by_path(*(f"/{one}" for one in sixteen(NESTED))), target="/" + "a" * 40),
 ]
 
