@@ -109,6 +109,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
             placement.addresses,
             port,
             {family: [with_lines(one, hosts[port]) for one in listeners] for family, listeners in families.items()},
+            rules.pool,
         )
     ]
 
@@ -122,7 +123,11 @@ def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules:
 
 
 def _frontends(
-    name: str, addresses: tuple[str, ...], port: int, families: Mapping[str, list[ServedListener]]
+    name: str,
+    addresses: tuple[str, ...],
+    port: int,
+    families: Mapping[str, list[ServedListener]],
+    pool: Sequence[str],
 ) -> Iterator[ServedPort]:
     if len(families) == 1:
         ((kind, listeners),) = families.items()
@@ -133,7 +138,7 @@ def _frontends(
     inner = {
         kind: ServedPort(
             name=f"{name}_inner_{kind}",
-            addresses=(inner_address(f"{name}_inner_{kind}"),),
+            addresses=(inner_address(f"{name}_inner_{kind}", _place(addresses, pool, kind)),),
             port=port,
             kind=kind,
             listeners=_in_order(listeners),
@@ -154,9 +159,19 @@ def _frontends(
     yield from inner.values()
 
 
-def inner_address(name: str) -> str:
-    """Return an address of this machine's own for the frontend *name*, always the same."""
-    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
+def _place(addresses: Sequence[str], pool: Sequence[str], kind: str) -> int | None:
+    """Return a number that no other Gateway's inner frontend for the same port has; None if no other has the port."""
+    return 2 * pool.index(addresses[0]) + (kind == "tls") if addresses else None
+
+
+def inner_address(name: str, place: int | None = None) -> str:
+    """Return an address of this machine's own for the frontend *name*, always the same.
+
+    Frontends of one port differ in *place*: names with the same digest can be
+    found, and the kernel deals out connections among those that share an
+    address. Without a *place* the port alone tells Gateways apart.
+    """
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) if place is None else place
     return str(ipaddress.IPv4Address(_INNER + 1 + digest % _MOST_INNER))
 
 

@@ -149,3 +149,28 @@ def test_inner_addresses_stay_and_are_this_machine_s() -> None:
     assert len(set(addresses.values())) == 200
     assert all(address.startswith("127.") and int(address.split(".")[1]) >= 128 for address in addresses.values())
     assert addresses["7"] == inner_address("7")
+
+
+def test_no_name_leads_to_the_inner_address_of_another_gateway() -> None:
+    # The digests of what these names make are alike: found by trying sixteen million.
+    names = {"web": "10.0.0.1", "gfcd8f5": "10.0.0.2"}
+    gateways = [gateway(name, *listeners(443), addresses=[{"value": address}]) for name, address in names.items()]
+    for found, namespace in zip(gateways, ("victim", "evil"), strict=True):
+        found["metadata"]["namespace"] = namespace
+    pairs = [
+        {**secret("pair", AUTHORITY.issue("a.test")), "metadata": {"name": "pair", "namespace": namespace}}
+        for namespace in ("victim", "evil")
+    ]
+    stores = stores_of(gateway_class(), *gateways, *pairs)
+    rules = PortRules.of(pool=names.values())
+
+    inner = [
+        address
+        for found in gateways
+        for port in served_ports(found, stores, CONTROLLER, rules)
+        if port.is_inner
+        for address in port.addresses
+    ]
+
+    assert len(inner) == 4
+    assert len(set(inner)) == 4
