@@ -1,5 +1,7 @@
 """What filters do to a request, to its answer, and to a copy of it."""
 
+import contextlib
+import os
 import socket
 from pathlib import Path
 
@@ -46,6 +48,44 @@ def test_a_copy_of_the_request_goes_to_the_mirror(tmp_path: Path) -> None:
     lines = received.decode().lower().split("\r\n")
     assert lines[0] == "get /here?q=1 http/1.1"
     assert {"host: a.test", "x-a: b, %c", "content-length: 0", "connection: close"} <= set(lines)
+
+
+@pytest.mark.haproxy
+def test_copies_that_nobody_answers_leave_descriptors_for_clients(tmp_path: Path) -> None:
+    port = free_port()
+    copy = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "copy", "port": 80}}}
+    with serving("web") as running, socket.create_server(("127.0.0.1", 0), backlog=4096) as mirror:
+        mirror.settimeout(1)
+        objects = [
+            gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+            *leading_to("web", running["web"]),
+            *leading_to("copy", mirror.getsockname()[1]),
+            route("web", rule("/", to="web", filters=[copy] * 16)),
+        ]
+        threads = len(os.sched_getaffinity(0))
+        with served(tmp_path, port, *objects):
+            for _ in range(40 * threads):
+                assert ask(port, "a.test").status == 200
+            accepted = _accepted(mirror)
+            # What is left of each copy is over, so there is room for others.
+            for connection in accepted:
+                connection.close()
+            assert ask(port, "a.test").status == 200
+            again = _accepted(mirror)
+
+    for connection in again:
+        connection.close()
+    assert 16 <= len(accepted) <= 256 * threads
+    assert len(again) == 16
+
+
+def _accepted(server: socket.socket) -> list[socket.socket]:
+    """Return the connections to *server*, once there are no more."""
+    found = []
+    with contextlib.suppress(TimeoutError):
+        while True:
+            found.append(server.accept()[0])
+    return found
 
 
 @pytest.mark.haproxy
