@@ -85,7 +85,7 @@ def test_within_a_namespace_exact_goes_before_prefix_as_ever() -> None:
 @pytest.mark.parametrize("older", ["rule", "default"])
 def test_the_root_of_a_host_stays_with_the_older_namespace(attack: Resource, key: str, older: str) -> None:
     own = rule(HOST, path("/", "web")) if older == "rule" else rule(HOST, path("/x", "web"))
-    more = {} if older == "rule" else {"defaultBackend": service_backend("web")}
+    more: dict[str, Any] = {} if older == "rule" else {"defaultBackend": service_backend("web")}
     found = routes(victim(own, **more), attack)
 
     assert {who for name, who in found.items() if name.split()[1].startswith(f"{key}|")} == {"victim"}
