@@ -8,16 +8,20 @@ import msgspec
 
 from haptic_trio.explain import base_maps
 from haptic_trio.explain.answers import Entry, HostAnswer, RouteAnswer, Step
-from haptic_trio.explain.base_maps import EXACT, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, RouteMap
+from haptic_trio.explain.base_maps import EXACT, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, MapLookup, RouteMap
 from haptic_trio.explain.certificates import certificates_for
 from haptic_trio.explain.gateways import gateway_notes
 from haptic_trio.explain.site import MAIN, Site, hidden
 from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.templating.records import Dependency
+from haptic_trio.templating.request_paths import Readings, readings
 
 _MOST_OTHERS: Final = 20
 _MOST_ENTRIES: Final = 200
+_HOST_REFUSED: Final = "a host with `|` or `*` in it is refused before anything is looked up"
+_PATH_REFUSED: Final = "the path cannot be decoded, or leads outside of itself once it is: it is rejected"
+_AMBIGUOUS: Final = "applications may read the path in two ways, which lead to different backends: it is rejected"
 _RULES: Final = "rules of the frontends, such as a redirect or a denial, come before the look-up and are not told here"
 
 
@@ -27,6 +31,12 @@ class Routing(msgspec.Struct, frozen=True):
     paths: Mapping[str, str]
     """Of the files, by name of the map."""
     maps: Mapping[str, RouteMap]
+    is_normalised: bool = False
+    """Whether paths are looked up in their normal form."""
+
+    def read(self, path: str) -> Readings | None:
+        """Return how the frontends read *path*; None if they reject it."""
+        return readings(path) if self.is_normalised else Readings(path, path)
 
     def find(self, key: str) -> str | None:
         """Return what the map `TLS_HOSTS` has for *key*; None without it."""
@@ -47,7 +57,8 @@ def routing_of(site: Site) -> Routing | None:
     known: Routing | None = site.memo.get("routing")
     if known is None:
         maps = {name: RouteMap(tuple(base_maps.read_entries(site.texts[path].text))) for name, path in paths.items()}
-        known = site.memo["routing"] = Routing(paths, maps)
+        is_normalised = "set-var(txn.literal)" in site.texts[MAIN].text
+        known = site.memo["routing"] = Routing(paths, maps, is_normalised)
     return known
 
 
@@ -101,10 +112,13 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     """Return where a request for *given* and *path* goes; raises `UnknownTargetError` where routes are not known."""
     routing = need_routing(site)
     host = given if base_maps.is_refused(given) else _host(given)
-    refused = base_maps.is_refused(host)
-    lookups = [] if refused else base_maps.look_up(routing.maps, host, path)
+    read = routing.read(path)
+    refusal = _HOST_REFUSED if base_maps.is_refused(host) else _PATH_REFUSED if read is None else ""
+    lookups = [] if refusal or read is None else base_maps.look_up(routing.maps, host, read.separated)
     hit = next((number for number, lookup in enumerate(lookups) if lookup.matches), None)
-    found = [(lookup.map, entry) for lookup in lookups for entry in lookup.matches]
+    if read is not None and hit is not None and _is_ambiguous(routing, read, lookups[hit]):
+        refusal = _AMBIGUOUS
+    found = [] if refusal else [(lookup.map, entry) for lookup in lookups for entry in lookup.matches]
     entries = list(_entries(site, routing, found[: _MOST_OTHERS + 1]))
     backend = found[0][1].value if found else ""
     is_secret = bool(entries) and entries[0].line.is_secret
@@ -116,7 +130,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     return RouteAnswer(
         host=host,
         path=path,
-        status=400 if refused else 404 if not found else 0 if target else 503,
+        status=400 if refusal else 404 if not found else 0 if target else 503,
         backend=hidden(backend) if is_secret else backend,
         backend_made_by=site.made_by(MAIN, site.texts[MAIN].origin_of(target)) if target else None,
         winner=entries[0] if entries else None,
@@ -134,11 +148,19 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
         depends_on=site.lookups(asked),
         certificates=certificates_for(site, host),
         notes=(
-            *_notes(site, routing, host, status_is_503=bool(found) and not target, refused=refused),
-            *(() if refused else gateway_notes(site, host, path)),
+            *_notes(site, routing, host, status_is_503=bool(found) and not target, refusal=refusal),
+            *(() if refusal or read is None else gateway_notes(site, host, read.separated)),
         ),
         troubles=site.troubles_at(host),
     )
+
+
+def _is_ambiguous(routing: Routing, read: Readings, lookup: MapLookup) -> bool:
+    """Whether the literal path leads elsewhere than *lookup* does, in the scope of that."""
+    if read.literal == read.separated:
+        return False
+    literal = routing.maps[PREFIX].prefixes(f"{lookup.key.partition('|')[0]}|{read.literal}/")
+    return not literal or literal[0].value != lookup.matches[0].value
 
 
 def routes_to(site: Site, backend: str) -> Iterator[Entry]:
@@ -188,9 +210,9 @@ def _entries(site: Site, routing: Routing, found: Iterable[tuple[str, MapEntry]]
         )
 
 
-def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, refused: bool) -> Iterator[str]:
-    if refused:
-        yield "a host with `|` or `*` in it is refused before anything is looked up"
+def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, refusal: str) -> Iterator[str]:
+    if refusal:
+        yield refusal
         return
     yield from _redirect_notes(routing, host)
     if status_is_503:

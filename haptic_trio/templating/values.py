@@ -7,6 +7,7 @@ returns as `Emitted` is one word of haproxy.cfg or of a map.
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from haptic_trio.ingress.served import PATTERN_TAILS
@@ -14,6 +15,7 @@ from haptic_trio.templating.content import b64decode
 from haptic_trio.templating.emit import EmitError, Emitted, number_text
 from haptic_trio.templating.emitters import (
     duration,
+    header_name,
     hostname,
     integer,
     pattern,
@@ -23,6 +25,7 @@ from haptic_trio.templating.emitters import (
     url_path,
     word,
 )
+from haptic_trio.templating.request_paths import PATHS
 from haptic_trio.templating.run import CURRENT
 
 _ON: Final = frozenset({"true", "on", "yes", "1"})
@@ -212,6 +215,24 @@ def cookie_path(value: Any) -> Emitted:
     return word("Path=" + text)
 
 
+def header_names(value: Any) -> Emitted:
+    """One word that is a regular expression for header names, from a list of them; `*` stands for any characters.
+
+    It is for `del-header … -m reg`. A `-` stands for `_` as well: applications
+    that get headers as variables of their environment cannot tell them apart.
+    """
+    given = {str(header_name(name)).lower() for name in value}
+    names = sorted(name for name in given if not any(name != other and fnmatchcase(name, other) for other in given))
+    if not names:
+        raise EmitError("header_names: the list is empty")
+    has_any_first = any(name.startswith("*") for name in names)
+    ahead = "" if has_any_first else f"(?=[{regex_escape(''.join(sorted({name[0] for name in names})))}])"
+    nested = [name[2:] for name in names if name.startswith("x-")]
+    patterns = [*_name_patterns(name for name in names if not name.startswith("x-"))]
+    patterns += [f"x[-_](?:{'|'.join(_name_patterns(nested))})"] if nested else []
+    return word(f"^{ahead}(?:{'|'.join(patterns)})$")
+
+
 def host_and_port(value: Any) -> Emitted:
     """A host name or IPv4 address, which a port may follow."""
     host, colon, number = _text(value, "host_and_port").partition(":")
@@ -292,7 +313,11 @@ def _checked_prefix(prefix: str) -> None:
 
 
 def _escaped(prefix: str) -> str:
-    return regex_escape(prefix) if prefix else ""
+    return regex_escape(url_path(prefix)) if prefix else ""
+
+
+def _name_patterns(names: Iterable[str]) -> Iterable[str]:
+    return (regex_escape(name).replace("\\-", "[-_]").replace("\\*", ".*") for name in names)
 
 
 def _text(value: Any, name: str) -> str:
@@ -307,6 +332,6 @@ VALUES: Final[dict[str, Callable[..., Any]]] = {
     for function in (
         switch, choice, words, network, seconds, milliseconds, whole_seconds, table_size, byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
-        origin_pattern, realm, cookie_path, host_and_port, htpasswd, password, passwords, under,
+        origin_pattern, realm, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
     )
-}  # fmt: skip
+} | PATHS  # fmt: skip

@@ -44,6 +44,20 @@ HOSTS = (
     "wild.test",
 )
 PATHS = ("/", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/A", "/a/bc/d", "/a//b", "/c", "/c/x", "/a%2Fb", "/e", "/e/")
+SPELLINGS = (
+    "//a/b",
+    "/x/../a/b",
+    "/%61/b",
+    "/a;x",
+    "/a/b;x",
+    "/c%2fx",
+    "/c/%5cx",
+    "/a%zz",
+    "/a/..;/b",
+    "/a.",
+    "/%C3%A9",
+    "/x%00",
+)
 
 
 def rules() -> list[dict[str, object]]:
@@ -68,7 +82,7 @@ def test_routes_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> No
     assert check(tmp_path, rendered.text, files) == ""
 
     with running(tmp_path, rendered.text, files, port=port):
-        for host, requested in product(HOSTS, PATHS):
+        for host, requested in product(HOSTS, PATHS + SPELLINGS):
             answer = ask(port, host, requested)
             told = explain_route(site, host, requested)
             if answer.status == 200:
@@ -86,7 +100,7 @@ def test_statuses_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> 
     files = {file.path: file.content.decode() for file in rendered.files.values()}
 
     with running(tmp_path, rendered.text, files, port=port):
-        for host, requested in product(HOSTS, PATHS):
+        for host, requested in product(HOSTS, PATHS + SPELLINGS):
             answer = ask(port, host, requested)
             told = explain_route(site, host, requested)
             ours = "503: the service behind this route" in answer.body

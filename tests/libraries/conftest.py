@@ -1,7 +1,7 @@
 """What the tests of all libraries share: a rendered cluster, checked by and served by a real HAProxy."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,14 @@ class Cluster:
         """Render, check, and serve until the test ends."""
         rendered = self.render(*objects, **context)
         assert self.check(rendered) == ""
-        # HAProxy listens in the order of its frontends.
-        port = self.https_port if f":{self.https_port}" in rendered.text else self.http_port
-        self._stack.enter_context(running(self._directory, rendered.text, rendered.files, port=port))
+        self._stack.enter_context(self.running(rendered.text, rendered))
         return rendered
+
+    def running(self, text: str, rendered: Rendered) -> AbstractContextManager[None]:
+        """Run HAProxy with *text*, which may differ from what was rendered, and the files of *rendered*."""
+        # HAProxy listens in the order of its frontends.
+        port = self.https_port if f":{self.https_port}" in text else self.http_port
+        return running(self._directory, text, rendered.files, port=port)
 
 
 @pytest.fixture

@@ -130,6 +130,13 @@ def test_a_server_decides_what_goes_on_and_what_the_endpoint_learns(cluster: Clu
         assert "admin" not in some
         assert "x-other: mine" in some
 
+        # To an application that gets headers as variables these are the same names.
+        for name in ("plain", "globs", "all"):
+            forged = {"X-Verdict": "200", "X_User": "root", "x_group_one": "root", "X-Group_One": "root"}
+            body = ask(cluster.http_port, f"{name}.example.com", headers=forged).body
+            expected = {"plain": {"x_group_one", "x-group_one"}, "globs": {"x_user"}, "all": set()}[name]
+            assert {line.partition(":")[0] for line in body.split("\n") if line.endswith(": root")} == expected
+
         everything = ask_for(cluster, "all", 200, X_Abc="1", X_Bcd="2")
         assert "x-other: other" in everything.body
         assert "www-authenticate" not in everything.body

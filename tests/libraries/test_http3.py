@@ -4,7 +4,7 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -249,3 +249,23 @@ async def test_load_balancers_that_must_speak_the_proxy_protocol_are_refused(
 async def test_the_proxy_protocol_is_asked_of_nobody_else(cluster: Cluster, nursery: trio.Nursery) -> None:
     with edge(cluster, proxyProtocolFrom=["192.0.2.1"]) as port:
         assert (await (await connected(nursery, port)).ask(HOST)).status == 200
+
+
+async def test_rules_for_paths_headers_and_tunnels_are_those_of_other_versions(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    with edge(cluster, deniedPaths=["/admin"]) as port:
+        client = await connected(nursery, port)
+        headers = {"x-real-ip": "forged", "x_real_ip": "forged", "x-scheme": "forged"}
+        arrived = seen(await client.ask(HOST, "/x/../y", headers=headers))
+        spellings = ("//admin", "/x/../admin", "/%61dmin", "/x/%2e%2e/admin", "/%2fadmin", "/admin;x")
+        refused = [(await client.ask(HOST, spelling)).status for spelling in spellings]
+        # HAProxy 3.4 resets the stream by itself.
+        tunnel = 0
+        with suppress(Http3Error):
+            tunnel = (await client.send({":method": "CONNECT", ":authority": f"{HOST}:443"})).status
+
+    assert "forged" not in arrived.values()
+    assert arrived["x-real-ip"] == HERE
+    assert refused == [403] * len(spellings)
+    assert tunnel in {0, 405}

@@ -9,7 +9,7 @@ from aioquic.h3.connection import H3Connection
 from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
-from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted
+from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, StreamReset
 from aioquic.tls import SessionTicket, load_pem_private_key, load_pem_x509_certificates
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -60,12 +60,16 @@ class Http3Client:
 
     async def ask(self, host: str, path: str = "/", *, headers: Mapping[str, str] | None = None) -> Answer:
         """Send one GET; raises Http3Error where the connection ends before the answer does."""
+        pseudo = {":method": "GET", ":scheme": "https", ":authority": host, ":path": path}
+        return await self.send({**pseudo, **(headers or {})})
+
+    async def send(self, request: Mapping[str, str]) -> Answer:
+        """Send the fields of a request without a body, pseudo-header fields first; raises what `ask` does."""
         if self._ended.is_set():
             raise Http3Error(self._reason)
         stream = self._quic.get_next_available_stream_id()
         answer = self._answers[stream] = _Answer()
-        pseudo = {":method": "GET", ":scheme": "https", ":authority": host, ":path": path}
-        fields = [(name.lower().encode(), value.encode()) for name, value in {**pseudo, **(headers or {})}.items()]
+        fields = [(name.lower().encode(), value.encode()) for name, value in request.items()]
         self._http.send_headers(stream, fields, end_stream=True)
         await self._send()
         with trio.fail_after(PATIENCE):
@@ -115,6 +119,8 @@ class Http3Client:
                 self._is_ready, self.has_resumed = True, event.session_resumed
             elif isinstance(event, ConnectionTerminated):
                 self._end(f"{event.error_code:#x} {event.reason_phrase}".strip())
+            elif isinstance(event, StreamReset) and event.stream_id in self._answers:
+                self._answers[event.stream_id].complete.set()
             for found in self._http.handle_event(event):
                 self._take(found)
 

@@ -136,3 +136,41 @@ def test_whatever_is_not_refused_is_one_word_in_strong_quotes(filter_name: str, 
         return
     text = result.regex if isinstance(result, values.PathPattern) else result
     assert re.fullmatch(r"'([^'\n\r\0]|'\\'')*'", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_removed"),
+    [
+        ("x-real-ip", True),
+        ("x_real_ip", True),
+        ("x-real_ip", True),
+        ("x-real-ipx", False),
+        ("ax-real-ip", False),
+        ("x-forwarded-", True),
+        ("x_forwarded_for-any", True),
+        ("x-forwarded", False),
+        ("forwarded", True),
+        ("any_name", False),
+    ],
+)
+def test_names_of_headers_are_those_with_underscores_too(name: str, is_removed: bool) -> None:
+    pattern = values.header_names(["X-Real-IP", "X-Forwarded-*", "X-Forwarded-For", "Forwarded"])
+
+    assert bool(re.search(pattern.strip("'"), name)) == is_removed
+
+
+def test_any_name_with_an_underscore_can_be_meant() -> None:
+    pattern = values.header_names(["*_*", "X-A"]).strip("'")
+
+    assert [name for name in ("a_b", "_", "x-a", "x_a", "a-b") if re.search(pattern, name)] == [
+        "a_b",
+        "_",
+        "x-a",
+        "x_a",
+    ]
+
+
+@pytest.mark.parametrize("names", [[], ["a b"], [""], ["a'"], ["a:b"]])
+def test_what_is_no_name_of_a_header_is_refused(names: list[str]) -> None:
+    with pytest.raises(EmitError):
+        values.header_names(names)

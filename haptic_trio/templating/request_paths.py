@@ -1,0 +1,125 @@
+"""Spellings of request paths: what routes are looked up by, as the snippet `request-path` has HAProxy derive it.
+
+A path has two readings where it holds characters that only some applications
+take for separators: `%2F`, a backslash, `;`, an encoded `?` or `#`, and a dot
+or a blank at the end of a segment. HAProxy rejects a request whose two readings
+lead to different backends, and a rule whose own path has two would never apply.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from haptic_trio.templating.emit import EmitError, Emitted
+from haptic_trio.templating.emitters import url_path
+
+LONGEST: Final = 4096
+"""Characters of a path that is not ordinary, at most."""
+
+_NOT_ORDINARY: Final = re.compile(r"[^!-$&-:<-[\]-~]|//|\.(?:/|\Z)")
+_ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_KEPT: Final = b"%/\\;?# "
+_SEPARATOR: Final = re.compile(r"%(?:2F|5C|3B|3F|23)|[\\;]", re.IGNORECASE)
+_PADDED: Final = re.compile(r"(?:\.|%20)(?=/|\Z)", re.IGNORECASE)
+
+# As in request-path.j2, on bytes: what a request is rewritten by, and how its path is read.
+_REWRITES: Final = (
+    (re.compile(rb"\A//+"), b"/"),
+    (re.compile(rb"/(?:[.](?:/|\Z))+"), b"/"),
+    (re.compile(rb"[.][.]//+"), b"../"),
+)
+_RESERVED: Final = re.compile(rb"%(?!2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
+_PROTECTED: Final = re.compile(rb"%([01].|20|23|25|2F|3B|3F|5C|7F|(?![0-9A-F]{2}))", re.IGNORECASE)
+_READINGS: Final = (
+    (re.compile(rb"%2F|%5C|\\", re.IGNORECASE), b"/"),
+    (re.compile(rb"(?:;|%3B)[^/]*", re.IGNORECASE), b""),
+    (re.compile(rb"(?:[?]|%3F|%23).*", re.IGNORECASE | re.DOTALL), b""),
+    (re.compile(rb"//+"), b"/"),
+    (re.compile(rb"([^/.])(?:[.]|%20)+(?=/|\Z)"), rb"\1"),
+)
+_UNREADABLE: Final = re.compile(
+    rb"[^!-~\x80-\xff]|[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]|%(?!20|23|25|2F|3B|3F|5C)", re.IGNORECASE
+)
+_DOTS: Final = re.compile(rb"/(?:[.]|%20)+(?:/|\Z)")
+
+
+def plain_path(value: Any) -> str:
+    """A path, or a text that ends in one, in its normal form, still data: no character is encoded without need.
+
+    `%61` is `a`, `%40` is `@`, `%C3%A9` is `é`; `%2F` and other separators, blanks and `%` stay encoded.
+    """
+    plain = _ESCAPE.sub(_decoded, str(value).encode(errors="surrogatepass")).decode(errors="surrogateescape")
+    return re.sub("[\ud800-\udfff]", lambda match: f"%{ord(match.group()) & 0xFF:02X}", plain)
+
+
+def path_key(value: Any, beginning: bool = False) -> Emitted:
+    """A path in its normal form, to compare `txn.path` with; one that applications may read in two ways is refused.
+
+    With *beginning* it is no whole path, and its last segment may end in a dot.
+    """
+    text = plain_path(url_path(value))
+    if _SEPARATOR.search(text):
+        raise EmitError("path_key: the value holds \\, ; or an encoded /, \\, ;, ? or #")
+    if not text.isprintable() or re.search("%(?!2[05])", text):
+        raise EmitError("path_key: the value holds an encoded character that is not printable, or not UTF-8")
+    if not beginning and _PADDED.search(text):
+        raise EmitError("path_key: the value has a segment that ends in a dot or a blank")
+    return Emitted(text)
+
+
+def is_ambiguous_path(value: Any) -> bool:
+    """Whether applications may read a path in two ways, or a segment of it is empty; no request is routed by it."""
+    return bool(_SEPARATOR.search(str(value)) or _PADDED.search(str(value)) or "//" in str(value))
+
+
+class Readings(NamedTuple):
+    """How applications may read the path of a request, as HAProxy has it in `txn.literal` and `txn.path`."""
+
+    literal: str
+    separated: str
+    """What rules and routes go by."""
+
+
+def readings(path: str) -> Readings | None:
+    """Return how HAProxy reads the *path* of a request; None if it rejects it."""
+    if not path.startswith("/") or (len(path) > LONGEST and _NOT_ORDINARY.search(path)):
+        return None
+    text = _unescaped(_RESERVED.sub(b"%25", path.encode(errors="surrogateescape")))
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    text = _unescaped(_PROTECTED.sub(rb"%25\1", _without_dots(text)))
+    literal = re.sub(b"//+", b"/", text)
+    if _UNREADABLE.search(literal):
+        return None
+    for pattern, replacement in _READINGS:
+        text = pattern.sub(replacement, text)
+    if _DOTS.search(text):
+        return None
+    return Readings(literal.decode(errors="surrogateescape"), text.decode(errors="surrogateescape"))
+
+
+def _decoded(match: re.Match[bytes]) -> bytes:
+    byte = bytes.fromhex(match.group(1).decode())
+    return byte if byte > b" " and byte != b"\x7f" and byte not in _KEPT else match.group().upper()
+
+
+def _unescaped(text: bytes) -> bytes:
+    return _ESCAPE.sub(lambda match: bytes.fromhex(match.group(1).decode()), text)
+
+
+def _without_dots(path: bytes) -> bytes:
+    segments: list[bytes] = []
+    parts = path.split(b"/")[1:]
+    for position, part in enumerate(parts):
+        if part != b"..":
+            segments.append(part)
+            continue
+        del segments[-1:]
+        if position == len(parts) - 1:
+            segments.append(b"")
+    return b"/" + b"/".join(segments)
+
+
+PATHS: Final[dict[str, Callable[..., Any]]] = {
+    function.__name__: function for function in (plain_path, path_key, is_ambiguous_path)
+}
