@@ -1,0 +1,244 @@
+"""Every text of every object in a scene, and of every field that the schemas add, changed into something hostile."""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from haptic_trio.k8s.resource import Resource
+from tests.attacks.annotation_scenes import BESIDE, EXAMPLES, VENDORS, annotated
+from tests.attacks.scenes import SCENES
+from tests.attacks.schema_fields import fields
+from tests.attacks.tenants import Scene, Tenant
+from tests.attacks.values import OTHER_TYPES, TEXTS
+
+T = TypeVar("T")
+Step = str | int
+How = Literal["instead", "before", "behind", "within"]
+HOWS: Final[tuple[How, ...]] = ("instead", "before", "behind", "within")
+ATTACKER: Final = "attacker"
+ATTACKER_AGE: Final = 20
+# What an object is found by; an API server sets it, or a tenant cannot choose that of others.
+_IDENTITY: Final = {("kind",), ("apiVersion",)}
+_KEY: Final = "example.com/x"
+# As `haptic_trio.k8s.manifests` reads them, and API servers do.
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_MAPS: Final = {"annotations", "labels", "data", "matchLabels"}
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A place in an object of a scene."""
+
+    scene: str
+    object: int
+    path: tuple[Step, ...]
+    of_key: bool = False
+    """The key at the end of the path, and not what stands under it."""
+
+    def __str__(self) -> str:
+        return f"{self.scene}[{self.object}].{'.'.join(map(str, self.path))}{' (key)' if self.of_key else ''}"
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    """A hostile value in one place, and perhaps others in others of the same scene."""
+
+    leaf: Leaf
+    value: Any
+    how: How = "instead"
+    others: tuple["Mutation", ...] = ()
+
+    def objects(self, number: int) -> list[Resource]:
+        """Return the copy *number* of the scene with the value in its place."""
+        found = scenes()[self.leaf.scene].build(tenant_of(number))
+        for one in (self, *self.others):
+            found[one.leaf.object] = _changed(found[one.leaf.object], one)
+        return found
+
+    def __str__(self) -> str:
+        return "; ".join(f"{one.leaf} {one.how} {one.value!r:.200}" for one in (self, *self.others))
+
+
+def tenant_of(number: int) -> Tenant:
+    """Return the attacker as the owner of the copy *number*."""
+    return Tenant(ATTACKER, number, ATTACKER_AGE)
+
+
+@cache
+def scenes() -> Mapping[str, Scene]:
+    """Return all scenes by name: those of `scenes.py`, and one for each annotation that a library knows."""
+    found = {scene.name: scene for scene in SCENES}
+    for vendor, entry in VENDORS.items():
+        for name in entry["known"]:
+            found[f"{vendor}/{name}"] = Scene(f"{vendor}/{name}", _AnnotationScene(vendor, name), 60)
+    return found
+
+
+class _AnnotationScene(msgspec.Struct, frozen=True):
+    """An Ingress with one annotation, and with those that give it a meaning."""
+
+    vendor: str
+    name: str
+
+    def __call__(self, tenant: Tenant) -> list[Resource]:
+        beside = BESIDE[self.vendor]
+        at = "/api(/|$)(.*)" if "rewrite-target" in beside else "/"
+        values = {**beside, self.name: EXAMPLES.get((self.vendor, self.name), beside.get(self.name, ""))}
+        return [annotated(tenant, "known", self.vendor, values, at)]
+
+
+@cache
+def leaves(scene: str) -> tuple[Leaf, ...]:
+    """Return every place of *scene* that holds, or could hold, a text or a number."""
+    if "/" in scene:
+        vendor, _, name = scene.partition("/")
+        return (Leaf(scene, 0, ("metadata", "annotations", VENDORS[vendor]["prefix"] + name)),)
+    found = list(_walked(scene))
+    for number, one in enumerate(_first(scene)):
+        patterns = {pattern_of(leaf) for leaf in _walked(scene) if leaf.object == number and not leaf.of_key}
+        for field in fields():
+            if field.kind in ("*", one["kind"]) and field.path not in patterns:
+                found.append(Leaf(scene, number, tuple(_steps(field.path))))  # noqa: PERF401  easier to read so
+    return tuple(found)
+
+
+def _first(scene: str) -> list[Resource]:
+    return scenes()[scene].build(tenant_of(1))
+
+
+@cache
+def _walked(scene: str) -> Mapping[Leaf, None]:
+    return {
+        Leaf(scene, number, path, of_key): None
+        for number, one in enumerate(_first(scene))
+        for path, of_key in _walk(one)
+    }
+
+
+def _walk(value: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[Step, ...], bool]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if path and path[-1] in _MAPS:
+                yield (*path, key), True
+            yield from _walk(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _walk(inner, (*path, index))
+    elif path not in _IDENTITY:
+        yield path, False
+
+
+def pattern_of(leaf: Leaf) -> str:
+    """Return the path of *leaf* as `fields.txt` writes it."""
+    path, text = leaf.path, ""
+    for at, step in enumerate(path):
+        text += (
+            "[]" if isinstance(step, int) else "{}" if step == _KEY or (at and path[at - 1] in _MAPS) else f".{step}"
+        )
+    return text.removeprefix(".")
+
+
+def _steps(path: str) -> Iterator[Step]:
+    for part in re.findall(r"\[\]|\{\}|[^.\[\]{}]+", path):
+        yield 0 if part == "[]" else _KEY if part == "{}" else part
+
+
+def _changed(one: Resource, mutation: Mutation) -> Resource:
+    result = copy.deepcopy(one)
+    *way, last = mutation.leaf.path
+    place: Any = result
+    before: Any
+    for at, step in enumerate(way):
+        place = _enter(place, step, [] if isinstance(mutation.leaf.path[at + 1], int) else {})
+    if mutation.leaf.of_key:
+        if last in place:
+            place[_written(str(last), mutation)] = place.pop(last)
+        return result
+    if isinstance(last, int):
+        _enter(place, last, "")
+    before = place.get(last, "") if isinstance(place, dict) else place[last]
+    place[last] = _written(before, mutation)
+    return result
+
+
+def _enter(place: Any, step: Step, new: Any) -> Any:
+    if isinstance(place, list):
+        if not place:
+            place.append(new)
+        return place[min(int(step), len(place) - 1)]
+    if not isinstance(place.get(step), dict | list):
+        place[step] = new
+    return place[step]
+
+
+def _written(before: Any, mutation: Mutation) -> Any:
+    if mutation.how == "instead" or not isinstance(before, str) or not isinstance(mutation.value, str):
+        return mutation.value
+    middle = len(before) // 2
+    match mutation.how:
+        case "before":
+            return mutation.value + before
+        case "behind":
+            return before + mutation.value
+        case _:
+            return before[:middle] + mutation.value + before[middle:]
+
+
+def without(leaf: Leaf, number: int) -> list[Resource]:
+    """Return the copy *number* of the scene without what is at *leaf*."""
+    found = scenes()[leaf.scene].build(tenant_of(number))
+    *way, last = leaf.path
+    place: Any = found[leaf.object]
+    for step in way:
+        place = place[step]
+    del place[last]
+    return found
+
+
+def can_be_stored(mutation: Mutation) -> bool:
+    """Whether an API server, and a directory, would take the object from a tenant.
+
+    Names are checked there, labels and annotations are texts, and a tenant
+    has no right to write in other namespaces, or what the cluster has once.
+    """
+    path = mutation.leaf.path
+    one = mutation.objects(1)[mutation.leaf.object]
+    metadata = one["metadata"]
+    if path in (("metadata", "name"), ("metadata", "namespace")):
+        text = metadata[path[1]]
+        is_legal = isinstance(text, str) and _NAME.fullmatch(text) and (path[1] == "name" or "." not in text)
+        return bool(is_legal) and "namespace" in metadata and metadata["namespace"] not in ("victim", "victim-other")
+    if path[0] == "metadata" and path[1] in ("labels", "annotations"):
+        return all(isinstance(value, str) for value in metadata[path[1]].values())
+    return True
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield *items* in pieces of *size*."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def is_read(leaf: Leaf) -> bool:
+    """Whether the libraries are known to read what is at *leaf*, since a benign scene has something there."""
+    return "/" in leaf.scene or leaf in _walked(leaf.scene)
+
+
+def table(scene: str, own_names: Sequence[str], *, every: int, offset: int = 0) -> Iterator[Mutation]:
+    """Yield every place of *scene* with hostile values: one of each *every*, others in the next place.
+
+    *own_names* are what the victim has: its hosts, sections and files. Places
+    that no library is known to read get one of four times as many.
+    """
+    texts = (*TEXTS, *own_names)
+    for at, leaf in enumerate(leaves(scene), offset):
+        others: tuple[Any, ...] = () if leaf.of_key else OTHER_TYPES
+        stride = every if is_read(leaf) else 4 * every
+        for number, value in enumerate((*texts, *others)):
+            if (number + at * 7) % stride == 0:
+                how = HOWS[(number + at) % len(HOWS)] if isinstance(value, str) else "instead"
+                mutation = Mutation(leaf, value, how)
+                if can_be_stored(mutation):
+                    yield mutation

@@ -1,0 +1,72 @@
+"""Benign tenants, kind by kind, with something in every field that the libraries read.
+
+A scene is built again and again, each time with a number of its own, so that
+hundreds of its copies stand in one configuration.
+"""
+
+from typing import Final
+
+from haptic_trio.k8s.resource import Resource
+from tests.attacks.annotation_scenes import ANNOTATION_SCENES
+from tests.attacks.gateway_scenes import GATEWAY_SCENES
+from tests.attacks.tenants import Scene, Tenant, pair, secrets
+from tests.support.kubernetes import (
+    endpoint,
+    endpoint_slice,
+    ingress,
+    ingress_class,
+    path,
+    rule,
+    service,
+    service_backend,
+    tls_secret,
+)
+
+
+def shared(namespace: str, age: int) -> list[Resource]:
+    """Return what all copies of a tenant use together."""
+    own = Tenant(namespace, 0, age)
+    tls = {"mode": "Terminate", "certificateRefs": [{"kind": "Secret", "name": "pair"}]}
+    listeners = [
+        {"name": "http", "port": own.port(1), "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}},
+        {"name": "https", "port": own.port(2), "protocol": "HTTPS", "hostname": f"*.{namespace}.test", "tls": tls},
+        {"name": "pass", "port": own.port(3), "protocol": "TLS", "tls": {"mode": "Passthrough"}},
+    ]
+    return [
+        own.made("Gateway", "shared", spec={"gatewayClassName": "haptic", "listeners": listeners}),
+        service("app", namespace=namespace),
+        endpoint_slice("app", endpoint("10.0.1.1"), ports=8080, namespace=namespace),
+        *secrets(namespace, "users", "hashes", "authority"),
+        tls_secret("pair", *pair(namespace), namespace=namespace, age=age),
+    ]
+
+
+def _plain(tenant: Tenant) -> list[Resource]:
+    name, namespace = tenant.name("plain"), tenant.namespace
+    host = tenant.host("plain")
+    return [
+        ingress(
+            name,
+            rule(host, path("/a", name, "http"), path("/b", name, 80, kind="Exact")),
+            rule(f"*.{host}", path("/", name, kind="ImplementationSpecific")),
+            namespace=namespace,
+            age=tenant.age,
+            tls=[{"hosts": [host], "secretName": name}],
+            defaultBackend=service_backend(name),
+        ),
+        ingress(
+            f"{name}-class",
+            rule(f"class.{host}", path("/", name)),
+            namespace=namespace,
+            age=tenant.age,
+            ingress_class=f"{namespace}-{name}",
+        ),
+        ingress_class(f"{namespace}-{name}", "haptic-trio/ingress-controller"),
+        service(name, {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "web"}, namespace=namespace),
+        endpoint_slice(name, endpoint("10.0.0.1"), endpoint("10.0.0.2"), ports={"http": 8080}, namespace=namespace),
+        endpoint_slice(name, endpoint("fd00::1"), ports={"http": 8080}, family="IPv6", suffix="6", namespace=namespace),
+        tls_secret(name, *pair(namespace), namespace=namespace, age=tenant.age),
+    ]
+
+
+SCENES: Final = (Scene("plain", _plain, 120), *ANNOTATION_SCENES, *GATEWAY_SCENES)
