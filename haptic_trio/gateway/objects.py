@@ -128,6 +128,11 @@ def bare_of(found: Sequence[Resource]) -> tuple[Resource, ...]:
     )
 
 
+def bare_by_age(found: Sequence[Resource]) -> tuple[Resource, ...]:
+    """Return what `bare_of` does, the oldest first."""
+    return tuple(sorted(bare_of(found), key=age_of))
+
+
 def checked_name(text: str) -> str:
     """Return *text* if it is a Kubernetes name, or raise `GatewayObjectError`: it becomes part of a name or key."""
     if not _NAME(text):

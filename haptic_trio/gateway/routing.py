@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.gateway.attachment import hostnames_of, listeners_for
+from haptic_trio.gateway.attachment import Attached, hostnames_of, listeners_for
 from haptic_trio.gateway.backends import backends_of
 from haptic_trio.gateway.hostnames import ANY, intersection, specificity, wider
 from haptic_trio.gateway.kinds import Key, RouteKind
@@ -21,8 +21,7 @@ from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
     age_of,
-    bare_in,
-    bare_of,
+    bare_by_age,
     derived,
     dig,
     items_of,
@@ -52,11 +51,11 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
 
     Raises `GatewayObjectError` if the route cannot be expressed.
     """
-    served = _ServedRules(kind, lookups)
+    served = _Known(kind, lookups, controller)
     paths = sorted({match.path for rule in served.of(route) for match in rule.matches if match.path_kind == path_kind})
     for attached in listeners_for(route, kind.name, lookups, controller).values():
         for hostname, _ in attached.hostnames:
-            resolver = _Resolver(served, attached.listener, hostname, lookups, controller)
+            resolver = _Resolver(served, attached.listener, hostname, lookups)
             for path in paths:
                 value = resolver.value(route, Key(path_kind, hostname, path))
                 if value:
@@ -79,13 +78,24 @@ def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
     return f"{kind.name}/{namespace_of(route)}/{name_of(route)}/{rule}.{match}"
 
 
-class _ServedRules:
-    """The rules of routes of one kind, which take long to check: for one answer those of each route are, once."""
+class _Known:
+    """Rules and host names of routes of one kind, which take long to find: those of each route once for an answer."""
 
-    def __init__(self, kind: RouteKind, lookups: Lookups) -> None:
+    def __init__(self, kind: RouteKind, lookups: Lookups, controller: str) -> None:
         self.kind = kind
         self._lookups = lookups
+        self._controller = controller
         self._known: dict[tuple[str, str], list[ServedRule] | GatewayObjectError] = {}
+        self._hostnames: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+
+    def hostnames_of(self, route: Resource, listener: Listener) -> dict[str, str]:
+        """Return the host names that *route* shares with *listener*, each with the most specific one of the route."""
+        key = namespace_of(route), name_of(route)
+        known = self._hostnames.get(key)
+        if known is None:
+            found = listeners_for(route, self.kind.name, self._lookups, self._controller)
+            known = self._hostnames[key] = {one: _own_hostnames(route, attached) for one, attached in found.items()}
+        return known.get(listener.key, {})
 
     def of(self, route: Resource) -> list[ServedRule]:
         """Return what `served_rules` does, or raise what it does."""
@@ -102,6 +112,15 @@ class _ServedRules:
         return known
 
 
+def _own_hostnames(route: Resource, attached: Attached) -> dict[str, str]:
+    own = {shared: ANY for shared, _ in attached.hostnames}
+    for hostname in hostnames_of(route):
+        shared = intersection(hostname, attached.listener.hostname)
+        if shared in own and specificity(hostname) > specificity(own[shared]):
+            own[shared] = hostname
+    return own
+
+
 class _WithoutHost(msgspec.Struct, frozen=True):
     """Asks for the routes without host names that may mean a listener."""
 
@@ -109,7 +128,9 @@ class _WithoutHost(msgspec.Struct, frozen=True):
     port: int
 
     def __call__(self, found: Sequence[Resource]) -> Sequence[Resource]:
-        return bare_of([route for route in found if not items_of(route, "spec", "hostnames") and self._is_meant(route)])
+        return bare_by_age(
+            [route for route in found if not items_of(route, "spec", "hostnames") and self._is_meant(route)]
+        )
 
     def _is_meant(self, route: Resource) -> bool:
         return any(
@@ -121,52 +142,63 @@ class _WithoutHost(msgspec.Struct, frozen=True):
 class _Resolver:
     """Finds what competes for the paths of one host name of a listener."""
 
-    def __init__(
-        self, served: _ServedRules, listener: Listener, hostname: str, lookups: Lookups, controller: str
-    ) -> None:
+    def __init__(self, served: _Known, listener: Listener, hostname: str, lookups: Lookups) -> None:
         self._served = served
         self._kind = served.kind
         self._listener = listener
         self._hostname = hostname
         self._lookups = lookups
-        self._controller = controller
 
     def value(self, route: Resource, key: Key) -> str:
         """Return the value of the entry for *key*; empty if another route than *route* writes it."""
+        if self._is_taken(route, key):
+            return ""
         own = namespace_of(route), name_of(route)
         rivals = [rival for rival in self._routes(key) if (namespace_of(rival), name_of(rival)) != own]
-        if any(age_of(rival) < age_of(route) for rival in rivals):
-            return ""
-        rivals.append(route)
-        candidates = self._candidates(rivals, key)
+        candidates = self._candidates([*rivals, route], key)
         for wider_key in _fallbacks(key):
             if any(not candidate.match.is_conditional for candidate in candidates):
                 break
             candidates += self._candidates(self._routes(wider_key), wider_key)
         return list_text((candidate.match, candidate.target) for candidate in candidates)
 
+    def _is_taken(self, route: Resource, key: Key) -> bool:
+        """Whether an older route has *key*; of very many with it, each looks at the oldest alone."""
+        age = age_of(route)
+        for rivals in self._sharing(key):
+            for rival in rivals:
+                if age_of(rival) >= age:
+                    break
+                if self._has(rival, key):
+                    return True
+        return False
+
     def _routes(self, key: Key) -> list[Resource]:
         """Return all routes that have *key*."""
         found: dict[tuple[str, str], Resource] = {}
+        for routes in self._sharing(key):
+            for route in routes:
+                found.setdefault((namespace_of(route), name_of(route)), route)
+        return [route for route in found.values() if self._has(route, key)]
+
+    def _sharing(self, key: Key) -> Iterator[Sequence[Resource]]:
+        """Yield all routes that may have *key*, in several pieces, each with its oldest first."""
         for hostname in self._hostnames():
             for path in self._kind.spellings(key):
                 keys = (hostname, path) if hostname else (path,)
                 store = self._kind.by_host if hostname else self._kind.of_any_host
-                for route in bare_in(self._lookups, store, *keys):
-                    found.setdefault((namespace_of(route), name_of(route)), route)
+                yield derived(self._lookups, store, bare_by_age, *keys)
         if key.path_kind == PREFIX and not key.path:
-            for route in self._without_path():
-                found.setdefault((namespace_of(route), name_of(route)), route)
-        return [route for route in found.values() if self._has(route, key)]
+            yield from self._without_path()
 
-    def _without_path(self) -> Iterator[Resource]:
+    def _without_path(self) -> Iterator[Sequence[Resource]]:
         """Yield the routes that cannot be found by path, and may be attached to the listener."""
         store, listener = self._kind.without_path, self._listener
         for hostname in self._hostnames():
             if hostname:
-                yield from bare_in(self._lookups, store, listener.owner, hostname)
+                yield derived(self._lookups, store, bare_by_age, listener.owner, hostname)
             else:
-                yield from derived(self._lookups, store, _WithoutHost(listener.name, listener.port), listener.owner)
+                yield derived(self._lookups, store, _WithoutHost(listener.name, listener.port), listener.owner)
 
     def _hostnames(self) -> Iterator[str]:
         """Yield the host names of routes that come to this one on the listener."""
@@ -177,8 +209,7 @@ class _Resolver:
             yield ANY
 
     def _has(self, route: Resource, key: Key) -> bool:
-        attached = listeners_for(route, self._kind.name, self._lookups, self._controller).get(self._listener.key)
-        if attached is None or all(hostname != self._hostname for hostname, _ in attached.hostnames):
+        if self._hostname not in self._served.hostnames_of(route, self._listener):
             return False
         try:
             return any(
@@ -193,11 +224,7 @@ class _Resolver:
     def _candidates(self, routes: Sequence[Resource], key: Key) -> list[_Candidate]:
         found = []
         for route in routes:
-            own = max(
-                (name for name in hostnames_of(route) if intersection(name, self._listener.hostname) == self._hostname),
-                key=specificity,
-                default=ANY,
-            )
+            own = self._served.hostnames_of(route, self._listener).get(self._hostname, ANY)
             for rule in self._served.of(route):
                 backends = None
                 for position, match in enumerate(rule.matches):
