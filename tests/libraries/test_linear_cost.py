@@ -5,8 +5,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import trustme
@@ -19,6 +18,7 @@ from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.sandbox import TemplateEnvironment
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
 from tests.support.rendering import KINDS, library_config
+from tests.support.work import Work
 
 LIBRARIES = ("base", "ssl", "ingress", "haproxy-org-annotations", "haproxy-ingress-annotations", "nginx-annotations")
 NGINX = "nginx.ingress.kubernetes.io"
@@ -122,23 +122,6 @@ SHAPES: dict[str, Callable[[int], Iterable[Resource]]] = {
     "endpoints": endpoints,
     "passthrough": passthrough,
 }
-
-
-class Work:
-    """Counts calls while it is active: of Python, and of C by Python."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def _count(self, frame: FrameType, event: str, argument: object) -> None:
-        self.calls += event in ("call", "c_call")
-
-    def __enter__(self) -> Self:
-        sys.setprofile(self._count)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        sys.setprofile(None)
 
 
 def cost_of(renderer: Renderer, objects: Iterable[Resource]) -> tuple[int, int, Rendered]:
