@@ -267,7 +267,7 @@ def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> List
         namespace=namespace_of(owner),
         owner=name_of(owner),
         name=text_of(source, "name"),
-        port=source.get("port") or 0,
+        port=_port_of(source),
         protocol=protocol,
         hostname=hostname_of(source),
         kinds=kinds,
@@ -275,6 +275,12 @@ def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> List
         conflict=conflict,
         source=source,
     )
+
+
+def _port_of(source: Mapping[str, Any]) -> int:
+    """Return the port of a listener; 0, which no listener can have, for anything that is not a whole number."""
+    port = source.get("port")
+    return port if isinstance(port, int) and not isinstance(port, bool) else 0
 
 
 def hostname_of(source: Any) -> str:
@@ -285,7 +291,7 @@ def hostname_of(source: Any) -> str:
 def _conflicts(sources: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return for each listener the reason for which it and another one exclude each other; empty for none."""
     known = [
-        (source.get("port"), _company(source), text_of(source, "protocol"), hostname_of(source)) for source in sources
+        (_port_of(source), _company(source), text_of(source, "protocol"), hostname_of(source)) for source in sources
     ]
     companies: dict[Any, set[str]] = {}
     for port, company, protocol, _ in known:

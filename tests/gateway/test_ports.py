@@ -113,3 +113,13 @@ def test_the_status_says_why(port: int, message: str) -> None:
         assert accepted["message"] == message
         assert programmed["status"] == "False"
     assert {one["status"] for one in good["conditions"] if one["type"] in ("Accepted", "Programmed")} == {"True"}
+
+
+@pytest.mark.parametrize("port", [{"a": "b"}, [80], "80", True, 80.5, None])
+def test_what_is_no_port_costs_other_gateways_nothing(port: object) -> None:
+    odd = gateway("a", listener(81), {"name": "odd", "port": port, "protocol": "HTTP"})
+    good = gateway("b", listener(80))
+    stores = site(odd, good)
+
+    assert [one.port for one in served_ports(odd, stores, CONTROLLER, PortRules())] == [81]
+    assert [one.port for one in served_ports(good, stores, CONTROLLER, PortRules())] == [80]
