@@ -21,7 +21,7 @@ OF_NGINX = {
     "auth-type": "basic", "auth-secret": "{users}", "auth-realm": "Here", "enable-cors": "true",
     "cors-allow-origin": "https://*.example.com", "cors-allow-headers": "X-A,X-B", "cors-allow-methods": "GET, PUT",
     "cors-expose-headers": "X-C", "cors-max-age": "60", "affinity": "cookie", "session-cookie-name": "C",
-    "session-cookie-path": "/c", "session-cookie-domain": "example.com", "session-cookie-samesite": "Lax",
+    "session-cookie-path": "/c", "session-cookie-domain": "own.test", "session-cookie-samesite": "Lax",
     "backend-protocol": "HTTPS", "proxy-ssl-server-name": "on", "proxy-ssl-name": "in.example.com",
     "limit-rps": "5", "limit-rpm": "50", "limit-connections": "9", "limit-allowlist": "10.0.0.0/8",
     "whitelist-source-range": "10.0.0.0/8,192.0.2.1", "denylist-source-range": "192.0.2.2",
@@ -41,7 +41,7 @@ OF_ORG = {
 OF_JCM = {
     "auth-secret": "{users}", "auth-realm": "Here", "cors-enable": "true", "cors-allow-origin": "https://a.example.com",
     "headers": "X-A: b\nX-B: c", "redirect-to": "/x", "app-root": "/app", "hsts": "true", "hsts-max-age": "60",
-    "affinity": "cookie", "session-cookie-name": "C", "session-cookie-domain": "example.com", "limit-rps": "5",
+    "affinity": "cookie", "session-cookie-name": "C", "session-cookie-domain": "own.test", "limit-rps": "5",
     "allowlist-source-range": "10.0.0.0/8", "balance-algorithm": "leastconn", "timeout-server": "5s",
     "health-check-uri": "/ok", "secure-sni": "sni.example.com", "backend-protocol": "h1-ssl", "maxconn-server": "9",
     "server-alias": "{alias}",
@@ -74,8 +74,12 @@ BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }  # fmt: skip
 
-# What no test of a library has a value of.
-EXAMPLES: Final[Mapping[tuple[str, str], str]] = {("haproxyIngress", "agent-check-send"): "ping"}
+# What the libraries' own tests have no value of.
+EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "nginx": OF_NGINX,
+    "haproxyOrg": OF_ORG,
+    "haproxyIngress": {**OF_JCM, "agent-check-send": "ping"},
+}
 
 
 def annotated(

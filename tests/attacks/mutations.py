@@ -85,7 +85,7 @@ class _AnnotationScene(msgspec.Struct, frozen=True):
     def __call__(self, tenant: Tenant) -> list[Resource]:
         beside = BESIDE[self.vendor]
         at = "/api(/|$)(.*)" if "rewrite-target" in beside else "/"
-        values = {**beside, self.name: EXAMPLES.get((self.vendor, self.name), beside.get(self.name, ""))}
+        values = {**beside, self.name: beside.get(self.name, EXAMPLES[self.vendor].get(self.name, ""))}
         return [annotated(tenant, "known", self.vendor, values, at)]
 
 

@@ -15,7 +15,7 @@ from tests.bad_inputs.vocabulary import tokens
 Shape = tuple[str, ...]
 
 _CHUNK: Final = re.compile(r"[A-Za-z0-9_.:*+^~-]+")
-_TOKEN: Final = re.compile(r"\([!D]+\)")
+_TOKEN: Final = re.compile(r"(^|\()[!D]+(\)|$)")
 _EXPRESSION: Final = re.compile(r"%(?:\{[^}]*\})?\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
 _REPEATED: Final = re.compile(r"(?:D[,/|])+(?=D)")
 _ITEM: Final = re.compile(r"[;&>?]")
@@ -82,7 +82,7 @@ def _word(word: _Word, *, may_be_flag: bool) -> str:
     text = _ADDRESS.sub("D", word.value)
     text = _CHUNK.sub(_chunk, text)
     # An exclamation mark may be part of the name of a header.
-    return _TOKEN.sub("(D)", _REPEATED.sub("", text))
+    return _TOKEN.sub(r"\1D\2", _REPEATED.sub("", text))
 
 
 def _chunk(match: re.Match[str]) -> str:
