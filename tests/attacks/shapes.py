@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from haptic_trio.haproxy.lexer import split_line
+from tests.attacks.values import TEXTS
 from tests.bad_inputs.vocabulary import tokens
 
 Shape = tuple[str, ...]
@@ -21,6 +22,8 @@ _REPEATED: Final = re.compile(r"(?:D[,/|])+(?=D)")
 _ITEM: Final = re.compile(r"[;&>?]")
 _FIELD: Final = re.compile(r"=?[A-Za-z0-9._~%/:*!@$+-]*")
 _ADDRESS: Final = re.compile(r"\[[0-9a-f:.]+\](?=:)")
+# Some are words of templates as well, such as `true`.
+_TEXTS: Final = frozenset(TEXTS)
 QUOTES: Final = "'\""
 
 
@@ -86,7 +89,7 @@ def _word(word: _Word, *, may_be_flag: bool) -> str:
 
 
 def _chunk(match: re.Match[str]) -> str:
-    return match[0] if match[0] in tokens() else "D"
+    return match[0] if match[0] in tokens() and match[0] not in _TEXTS else "D"
 
 
 def map_shapes(line: str) -> Iterator[Shape]:

@@ -2,14 +2,11 @@
 
 import base64
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.k8s.resource import Resource
@@ -81,54 +78,6 @@ BESIDE = {
         "auth-tls-secret": "authority",
     },
 }
-HOSTILE = [
-    "x\n    http-request deny",
-    "x\r\nbind :99",
-    "a\u2028b",
-    "a b",
-    "a # b",
-    "'",
-    '"',
-    "\\",
-    "%[env(HOME)]",
-    "100%",
-    "${HOME}",
-    "$(x)",
-    "\0",
-    "}",
-    "{",
-    "a if TRUE",
-    "' if TRUE",
-    "/a' '/b",
-    "$1 %[src]",
-    "10.0.0.0/8\n0.0.0.0/0",
-    "true\nfalse",
-    "https://a' } { always_true",
-    "",
-    " ",
-]
-PLAUSIBLE = [
-    "X-A b",
-    "/a/(.*) /\\1",
-    "basic-auth",
-    "301",
-    "hdr(x)",
-    "X-A %[src]\nX-B y",
-    "true",
-    "false",
-    "1",
-    "5s",
-    "8m",
-    "/x",
-    "/$1",
-    "basic",
-    "cookie",
-    "users",
-    "10.0.0.0/8",
-    "a.example.com",
-]
-TEXT = st.sampled_from(HOSTILE) | st.sampled_from(PLAUSIBLE) | st.text(max_size=12)
-VALUES = TEXT | st.tuples(TEXT, TEXT).map("".join)
 
 
 def annotated(name: str, vendor: str, annotations: dict[str, Any], *, at: str = "/") -> Resource:
@@ -143,11 +92,6 @@ def annotated(name: str, vendor: str, annotations: dict[str, Any], *, at: str = 
 
 def rendered(*objects: Resource, **context: Any) -> Rendered:
     return render([*GOOD, *objects], libraries=LIBRARIES, **context)
-
-
-def shape(text: str) -> list[str]:
-    """Return each line without what stands in strong quotes, where an inner quote is written as `'\\''`."""
-    return [re.sub(r"'(?:[^']|'\\'')*'(?!\\)", "''", line) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
@@ -197,77 +141,5 @@ def test_an_ingress_with_annotations_of_two_libraries_is_refused() -> None:
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_what_the_property_asks_of_is_rendered_where_the_value_means_something(vendor: str) -> None:
+def test_annotations_that_others_need_are_rendered_together(vendor: str) -> None:
     assert rendered(annotated("fine", vendor, BESIDE[vendor])).refused == {}
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(ALL), VALUES)
-@example(("nginx", "permanent-redirect"), "https://a' code 301\n    http-request deny")
-def test_no_value_of_an_annotation_adds_a_directive(known: tuple[str, str], value: str) -> None:
-    vendor, name = known
-    beside = BESIDE[vendor]
-    at = "/api(/|$)(.*)" if "rewrite-target" in beside else "/"
-    result = rendered(annotated("evil", vendor, {**beside, name: value}, at=at))
-
-    assert "backend default_good_80 from profile-http" in result.text
-    if result.refused:
-        assert list(result.refused) == ["Ingress default/evil"]
-        assert "evil" not in result.text
-        return
-    written = shape(result.text)
-    for line in written:
-        words = line.split()
-        assert not words or words[0] in VOCABULARY | basic(), line
-        assert line.count("'") % 2 == 0, line
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", line), line
-        # What stands outside of quotes is what templates wrote, and no expansion among it.
-        assert line.strip().startswith("#") or not re.search(r"env\(|\$\{|\\$|#", line), line
-        assert line.strip() not in ("http-request deny", "bind :99", "http-response deny"), line
-    assert sum(line.startswith("backend ") for line in written) == 3 + ("backend clients::default_evil " in result.text)
-    assert sum(line.strip().startswith("server ") for line in written) == 0
-    for file, content in result.files.items():
-        if file in {"maps/nginx-auth.map", "maps/haproxy-ingress-auth.map"}:
-            assert all(
-                re.fullmatch(r"[0-9a-zA-Z_.:-]+ [A-Za-z0-9%,|*@$:._~\[\]-]+|", line) for line in content.split("\n")
-            )
-        elif file.startswith("maps/") and ("-" in file and "path-" not in file and "tls-" not in file):
-            assert all(re.fullmatch(r"[0-9a-zA-Z_.:/-]+ [0-9a-z]+|", line) for line in content.split("\n")), content
-
-
-VOCABULARY = {
-    *("global", "defaults", "frontend", "backend", "userlist", "user", "#", "bind", "mode", "option", "retries"),
-    *(
-        "balance",
-        "timeout",
-        "http-request",
-        "http-response",
-        "http-after-response",
-        "use_backend",
-        "default_backend",
-        "cookie",
-    ),
-    *(
-        "dynamic-cookie-key",
-        "stick-table",
-        "hash-type",
-        "no",
-        "hard-stop-after",
-        "fd-hard-limit",
-        "tune.ssl.default-dh-param",
-    ),
-    *("ssl-default-bind-ciphers", "ssl-default-bind-ciphersuites", "ssl-default-bind-options"),
-    *(
-        "ssl-default-server-options",
-        "httpclient.timeout.connect",
-        "httpclient.retries",
-        "lua-load-per-thread",
-        "tune.stick-counters",
-    ),
-}
-
-
-@cache
-def basic() -> frozenset[str]:
-    """What is there without annotations."""
-    return frozenset(line.split()[0] for line in rendered().text.splitlines() if line.strip())

@@ -1,15 +1,10 @@
 """Objects that try to become configuration: each is refused, or means nothing but itself, and all others are served."""
 
-import copy
-import re
 from typing import Any
 
 import pytest
 import trustme
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import (
     endpoint,
@@ -18,7 +13,6 @@ from tests.support.kubernetes import (
     path,
     rule,
     service,
-    service_backend,
     tls_secret,
 )
 from tests.support.rendering import Rendered, render
@@ -213,54 +207,3 @@ def test_a_key_of_another_certificate_is_refused_before_haproxy_refuses_everythi
 
     assert "not that of the first certificate" in rendered.refused["Secret default/mixed"]
     assert cluster.check(rendered) == ""
-
-
-TEXT = st.text(max_size=30) | st.sampled_from([*BAD_PATHS.values(), *BAD_HOSTS.values(), "/", "a.example.com"])
-ANYTHING = st.recursive(
-    TEXT | st.none() | st.integers() | st.booleans() | st.floats(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
-    max_leaves=3,
-)
-FIELDS = [
-    ("spec", "rules", 0, "host"),
-    ("spec", "rules", 0, "http", "paths", 0, "path"),
-    ("spec", "rules", 0, "http", "paths", 0, "pathType"),
-    ("spec", "rules", 0, "http", "paths", 0, "backend", "service", "name"),
-    ("spec", "rules", 0, "http", "paths", 0, "backend", "service", "port", "name"),
-    ("spec", "rules", 0, "http", "paths"),
-    ("spec", "rules"),
-    ("spec", "tls", 0, "hosts"),
-    ("spec", "tls", 0, "secretName"),
-    ("spec", "defaultBackend", "service", "name"),
-    ("spec", "defaultBackend"),
-    ("metadata", "annotations"),
-    ("metadata", "creationTimestamp"),
-]
-NAMES = [("metadata", "namespace"), ("metadata", "name")]
-EVIL = ingress(
-    "evil",
-    rule("evil.example.com", path("/evil", "nothing")),
-    tls=[{"hosts": ["evil.example.com"], "secretName": "none"}],
-    defaultBackend=service_backend("nothing"),
-)
-
-
-def with_field(resource: Resource, field: tuple[str | int, ...], value: Any) -> Resource:
-    changed = copy.deepcopy(resource)
-    place: Any = changed
-    for step in field[:-1]:
-        place = place[step]
-    place[field[-1]] = value
-    return changed
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.tuples(st.sampled_from(FIELDS), ANYTHING) | st.tuples(st.sampled_from(NAMES), TEXT))
-def test_no_value_of_an_ingress_adds_a_line_or_a_word(change: tuple[tuple[str | int, ...], Any]) -> None:
-    clean, rendered = render(GOOD), render([*GOOD, with_field(EVIL, *change)])
-
-    assert rendered.text == clean.text
-    for name in ("maps/path-exact.map", "maps/path-prefix.map"):
-        assert set(clean.files[name].splitlines()) <= set(rendered.files[name].splitlines())
-        for line in rendered.files[name].split("\n"):
-            assert re.fullmatch(r"([a-z0-9.-]+|\*(\.[a-z0-9.-]+)?)\|(/[^\s|#]*)? [A-Za-z0-9_.:-]+|", line), line
