@@ -38,7 +38,7 @@ class Cluster:
         self._stack.enter_context(self.running(rendered.text, rendered))
         return rendered
 
-    def running(self, text: str, rendered: Rendered) -> AbstractContextManager[None]:
+    def running(self, text: str, rendered: Rendered) -> AbstractContextManager[int]:
         """Run HAProxy with *text*, which may differ from what was rendered, and the files of *rendered*."""
         # HAProxy listens in the order of its frontends.
         port = self.https_port if f":{self.https_port}" in text else self.http_port

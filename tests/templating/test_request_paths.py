@@ -61,7 +61,7 @@ def test_paths_of_routes_that_no_request_is_routed_by_are_known() -> None:
     ],
 )
 def test_requests_are_read_literally_and_with_all_separators(path: str, read: tuple[str, str | None] | None) -> None:
-    assert readings(path) == (None if read is None or read[1] is None else Readings(*read))
+    assert readings(path) == (None if read is None or read[1] is None else Readings(read[0], read[1]))
 
 
 @given(PATHS)
