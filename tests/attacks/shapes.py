@@ -47,7 +47,11 @@ def shape(line: str) -> Shape:
     """Return the shape of a line of haproxy.cfg; empty for a comment or nothing."""
     found: list[str] = []
     flags = False
-    for word in words_of(line):
+    for number, word in enumerate(words_of(line)):
+        if number == 2 and found[1].endswith("-header") and _CHUNK.fullmatch(word.value.replace("!", "")):
+            # The name of a header may be any word, of templates as well.
+            found.append("D")
+            continue
         if not word.is_quoted and word.value in ("{", "!{"):
             flags = True
         elif word.value == "--" or (not word.is_quoted and word.value == "}"):
