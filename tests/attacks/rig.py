@@ -110,8 +110,7 @@ class Rig:
         one = ingress(f"change-{number}", rule(host, path("/", "web")), namespace="victim", age=VICTIM_AGE)
         began = time.monotonic()
         self.apply(f"change-{number}", [one])
-        with trio.fail_after(LIMIT):
-            await self.running.answers(self.site, host, 200)
+        await self.answers("http", host, b"victim\n")
         self.changes.append(time.monotonic() - began)
 
     async def ask(self, host: str, where: str = "/", *, port: str = "http", **more: Any) -> Answer:
@@ -119,11 +118,11 @@ class Rig:
         tls = self.trust() if port == "https" else None
         return await trio.to_thread.run_sync(partial(ask, self.ports[port], host, where, tls=tls, **more))
 
-    async def answers(self, port: str, host: str) -> None:
-        """Return once *port* answers requests for *host*."""
+    async def answers(self, port: str, host: str, body: bytes = b"") -> None:
+        """Return once *port* answers requests for *host*, with what begins with *body*."""
         with trio.fail_after(LIMIT):
             while True:
-                if await self.send(f"GET / HTTP/1.0\r\nHost: {host}\r\n\r\n".encode(), port=port):
+                if b"\r\n\r\n" + body in await self.send(f"GET / HTTP/1.0\r\nHost: {host}\r\n\r\n".encode(), port=port):
                     return
                 await trio.sleep(0.01)
 
