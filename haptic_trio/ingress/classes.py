@@ -48,8 +48,3 @@ def class_of(ingress: Resource) -> str:
     return text_of(ingress, "spec", "ingressClassName") or text_of(
         dig(ingress, "metadata"), "annotations", "kubernetes.io/ingress.class"
     )
-
-
-def classes_of(found: Sequence[Resource]) -> frozenset[str]:
-    """Return the classes that the Ingresses *found* name."""
-    return frozenset(map(class_of, found))

@@ -6,17 +6,21 @@ that of the oldest Ingress that serves it. Within a namespace the usual order
 holds. All of it is found by the host's text: a wildcard is a host of its own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from haptic_trio.gateway.objects import Lookups, Resource, derived
-from haptic_trio.ingress.classes import OwnClasses, class_of, classes_of
-from haptic_trio.ingress.served import Age, Named, Served, Vendors, served_by
+from haptic_trio.ingress.books import HostBook, Reader
+from haptic_trio.ingress.classes import OwnClasses
+from haptic_trio.ingress.served import Age, Named, Served, Vendors
 
 _STORE: Final = "ingressesByHost"
 _MOST_NAMED: Final = 4
+_Place: TypeAlias = tuple[int, Age, str]
 MOST_HOSTS: Final = 500
 MOST_BYTES: Final = 8_000
 """Of names in one line of a crt-list: HAProxy takes 64 kB and 2,047 words from a file, and 16 kB at runtime."""
@@ -87,15 +91,20 @@ class Exclusions(msgspec.Struct, frozen=True):
 
     hosts: tuple[str, ...] = ()
     is_complete: bool = True
+    foreign: frozenset[str] = frozenset()
+    """See `Owners.foreign`."""
+
+
+A = TypeVar("A", Owners, Exclusions)
 
 
 def owners_of(host: str, lookups: Lookups, own: OwnClasses, vendors: Vendors) -> Owners:
     """Return who has *host*, as `normal_host` has it."""
-    counted = frozenset((own.name,))
-    found = derived(lookups, _STORE, _AskOwners(host, vendors, counted), host)
-    # Most Ingresses name our class, so others are asked about where there are any.
-    more = [name for name in found.foreign if own.handles(name, lookups)] if found.foreign else []
-    return derived(lookups, _STORE, _AskOwners(host, vendors, counted.union(more)), host) if more else found
+
+    def ask(classes: frozenset[str]) -> Owners:
+        return derived(lookups, _STORE, _AskOwners(host, vendors, classes), host)
+
+    return _of_classes(ask, lookups, own)
 
 
 def exclusions_of(wildcard: str, claimant: Age, lookups: Lookups, own: OwnClasses, vendors: Vendors) -> Exclusions:
@@ -106,113 +115,150 @@ def exclusions_of(wildcard: str, claimant: Age, lookups: Lookups, own: OwnClasse
     those that an older Ingress of another namespace serves.
     """
     key = wildcard[1:]
-    return derived(lookups, _STORE, _AskExclusions(key, claimant, vendors, _our_classes(key, lookups, own)), key)
+
+    def ask(classes: frozenset[str]) -> Exclusions:
+        return derived(lookups, _STORE, _AskExclusions(key, claimant, vendors, classes), key)
+
+    return _of_classes(ask, lookups, own)
 
 
-def _our_classes(key: str, lookups: Lookups, own: OwnClasses) -> frozenset[str]:
-    named = derived(lookups, _STORE, classes_of, key)
-    return frozenset(name for name in named if own.handles(name, lookups))
+def _of_classes(ask: Callable[[frozenset[str]], A], lookups: Lookups, own: OwnClasses) -> A:
+    """Return what *ask* says of the Ingresses that are served: most name our class, and others are looked up."""
+    counted = frozenset((own.name,))
+    found = ask(counted)
+    more = [name for name in found.foreign if own.handles(name, lookups)] if found.foreign else []
+    return ask(counted.union(more)) if more else found
 
 
-def _serving(found: Iterable[Resource], vendors: Vendors, classes: frozenset[str]) -> Iterator[Served]:
-    return (served_by(ingress, vendors) for ingress in found if class_of(ingress) in classes)
+def _claimant(age: Age) -> Claimant:
+    return Claimant(age[1], age[2])
 
 
-def _in_order(found: Iterable[Resource], host: str, vendors: Vendors, classes: frozenset[str]) -> list[Served]:
-    serving = [served for served in _serving(found, vendors, classes) if served.serves(host)]
-    if len(serving) > 1:
-        serving.sort(key=_age)
-    return serving
+class _Ask:
+    """A question about Ingresses; where they are many, it remembers them, so that an answer costs what has changed."""
+
+    def __init__(self, key: str, vendors: Vendors, classes: frozenset[str], *more: Any) -> None:
+        self._identity = (key, vendors, classes, *more)
+        self._vendors = vendors
+        self._classes = classes
+        self._reader: Reader | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ask) and type(other) is type(self) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def _read(self, found: Sequence[Resource]) -> Reader:
+        reader = self._reader
+        if reader is None:
+            self._forget()
+            reader = Reader(self._vendors, self._classes)
+        # Until all is read there is nothing to go on from.
+        self._reader = None
+        reader.read(found, self._change)
+        if not reader.is_small:
+            self._reader = reader
+        return reader
+
+    def _forget(self) -> None:
+        raise NotImplementedError
+
+    def _change(self, served: Served, *, is_there: bool) -> None:
+        raise NotImplementedError
 
 
-def _age(served: Served) -> Age:
-    return served.age
-
-
-def _claimant(served: Served) -> Claimant:
-    return Claimant(served.age[1], served.age[2])
-
-
-class _AskOwners(msgspec.Struct, frozen=True):
+class _AskOwners(_Ask):
     """Asks who has a host, of the Ingresses of some classes."""
 
-    host: str
-    vendors: Vendors
-    classes: frozenset[str]
+    def __init__(self, host: str, vendors: Vendors, classes: frozenset[str]) -> None:
+        super().__init__(host, vendors, classes)
+        self._host = host
 
     def __call__(self, found: Sequence[Resource]) -> Owners:
-        serving = _in_order(found, self.host, self.vendors, self.classes)
-        firsts: dict[str, Claimant] = {}
-        for served in serving:
-            firsts.setdefault(served.age[1], _claimant(served))
-        requests = (served.age for served in serving if self.host in served.routes and not served.passes_through)
+        reader, book = self._read(found), self._book
+        if self._reader is None:
+            # It would cost more to keep than to read again.
+            del self._book
         return Owners(
-            tuple(firsts.values())[:_MOST_NAMED],
-            self._contests(serving) if len(firsts) > 1 else {},
-            next(requests, None),
-            tls_owners(serving, self.host),
-            frozenset(map(class_of, found)) - self.classes,
+            tuple(map(_claimant, book.firsts[:_MOST_NAMED])),
+            {path: Contest(_claimant(one.holder), _claimant(one.rival)) for path, one in book.contests.items()},
+            next(iter(book.requests), None),
+            _tls_owners(book),
+            reader.others,
         )
 
-    def _contests(self, serving: Iterable[Served]) -> Mapping[str, Contest]:
-        holders: dict[str, Claimant] = {}
-        contests: dict[str, Contest] = {}
-        for served in serving:
-            claimant = _claimant(served)
-            for path in served.routes.get(self.host, ()):
-                holder = holders.setdefault(path, claimant)
-                if holder.namespace != claimant.namespace and path not in contests:
-                    contests[path] = Contest(holder, claimant)
-        return contests
+    def _forget(self) -> None:
+        self._book = HostBook(self._host)
+
+    def _change(self, served: Served, *, is_there: bool) -> None:
+        if served.serves(self._host):
+            self._book.change(served, is_there=is_there)
 
 
-def tls_owners(serving: Sequence[Served], host: str) -> TlsOwners:
-    """Return who decides about TLS of *host*, which all *serving* serve, the oldest first."""
-    if not serving:
+def _tls_owners(book: HostBook) -> TlsOwners:
+    if not book.firsts:
         return TlsOwners()
-    owner = _claimant(serving[0])
-    own = [served for served in serving if served.age[1] == owner.namespace]
-    choices: dict[tuple[Named, ...], Choice] = {}
-    rivals: list[Claimant] = []
-    for served in serving:
-        secrets = served.certificates.get(host)
-        if secrets and served.age[1] == owner.namespace:
-            choices.setdefault(secrets, Choice(_claimant(served), secrets))
-        if secrets and (served.age[1] != owner.namespace or secrets != next(iter(choices))):
-            rivals.append(_claimant(served))
-    clients = (_claimant(served) for served in own if served.clients and host in served.routes)
-    return TlsOwners(owner, tuple(choices.values())[:_MOST_NAMED], next(iter(rivals), None), next(clients, None))
+    secrets, rival = book.secrets()
+    clients = book.clients()
+    return TlsOwners(
+        _claimant(book.firsts[0]),
+        tuple(Choice(_claimant(age), named) for age, named in secrets[:_MOST_NAMED]),
+        None if rival is None else _claimant(rival),
+        None if clients is None else _claimant(clients),
+    )
 
 
-class _AskExclusions(msgspec.Struct, frozen=True):
+class _AskExclusions(_Ask):
     """Asks for what a wildcard is not for; see `exclusions_of`."""
 
-    key: str
-    claimant: Age
-    vendors: Vendors
-    classes: frozenset[str]
+    def __init__(self, key: str, claimant: Age, vendors: Vendors, classes: frozenset[str]) -> None:
+        super().__init__(key, vendors, classes, claimant)
+        self._domain = key[1:]
+        self._claimant = claimant
 
     def __call__(self, found: Sequence[Resource]) -> Exclusions:
-        hosts: dict[str, list[Served]] = {}
-        for served in _serving(found, self.vendors, self.classes):
-            for host in dict.fromkeys([*served.routes, *served.certificates]):
-                if host.partition(".")[2] == self.key[1:] and not host.startswith("*"):
-                    hosts.setdefault(host, []).append(served)
-        older: list[tuple[Age, str]] = []
-        others: list[tuple[bool, Age, str]] = []
-        for host, serving in hosts.items():
-            serving.sort(key=_age)
-            known = tls_owners(serving, host)
-            age = serving[0].age
-            if age[1] != self.claimant[1] and age < self.claimant:
-                older.append((age, host))
-            elif known.choices:
-                others.append((known.clients is None, age, host))
+        reader = self._read(found)
         room = MOST_BYTES
         chosen: list[str] = []
-        for host in (*(host for _, host in sorted(older)), *(host for _, _, host in sorted(others))):
+        for _, _, host in chain(self._older, self._others):
             room -= len(host) + 2
             if len(chosen) == MOST_HOSTS or room < 0:
                 break
             chosen.append(host)
-        return Exclusions(tuple(chosen), len(chosen) >= len(older))
+        return Exclusions(tuple(chosen), len(chosen) >= len(self._older), reader.others)
+
+    def _forget(self) -> None:
+        self._books: dict[str, HostBook] = {}
+        self._older: list[_Place] = []
+        self._others: list[_Place] = []
+
+    def _change(self, served: Served, *, is_there: bool) -> None:
+        for host in dict.fromkeys([*served.routes, *served.certificates]):
+            if host.partition(".")[2] == self._domain and not host.startswith("*"):
+                book = self._books.setdefault(host, HostBook(host))
+                before = self._place(host, book)
+                book.change(served, is_there=is_there)
+                self._move(before, self._place(host, book))
+                if not book.firsts:
+                    del self._books[host]
+
+    def _place(self, host: str, book: HostBook) -> _Place | None:
+        """Return where *host* stands among those that are excluded: first those of others that are older."""
+        if not book.firsts:
+            return None
+        age = book.firsts[0]
+        if age[1] != self._claimant[1] and age < self._claimant:
+            return 0, age, host
+        if not book.secrets()[0]:
+            return None
+        return 1 if book.clients() is not None else 2, age, host
+
+    def _move(self, before: _Place | None, after: _Place | None) -> None:
+        if before == after:
+            return
+        if before is not None:
+            places = self._others if before[0] else self._older
+            del places[bisect_left(places, before)]
+        if after is not None:
+            insort(self._others if after[0] else self._older, after)

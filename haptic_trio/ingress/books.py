@@ -1,0 +1,158 @@
+"""Who serves a host, kept up at the cost of what changes: thousands of Ingresses may have one host, or one domain."""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from operator import is_not
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from haptic_trio.gateway.objects import Resource
+from haptic_trio.ingress.classes import class_of
+from haptic_trio.ingress.served import Age, Named, Served, Vendors, served_by
+
+_Group: TypeAlias = tuple[str, tuple[Named, ...]]
+_FEW: Final = 16
+
+
+class Contested(NamedTuple):
+    """A path that several namespaces want: the oldest that has it, and the oldest of another namespace."""
+
+    holder: Age
+    rival: Age
+
+
+class HostBook:
+    """Who serves one host, in order of age."""
+
+    __slots__ = ("_by_namespace", "_clients", "_groups", "_host", "_paths", "contests", "firsts", "requests")
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._by_namespace: dict[str, list[Age]] = {}
+        self._paths: dict[str, list[Age]] = {}
+        self._groups: dict[_Group, list[Age]] = {}
+        self._clients: dict[str, list[Age]] = {}
+        self.firsts: list[Age] = []
+        """The oldest of each namespace."""
+        self.requests: list[Age] = []
+        """Those that have requests for it."""
+        self.contests: dict[str, Contested] = {}
+
+    def change(self, served: Served, *, is_there: bool) -> None:
+        """Count *served*, which serves the host, in or out."""
+        age, namespace = served.age, served.age[1]
+        own = self._by_namespace.get(namespace)
+        if own:
+            _put(self.firsts, own[0], is_there=False)
+        _put_under(self._by_namespace, namespace, age, is_there=is_there)
+        own = self._by_namespace.get(namespace)
+        if own:
+            _put(self.firsts, own[0], is_there=True)
+        paths = served.routes.get(self._host)
+        if paths is not None:
+            if not served.passes_through:
+                _put(self.requests, age, is_there=is_there)
+            if served.clients:
+                _put_under(self._clients, namespace, age, is_there=is_there)
+            for path in paths:
+                self._change_path(path, age, is_there=is_there)
+        secrets = served.certificates.get(self._host)
+        if secrets:
+            _put_under(self._groups, (namespace, secrets), age, is_there=is_there)
+
+    def _change_path(self, path: str, age: Age, *, is_there: bool) -> None:
+        _put_under(self._paths, path, age, is_there=is_there)
+        ages = self._paths.get(path, [])
+        rival = next((one for one in ages if one[1] != ages[0][1]), None) if len(ages) > 1 else None
+        if rival is None:
+            self.contests.pop(path, None)
+        else:
+            self.contests[path] = Contested(ages[0], rival)
+
+    def secrets(self) -> tuple[list[tuple[Age, tuple[Named, ...]]], Age | None]:
+        """Return who has which Secrets in the namespace of the oldest, and the oldest that has others."""
+        if not self._groups:
+            return [], None
+        namespace = self.firsts[0][1]
+        own = sorted((ages[0], group[1]) for group, ages in self._groups.items() if group[0] == namespace)
+        first = (namespace, own[0][1]) if own else None
+        rival = min((ages[0] for group, ages in self._groups.items() if group != first), default=None)
+        return own, rival
+
+    def clients(self) -> Age | None:
+        """Return the oldest one in the namespace of the oldest that asks clients for certificates."""
+        return next(iter(self._clients.get(self.firsts[0][1], ())), None) if self.firsts else None
+
+
+class Reader:
+    """Tells what comes and goes from one look at Ingresses to the next."""
+
+    __slots__ = ("_classes", "_counted", "_found", "_vendors")
+
+    def __init__(self, vendors: Vendors, classes: frozenset[str]) -> None:
+        self._vendors = vendors
+        self._classes = classes
+        self._counted: Counter[str] = Counter()
+        self._found: Sequence[Resource] = ()
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The classes of those that do not count."""
+        return frozenset(self._counted)
+
+    def read(self, found: Sequence[Resource], change: Callable[..., Any]) -> None:
+        """Call *change* with each that has come or gone; *found* is all that there is now."""
+        gone, come = _differences(self._found, found)
+        self._found = found
+        for resources, is_there in ((gone, False), (come, True)):
+            for resource in resources:
+                name = class_of(resource)
+                if name in self._classes:
+                    change(served_by(resource, self._vendors), is_there=is_there)
+                elif is_there:
+                    self._counted[name] += 1
+                else:
+                    self._counted[name] -= 1
+                    self._counted = +self._counted
+
+    @property
+    def is_small(self) -> bool:
+        """Whether to read it all again costs nothing."""
+        return len(self._found) < _FEW
+
+
+def _differences(before: Sequence[Resource], after: Sequence[Resource]) -> tuple[list[Resource], list[Resource]]:
+    """Return what is in *before* alone and in *after* alone; both are in one order, and what stays is the same."""
+    start = _first_difference(before, after)
+    room = min(len(before), len(after)) - start
+    end = min(_first_difference(reversed(before), reversed(after)), room)
+    gone, come = before[start : len(before) - end], after[start : len(after) - end]
+    kept = {id(one) for one in gone}.intersection(id(one) for one in come)
+    return [one for one in gone if id(one) not in kept], [one for one in come if id(one) not in kept]
+
+
+def _first_difference(before: Iterable[Resource], after: Iterable[Resource]) -> int:
+    differ = map(is_not, before, after)
+    count = 0
+    # In steps, since C counts faster than a loop here does.
+    while True:
+        some = list(islice(differ, 256))
+        if True in some:
+            return count + some.index(True)
+        count += len(some)
+        if len(some) < 256:
+            return count
+
+
+def _put(ages: list[Age], age: Age, *, is_there: bool) -> None:
+    if is_there:
+        insort(ages, age)
+    else:
+        del ages[bisect_left(ages, age)]
+
+
+def _put_under(ages: dict[Any, list[Age]], key: Any, age: Age, *, is_there: bool) -> None:
+    _put(ages.setdefault(key, []), age, is_there=is_there)
+    if not ages[key]:
+        del ages[key]
