@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -60,23 +61,26 @@ def test_copies_that_nobody_answers_leave_descriptors_for_clients(tmp_path: Path
             gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
             *leading_to("web", running["web"]),
             *leading_to("copy", mirror.getsockname()[1]),
-            route("web", rule("/", to="web", filters=[copy] * 16)),
+            route("web", rule("/", to="web", filters=[copy] * 4)),
         ]
         threads = len(os.sched_getaffinity(0))
         with served(tmp_path, port, *objects):
             for _ in range(40 * threads):
                 assert ask(port, "a.test").status == 200
             accepted = _accepted(mirror)
-            # What is left of each copy is over, so there is room for others.
+            # What is left of each copy is over, so there is room for others once HAProxy has seen it.
             for connection in accepted:
                 connection.close()
-            assert ask(port, "a.test").status == 200
-            again = _accepted(mirror)
+            again = []
+            deadline = time.monotonic() + 30
+            while len(again) < 4:
+                assert time.monotonic() < deadline
+                assert ask(port, "a.test").status == 200
+                again += _accepted(mirror)
 
     for connection in again:
         connection.close()
-    assert 16 <= len(accepted) <= 256 * threads
-    assert len(again) == 16
+    assert 4 <= len(accepted) <= 64 * threads
 
 
 def _accepted(server: socket.socket) -> list[socket.socket]:
