@@ -24,7 +24,7 @@ from haptic_trio.gateway.objects import (
     text_of,
 )
 
-MOST_MIRRORS: Final = 64
+MOST_ENDPOINTS: Final = 64
 """Endpoints that mirrored requests are spread over, at most."""
 MAX_PROGRAM: Final = 12_000
 """HAProxy reads a line of a map into a buffer of 16 KiB."""
@@ -143,7 +143,7 @@ def _mirrors(route: Resource, filters: Iterable[Any], kind: RouteKind, lookups: 
         numerator, denominator = _share(mirror)
         endpoints = endpoints_of(lookups, namespace, text_of(reference, "name"), reference["port"])
         if endpoints:
-            yield encode("mi", numerator, denominator, *endpoints[:MOST_MIRRORS])
+            yield encode("mi", numerator, denominator, *endpoints[:MOST_ENDPOINTS])
 
 
 def _share(mirror: Any) -> tuple[int, int]:

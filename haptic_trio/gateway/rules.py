@@ -20,6 +20,8 @@ _EXCLUSIVE: Final = frozenset({"RequestRedirect", "URLRewrite"})
 _MOST_BACKENDS: Final = 16
 """The API allows no more."""
 _MOST_TOLD: Final = 8
+MOST_MIRRORS: Final = 4
+"""Copies of a request that a rule and one of its backends make, at most."""
 MOST_EXPRESSIONS: Final = 128
 """Regular expressions of a route, at most: each is analysed whenever the route is rendered."""
 
@@ -102,6 +104,7 @@ def _checked(route: Resource, number: int, rule: Any, kind: RouteKind, lookups: 
     if not is_simple:
         for owner in (rule, *items_of(rule, "backendRefs")):
             _check_filters(items_of(owner, "filters"))
+        _check_mirrors(rule)
     for match in matches:
         checked_size(conditions_text(match))
         if not is_simple:
@@ -122,6 +125,16 @@ def _is_simple(rule: Any) -> bool:
 def _check_filters(filters: Iterable[Any]) -> None:
     if _EXCLUSIVE.issubset(text_of(one, "type") for one in filters):
         raise IncompatibleFiltersError("a redirect and a rewrite exclude each other")
+
+
+def _check_mirrors(rule: Any) -> None:
+    most = _mirrors_of(rule) + max(map(_mirrors_of, items_of(rule, "backendRefs")), default=0)
+    if most > MOST_MIRRORS:
+        raise GatewayObjectError(f"filters: {most} mirrors get a copy of a request; {MOST_MIRRORS} are supported")
+
+
+def _mirrors_of(owner: Any) -> int:
+    return sum(text_of(one, "type") == "RequestMirror" for one in items_of(owner, "filters"))
 
 
 def ineffective(route: Resource) -> Iterator[str]:
