@@ -373,3 +373,27 @@ def test_a_spelling_does_not_lead_out_of_what_a_route_rewrites(tmp_path: Path) -
                 assert (answer.status, answer.body) == (200, "app /pub/x"), spelling
             for spelling in ("/%2fapp/x", "/app%2fx", "/app%2f..%2fx", "/app/..%2fx", "/;/app/x", "/app;/x"):
                 assert exchange(port, f"GET {spelling} HTTP/1.1", "Host: a.test").status in {400, 404}, spelling
+
+
+def test_another_spelling_takes_no_path_from_an_older_route(tmp_path: Path) -> None:
+    port = free_port()
+    old, young = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2))
+    with echoing("old") as old_port, echoing("young") as young_port:
+        objects = [
+            gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+            *leading_to("old", old_port),
+            *leading_to("young", young_port),
+            route("z", route_rule("/admin", "/caf%C3%A9", to="old"), hostnames=[at("a")], created=old),
+            route("a", route_rule("/%61dmin", "/caf%c3%a9", "/%7E", to="young"), hostnames=[at("a")], created=young),
+        ]
+        with served(tmp_path, port, *objects):
+            expected = {
+                "/admin": "old",
+                "/%61dmin/x": "old",
+                "/caf%C3%A9": "old",
+                "/caf%c3%a9/x": "old",
+                "/~/x": "young",
+            }
+            for spelling, who in expected.items():
+                answer = exchange(port, f"GET {spelling} HTTP/1.1", f"Host: {at('a')}")
+                assert answer.body.split(" ")[0] == who, spelling
