@@ -71,7 +71,7 @@ def test_copies_that_nobody_answers_leave_descriptors_for_clients(tmp_path: Path
             # What is left of each copy is over, so there is room for others once HAProxy has seen it.
             for connection in accepted:
                 connection.close()
-            again = []
+            again: list[socket.socket] = []
             deadline = time.monotonic() + 30
             while len(again) < 4:
                 assert time.monotonic() < deadline
