@@ -6,6 +6,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, text_of
 from haptic_trio.jsonpath import Path
 
@@ -161,7 +162,8 @@ def _certificates(ingress: Resource, own: Sequence[str]) -> dict[str, tuple[Name
     found: dict[str, dict[Named, None]] = {}
     for hosts, secret in tls_of(ingress):
         named = Named(secret, is_implied=not hosts)
-        for host in hosts or own:
+        # A name that is no host name rejects the Ingress, but not its Secret, which others may name as well.
+        for host in filter(is_hostname, hosts or own):
             found.setdefault(host, {}).update({named: None} if secret else {})
     return {host: tuple(named) for host, named in found.items()}
 

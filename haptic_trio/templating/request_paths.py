@@ -44,12 +44,22 @@ _DOTS: Final = re.compile(rb"/(?:[.]|%20)+(?:/|\Z)")
 
 
 def plain_path(value: Any) -> str:
-    """A path, or a text that ends in one, in its normal form, still data: no character is encoded without need.
+    """A path, or a key `<listener>|<host>|<path>`, with the path in its normal form, still data.
 
-    `%61` is `a`, `%40` is `@`, `%C3%A9` is `é`; `%2F` and other separators, blanks and `%` stay encoded.
+    No character is encoded without need: `%61` is `a`, `%40` is `@`, `%C3%A9` is `é`; `%2F` and other separators,
+    blanks and `%` stay encoded.
     """
-    plain = _ESCAPE.sub(_decoded, str(value).encode(errors="surrogatepass")).decode(errors="surrogateescape")
-    return re.sub("[\ud800-\udfff]", lambda match: f"%{ord(match.group()) & 0xFF:02X}", plain)
+    before, path = _split_key(str(value))
+    plain = _ESCAPE.sub(_decoded, path.encode(errors="surrogatepass")).decode(errors="surrogateescape")
+    return before + re.sub("[\ud800-\udfff]", lambda match: f"%{ord(match.group()) & 0xFF:02X}", plain)
+
+
+def _split_key(text: str) -> tuple[str, str]:
+    """Return what stands before the path in *text*, and the path; names of listeners are encoded by another rule."""
+    if text.startswith("/") or text.count("|") < 2:
+        return "", text
+    listener, host, path = text.split("|", 2)
+    return f"{listener}|{host}|", path
 
 
 def path_key(value: Any, beginning: bool = False) -> Emitted:
@@ -69,7 +79,8 @@ def path_key(value: Any, beginning: bool = False) -> Emitted:
 
 def is_ambiguous_path(value: Any) -> bool:
     """Whether applications may read a path in two ways, or a segment of it is empty; no request is routed by it."""
-    return bool(_SEPARATOR.search(str(value)) or _PADDED.search(str(value)) or "//" in str(value))
+    _, path = _split_key(str(value))
+    return bool(_SEPARATOR.search(path) or _PADDED.search(path) or "//" in path)
 
 
 class Readings(NamedTuple):

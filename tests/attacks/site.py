@@ -61,7 +61,7 @@ _OTHER_MAP: Final = r"[0-9A-Za-z_.:/*|-]+ [A-Za-z0-9_.,:-]+"
 _WITH_OPTIONS: Final = {"Ingress", "HTTPRoute", "GRPCRoute"}
 _OPTIONAL: Final = {"annotations", "rules"}
 _ITEMS: Final = ("maps/gateway-exact.map", "maps/gateway-prefix.map", "maps/gateway-rules.map")
-_ENTRY: Final = re.compile(r"(?P<file>[A-Za-z0-9_./:-]+)(?: \[[^\]\n]*\])?(?P<names>(?: !?[a-z0-9.*-]+)*)")
+_ENTRY: Final = re.compile(r"(?P<file>[A-Za-z0-9_./:+-]+)(?: \[[^\]\n]*\])?(?P<names>(?: !?[a-z0-9.*-]+)*)")
 _PEM: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----|[A-Za-z0-9+/=]{1,76}|")
 _DECIDES: Final = re.compile(r"\{ var\(txn\.(?:scope|backend|host)\)([^}]*)\}")
 
