@@ -23,7 +23,6 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
-from haptic_trio.gateway.port_rules import HELD, PortRules, taken_reason
 
 KINDS_OF_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
     "HTTP": ("HTTPRoute", "GRPCRoute"),
@@ -183,22 +182,37 @@ def allows_set(gateway: Resource, listener_set: Resource, lookups: Lookups) -> b
     return allows_namespace(allowed, "None", namespace_of(gateway), namespace_of(listener_set), lookups)
 
 
-def parent_of(listener_set: Resource, lookups: Lookups) -> Resource | None:
-    """Return the Gateway that *listener_set* is for; None if it is not there."""
+def parent_key(listener_set: Resource) -> tuple[str, str] | None:
+    """Return the namespace and name of the Gateway that *listener_set* names; None if it names none."""
     reference = dig(listener_set, "spec", "parentRef")
     if (text_of(reference, "group") or GROUP) != GROUP or (text_of(reference, "kind") or "Gateway") != "Gateway":
         return None
-    namespace = text_of(reference, "namespace") or namespace_of(listener_set)
-    return bare(lookups, "gateways", namespace, text_of(reference, "name"))
+    return text_of(reference, "namespace") or namespace_of(listener_set), text_of(reference, "name")
 
 
-def _is_for(listener_set: Resource, gateway: Resource) -> bool:
-    reference = dig(listener_set, "spec", "parentRef")
-    namespace = text_of(reference, "namespace") or namespace_of(listener_set)
-    return (text_of(reference, "group") or GROUP, text_of(reference, "kind") or "Gateway") == (GROUP, "Gateway") and (
-        namespace,
-        text_of(reference, "name"),
-    ) == (namespace_of(gateway), name_of(gateway))
+def parent_of(listener_set: Resource, lookups: Lookups) -> Resource | None:
+    """Return the Gateway that *listener_set* is for; None if it is not there."""
+    key = parent_key(listener_set)
+    return bare(lookups, "gateways", *key) if key is not None else None
+
+
+def accepts_port(gateway: Resource, port: int) -> bool:
+    """Whether *gateway* itself has a listener on *port* that is accepted."""
+    # Only listeners of one port exclude each other.
+    sources = _sources_with(gateway, port)
+    return any(
+        text_of(source, "protocol") in KINDS_OF_PROTOCOL and not conflict
+        for source, conflict in zip(sources, _conflicts(sources), strict=True)
+    )
+
+
+def wants_port(listener_set: Resource, port: int) -> bool:
+    """Whether *listener_set* has a listener on *port* that is accepted unless it conflicts with one that is."""
+    return any(text_of(source, "protocol") in KINDS_OF_PROTOCOL for source in _sources_with(listener_set, port))
+
+
+def _sources_with(owner: Resource, port: int) -> list[Mapping[str, Any]]:
+    return [source for source in _sources(owner) if source.get("port") == port and _port_of(source) == port]
 
 
 def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
@@ -211,10 +225,11 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     served = [listener for listener in found if listener.is_accepted]
     companies = {listener.port: listener.company for listener in served}
     taken = {(listener.port, listener.hostname) for listener in served}
+    key = namespace_of(gateway), name_of(gateway)
     sets = [
         listener_set
         for listener_set in bare_in(lookups, "listenerSetsByGateway", name_of(gateway))
-        if _is_for(listener_set, gateway) and allows_set(gateway, listener_set, lookups)
+        if parent_key(listener_set) == key and allows_set(gateway, listener_set, lookups)
     ]
     for listener_set in sorted(sets, key=age_of):
         for source in _sources(listener_set):
@@ -228,32 +243,6 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
                 taken.add((listener.port, listener.hostname))
             found.append(listener)
     return tuple(found)
-
-
-def unavailable_ports(
-    gateway: Resource, lookups: Lookups, controller: str, rules: PortRules, addresses: Sequence[str] = ()
-) -> dict[int, str]:
-    """Return the ports of listeners of *gateway* that it cannot have, each with the reason.
-
-    *addresses* are its own, where each Gateway has some. Where all share an
-    address, ports of older Gateways and of other frontends are among them.
-    """
-    held = frozenset[int]() if rules.pool else _held_ports(gateway, lookups, controller) | rules.shared
-    ports = sorted({listener.port for listener in all_listeners(gateway, lookups) if listener.is_accepted})
-    reasons = {
-        port: rules.refusal(port) or (HELD if port in held else taken_reason(lookups, port, addresses, rules.pool))
-        for port in ports
-    }
-    return {port: reason for port, reason in reasons.items() if reason}
-
-
-def _held_ports(gateway: Resource, lookups: Lookups, controller: str) -> frozenset[int]:
-    """Return the ports of Gateways that are older than *gateway*."""
-    own = age_of(gateway)
-    older = [other for other in our_gateways(lookups, controller) if age_of(other) < own]
-    return frozenset(
-        listener.port for other in older for listener in all_listeners(other, lookups) if listener.is_accepted
-    )
 
 
 def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> Listener:

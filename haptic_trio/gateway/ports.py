@@ -9,15 +9,16 @@ at an address that only this machine can reach.
 import hashlib
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from haptic_trio.gateway.addresses import Placement, place_gateways
 from haptic_trio.gateway.certificates import CertificateProblem, certificates_of, names_in
 from haptic_trio.gateway.clients import ClientValidation, certificate_suffix, client_certificate, client_validation
+from haptic_trio.gateway.held_ports import classes_of, unavailable_ports
 from haptic_trio.gateway.hostnames import ANY, covers, is_hostname
-from haptic_trio.gateway.listeners import Listener, all_listeners, is_ours, is_refused, our_gateways, unavailable_ports
+from haptic_trio.gateway.listeners import Listener, all_listeners, class_of, is_ours, is_refused
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of, text_of
 from haptic_trio.gateway.port_rules import PortRules
 
@@ -216,11 +217,19 @@ def with_lines(listener: ServedListener, hosts: Sequence[str]) -> ServedListener
 def _placement(gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str]) -> Placement:
     if not pool:
         return Placement()
-    # Of the status, this store has the addresses alone: where a Gateway has been, it stays.
-    states = derived(resources, "gateways", _states)
-    placed = place_gateways(our_gateways(resources, controller), [str(address) for address in pool], states)
+    wanted = _Placements(classes_of(resources, controller), tuple(str(address) for address in pool))
+    placed = derived(resources, "gateways", wanted)
     return placed.get((namespace_of(gateway), name_of(gateway)), Placement(unusable="not placed"))
 
 
-def _states(gateways: Sequence[Resource]) -> Mapping[tuple[str, str], Any]:
-    return {(namespace_of(gateway), name_of(gateway)): dig(gateway, "status") for gateway in gateways}
+class _Placements(msgspec.Struct, frozen=True):
+    """Where each Gateway of some classes listens; of the status, the store has the addresses alone."""
+
+    classes: frozenset[str]
+    pool: tuple[str, ...]
+
+    def __call__(self, found: Sequence[Resource]) -> Mapping[tuple[str, str], Placement]:
+        ours = [gateway for gateway in found if class_of([gateway]) in self.classes]
+        # Where a Gateway has been, it stays.
+        states = {(namespace_of(gateway), name_of(gateway)): dig(gateway, "status") for gateway in ours}
+        return place_gateways(ours, self.pool, states)

@@ -8,8 +8,9 @@ from haptic_trio.gateway.addresses import Placement, place_gateways
 from haptic_trio.gateway.answers import Answers, Record
 from haptic_trio.gateway.attached import AttachedRoutes, Rivalry
 from haptic_trio.gateway.features import FEATURES
+from haptic_trio.gateway.held_ports import PORT_STORES, HeldPorts
 from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
-from haptic_trio.gateway.listeners import is_ours, our_gateways, parent_of, unavailable_ports
+from haptic_trio.gateway.listeners import is_ours, our_gateways, parent_of
 from haptic_trio.gateway.objects import dig, found_in, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.policies import policy_ancestors
 from haptic_trio.gateway.port_rules import TAKEN_PORTS, PortRules
@@ -36,6 +37,7 @@ STORES: Final = frozenset(
         *_SOURCE_STORES,
         *_GATEWAY_INPUTS,
         *_ROUTE_INPUTS,
+        *PORT_STORES,
         *(f"{kind.store}States" for kind in ROUTE_KINDS.values()),
     }
 )
@@ -131,7 +133,7 @@ class GatewayStatus:
         """*addresses* returns where HAProxy is reached, for when there is no pool; None while that is not known."""
         self._stores = stores
         self._controller = controller
-        self._rules = rules
+        self._ports = HeldPorts(stores, controller, rules)
         self._pool = rules.pool
         self._addresses = addresses
         self._routes = AttachedRoutes(stores, controller)
@@ -150,7 +152,7 @@ class GatewayStatus:
             return None
         counts = self._routes.counts(resource)
         placement = self._placement(resource)
-        taken = unavailable_ports(resource, self._stores, self._controller, self._rules, placement.addresses)
+        taken = self._ports.unavailable(resource, placement.addresses)
         status = gateway_status(resource, self._stores, placement, counts, taken)
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
 
@@ -205,7 +207,7 @@ class ListenerSetStatus:
     ) -> None:
         self._stores = stores
         self._controller = controller
-        self._rules = rules
+        self._ports = HeldPorts(stores, controller, rules)
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
 
@@ -216,7 +218,7 @@ class ListenerSetStatus:
             return None
         counts = self._routes.counts(resource)
         addresses = self._addresses_of(gateway)
-        taken = unavailable_ports(gateway, self._stores, self._controller, self._rules, addresses)
+        taken = self._ports.unavailable(gateway, addresses)
         status = set_status(resource, gateway, self._stores, counts, taken)
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from haptic_trio.gateway.listeners import unavailable_ports
+from haptic_trio.gateway.held_ports import unavailable_ports
 from haptic_trio.gateway.objects import GatewayObjectError
 from haptic_trio.gateway.port_rules import (
     HELD,

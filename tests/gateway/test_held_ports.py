@@ -1,0 +1,197 @@
+"""Which Gateway has a port, as the whole of all Gateways says it, and what it costs to say it."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.gateway.held_ports import HeldPorts, unavailable_ports
+from haptic_trio.gateway.listeners import all_listeners, our_gateways
+from haptic_trio.gateway.objects import age_of
+from haptic_trio.gateway.port_rules import HELD, PortRules
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.store import Stores
+from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
+from tests.libraries.test_gateway import Site
+from tests.support.work import Work
+
+RULES = PortRules()
+SIZE = 8
+LISTENERS = 4
+
+
+def expected(stores: Stores, one: Resource) -> set[int]:
+    """Return the ports of *one* that listeners of an older Gateway have, by going over all of them."""
+    older = [other for other in our_gateways(stores, CONTROLLER) if age_of(other) < age_of(one)]
+    held = {listener.port for other in older for listener in all_listeners(other, stores) if listener.is_accepted}
+    # Nothing listens on port 0, which stands for what is no port.
+    return (held & {listener.port for listener in all_listeners(one, stores) if listener.is_accepted}) - {0}
+
+
+SPACES = st.sampled_from(["web", "other"])
+SOURCES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "port": st.sampled_from([80, 81, 81.0, True, "80"]),
+            "protocol": st.sampled_from(["HTTP", "HTTPS", "TCP", "UDP", "hello"]),
+        },
+        optional={"hostname": st.sampled_from(["a.test", "b.test"])},
+    ),
+    max_size=3,
+)
+ALLOWED = st.sampled_from([
+    {}, {"from": "None"}, {"from": "Same"}, {"from": "All"},
+    {"from": "Selector", "selector": {"matchLabels": {"in": "yes"}}}, {"from": "Selector", "selector": {}},
+    {"from": "Selector"},
+])  # fmt: skip
+
+
+def named(sources: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"name": f"l{number}", **source} for number, source in enumerate(sources)]
+
+
+@st.composite
+def owners(draw: st.DrawFn, kind: str) -> Resource:
+    """Return some Gateway or ListenerSet."""
+    spec: dict[str, Any] = {"listeners": named(draw(SOURCES))}
+    if kind == "Gateway":
+        spec["gatewayClassName"] = draw(st.sampled_from(["haptic", "haptic", "haptic", "else"]))
+        spec["allowedListeners"] = {"namespaces": draw(ALLOWED)}
+    else:
+        extra = st.fixed_dictionaries(
+            {}, optional={"namespace": SPACES, "kind": st.sampled_from(["Gateway", "Other"]), "group": st.just("x")}
+        )
+        spec["parentRef"] = {"name": draw(st.sampled_from("abc")), **draw(extra)}
+    found = made(kind, draw(st.sampled_from("abc")), namespace=draw(SPACES), spec=spec)
+    age = draw(st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]))
+    if age:
+        found["metadata"]["creationTimestamp"] = age
+    return found
+
+
+@st.composite
+def namespaces(draw: st.DrawFn) -> Resource:
+    found = made("Namespace", draw(SPACES), namespace="", version="v1")
+    found["metadata"]["labels"] = draw(st.sampled_from([{"in": "yes"}, {"in": "no"}]))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(owners("Gateway"), min_size=2, max_size=6),
+    st.lists(owners("ListenerSet"), max_size=5),
+    st.lists(namespaces(), max_size=2),
+    st.lists(st.one_of(owners("Gateway"), owners("ListenerSet"), namespaces()), max_size=3),
+)
+def test_the_oldest_gateway_with_a_listener_has_its_port(
+    gateways: list[Resource], sets: list[Resource], spaces: list[Resource], changes: list[Resource]
+) -> None:
+    stores = stores_of(gateway_class(), *gateways, *sets, *spaces)
+    held = HeldPorts(stores, CONTROLLER, RULES)
+    for change in (None, *changes):
+        if change is not None:
+            kind = {"Gateway": "gateways", "ListenerSet": "listenerSets", "Namespace": "namespaces"}[change["kind"]]
+            for name in stores:
+                if name.startswith(kind):
+                    stores[name].upsert(change)
+        for one in stores["gateways"].list():
+            found = {port for port, why in unavailable_ports(one, stores, CONTROLLER, RULES).items() if why == HELD}
+            assert found == expected(stores, one)
+            assert held.unavailable(one, ()) == unavailable_ports(one, stores, CONTROLLER, RULES)
+
+
+def listeners(first: int, count: int = LISTENERS) -> list[dict[str, Any]]:
+    return [{"name": f"l{port}", "port": port, "protocol": "HTTP"} for port in range(first, first + count)]
+
+
+def own_ports(size: int) -> Iterable[Resource]:
+    """Gateways of which each has ports of its own."""
+    yield from (gateway(f"g{number}", *listeners(10_000 + number * LISTENERS)) for number in range(size))
+
+
+def same_ports(size: int) -> Iterable[Resource]:
+    """Gateways that all ask for the same ports."""
+    yield from (gateway(f"g{number}", *listeners(10_000)) for number in range(size))
+
+
+def sets_of(size: int, allowed: dict[str, Any]) -> Iterable[Resource]:
+    """Gateways, each with a ListenerSet: all these ask for the same ports."""
+    for number in range(size):
+        namespaces = {"namespaces": allowed}
+        yield gateway(f"g{number}", *listeners(20_000 + number, 1), allowedListeners=namespaces)
+        yield made("ListenerSet", f"s{number}", spec={
+            "parentRef": {"name": f"g{number}"}, "listeners": listeners(10_000)
+        })  # fmt: skip
+
+
+SHAPES: dict[str, Callable[[int], Iterable[Resource]]] = {
+    "own ports": own_ports,
+    "same ports": same_ports,
+    "sets": lambda size: sets_of(size, {"from": "All"}),
+    "sets by selector": lambda size: sets_of(size, {"from": "Selector", "selector": {"matchLabels": {"a": "b"}}}),
+}
+
+
+def site_of(objects: Iterable[Resource]) -> Site:
+    """Return a site with *objects* that has been rendered once without them."""
+    site = Site()
+    site.render()
+    site.put(made("Namespace", "web", namespace="", version="v1"), *objects)
+    return site
+
+
+@pytest.mark.parametrize("shape", ["own ports", "sets by selector"])
+def test_twice_as_many_gateways_cost_twice_as_much(shape: str) -> None:
+    costs = []
+    for size in (2, SIZE, 2 * SIZE):
+        site = site_of(SHAPES[shape](size))
+        with Work() as work:
+            rendered = site.render()
+        assert not rendered.refusals
+        costs.append(work.calls)
+
+    assert costs[2] <= 2.2 * costs[1], costs
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_status_of_twice_as_many_gateways_costs_twice_as_much(shape: str) -> None:
+    costs = []
+    for size in (2, 4 * SIZE, 8 * SIZE):
+        stores = stores_of(gateway_class(), *SHAPES[shape](size))
+        held = HeldPorts(stores, CONTROLLER, RULES)
+        with Work() as work:
+            for one in stores["gateways"].list():
+                held.unavailable(one, ())
+        costs.append(work.calls)
+
+    assert costs[2] <= 2.5 * costs[1], costs
+
+
+def test_a_changed_listener_costs_the_same_among_more_gateways() -> None:
+    costs, fragments = [], []
+    for size in (SIZE, 4 * SIZE):
+        site = site_of(own_ports(size))
+        site.render()
+        site.put(gateway("g1", *listeners(10_000 + LISTENERS)[1:]))
+        with Work() as work:
+            fragments.append(site.render().fragments_rendered)
+        costs.append(work.calls)
+
+    assert fragments[0] == fragments[1], fragments
+    assert costs[1] <= 1.5 * costs[0], costs
+
+
+def test_only_those_with_the_port_are_rendered_again_for_another_holder() -> None:
+    site = site_of(own_ports(SIZE))
+    young = gateway("young", *listeners(10_000, 1))
+    young["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    site.put(young)
+    assert "frontend gateway_web_young_10000" not in site.render().text
+
+    site.put(gateway("g0", *listeners(10_001, 1)))
+    rendered = site.render()
+
+    assert "frontend gateway_web_young_10000" in rendered.text
+    assert rendered.fragments_rendered <= 12
