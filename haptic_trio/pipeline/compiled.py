@@ -38,6 +38,7 @@ class CompiledTemplates:
             fragment_seconds=settings.fragment_timeout,
             fragment_bytes=settings.max_fragment_bytes,
             namespace_bytes=settings.max_namespace_bytes,
+            namespace_rounds=settings.max_namespace_hash_rounds,
         )
         self._paths = Paths(
             maps_dir=config.dataplane.maps_dir,

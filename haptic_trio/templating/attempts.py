@@ -119,6 +119,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
     registered, depth = len(run.unit_files), len(subjects)
     outer_concerns, trace.concerns = trace.concerns, []
     outer_guards, trace.guards = trace.guards, set()
+    outer_rounds, trace.rounds = trace.rounds, 0
     subjects.append(origin.subject)
     run.rendered += 1
     budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
@@ -131,6 +132,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
             origin.subject.resource_version,
             resource=resource,
             guards=frozenset(trace.guards),
+            rounds=trace.rounds,
             is_secret=not run.secret_stores.isdisjoint(question[1] for question in trace.asked if len(question) > 1),
         )
         _check_limits(run, origin.key, made)
@@ -148,6 +150,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
         run.switch(budget)
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozenset(trace.guards), outer_guards
+        trace.rounds = outer_rounds
     del subjects[depth:]
     return _Made(text, output, problem, concerns, guards)
 
@@ -159,14 +162,11 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
     if output.size > run.limits.fragment_bytes:
         raise run.too_large()
     run.note_success(key.fragment)
-    before = run.produced.get(key)
-    more = output.size - (before.size if before else 0)
     try:
-        run.shares.check(key, run.claimed[key.namespace] + more)
+        run.shares.claim(key, run.produced.get(key), output, run.claimed)
     except LimitReachedError:
         run.ask(question_of_room(key.namespace))
         raise
-    run.claimed[key.namespace] += more
 
 
 def _find_good(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:
@@ -219,7 +219,8 @@ def _render_closing(run: RenderRun, origin: Origin, resource: Any, caller: Calla
     before.restore(run)
     # Marks of what is within would name fragments that have given nothing.
     text = strip_marks(made.text) if is_meant else ""
-    output = FragmentOutput(text, (), origin.subject.resource_version, is_closing=True)
+    rounds = made.output.rounds if made.output is not None else 0
+    output = FragmentOutput(text, (), origin.subject.resource_version, is_closing=True, rounds=rounds)
     if not text or run.recall.problem_with(origin.key, output) is not None:
         return Emitted("")
     run.trace.outputs[origin.key] = output

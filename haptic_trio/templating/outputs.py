@@ -25,6 +25,8 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """The object as it was then."""
     guards: frozenset[str] = frozenset()
     """By what access to it is guarded, in words of the template."""
+    rounds: int = 0
+    """Of all password hashes that it has: HAProxy computes each whenever it reads a configuration."""
     is_secret: bool = False
     """It may hold what a Secret does: the fragment has looked one up."""
 

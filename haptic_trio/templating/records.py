@@ -45,7 +45,7 @@ class Trace:
 
     __slots__ = (
         "asked", "attempts", "concerns", "files", "guards", "is_each", "is_volatile", "ordinals", "origins", "outputs",
-        "refusals", "remarks",
+        "refusals", "remarks", "rounds",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
@@ -57,6 +57,8 @@ class Trace:
         """Who is to be told if the fragment in hand is refused."""
         self.guards: set[str] = set()
         """See `FragmentOutput.guards`; of the fragment in hand."""
+        self.rounds = 0
+        """See `FragmentOutput.rounds`; of the fragment in hand."""
         self.files: dict[str, RenderedFile] = {}
         """Those that it has registered and nobody before it."""
         self.attempts = 0

@@ -35,7 +35,7 @@ from haptic_trio.templating.records import (
 )
 from haptic_trio.templating.remark_list import RemarkList
 from haptic_trio.templating.scope import Memo
-from haptic_trio.templating.shares import NamespaceShares
+from haptic_trio.templating.shares import Claim, NamespaceShares
 from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, Subject
 from haptic_trio.templating.versions import Versioned
 from haptic_trio.templating.withheld import Withheld, touch_fragments
@@ -48,7 +48,7 @@ class RenderRun(Meter):
         self, limits: RenderLimits | None = None, *, paths: Paths | None = None, recall: Recall | None = None
     ) -> None:
         super().__init__(limits or RenderLimits())
-        self.shares = NamespaceShares(self.limits.namespace_bytes)
+        self.shares = NamespaceShares(self.limits)
         self.recall = recall or Recall()
         self.paths = paths or Paths()
         self.secret_stores: frozenset[str] = frozenset()
@@ -105,8 +105,8 @@ class RenderRun(Meter):
         """What the fragments of the unit say of where they are."""
         self.keeping: dict[FragmentKey, Kept] = {}
         self.memo: Memo = {}
-        self.claimed: Counter[str] = Counter()
-        """By namespace: bytes of output that the unit has more than when it was last rendered."""
+        self.claimed: Counter[Claim] = Counter()
+        """By namespace and resource: what the unit uses more than when it was last rendered."""
         self.under: dict[tuple[int, str], tuple[Any, dict[str, Any]]] = {}
         """What the filter `under` has found for the unit, by the identity of the mapping, and that mapping."""
 

@@ -1,35 +1,76 @@
-"""How much output the objects of each namespace have together, so that no tenant uses all memory."""
+"""What the objects of each namespace may use together, so that no tenant uses all memory, or all time of a check."""
 
 from collections import Counter
+from collections.abc import Callable
+from operator import attrgetter
+from typing import NamedTuple
 
-from haptic_trio.templating.limits import LimitReachedError
+from haptic_trio.templating.limits import LimitReachedError, RenderLimits
 from haptic_trio.templating.outputs import FragmentOutput
 from haptic_trio.templating.records import Dependency
 from haptic_trio.templating.subjects import FragmentKey
 
+Claim = tuple[str, str]
+"""A namespace, and the name of a resource."""
+
+
+class _Resource(NamedTuple):
+    name: str
+    used_by: Callable[[FragmentOutput], int]
+    limit: int
+    excess: str
+    hint: str
+
 
 class NamespaceShares:
-    """Counts outputs of fragments by namespace. Objects without a namespace are the administrator's: no limit."""
+    """Counts what outputs of fragments use by namespace. Objects without one are the administrator's: no limit."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held: Counter[str] = Counter()
+    def __init__(self, limits: RenderLimits) -> None:
+        self._resources = (
+            _Resource(
+                "bytes",
+                attrgetter("size"),
+                limits.namespace_bytes,
+                f"grew beyond {limits.namespace_bytes:,} bytes",
+                "have fewer or smaller objects in this namespace, or raise templating.maxNamespaceBytes",
+            ),
+            _Resource(
+                "rounds",
+                attrgetter("rounds"),
+                limits.namespace_rounds,
+                f"has password hashes of more than {limits.namespace_rounds:,} rounds",
+                "use fewer users, fewer lists of users or fewer rounds in this namespace, or raise"
+                " templating.maxNamespaceHashRounds",
+            ),
+        )
+        self._held: Counter[Claim] = Counter()
         self._freed: set[str] = set()
 
-    def check(self, key: FragmentKey, more: int) -> None:
-        """Raise `LimitReachedError` if the namespace of *key* has no room for *more* bytes."""
-        if key.namespace and more > 0 and self._held[key.namespace] + more > self._limit:
-            raise LimitReachedError(
-                f"the output of all objects of the namespace {key.namespace} grew beyond {self._limit:,} bytes",
-                "have fewer or smaller objects in this namespace, or raise templating.maxNamespaceBytes",
-            )
+    def claim(
+        self, key: FragmentKey, before: FragmentOutput | None, after: FragmentOutput, claimed: Counter[Claim]
+    ) -> None:
+        """Add to *claimed* what *after* uses more than *before*.
+
+        Raises `LimitReachedError`, and adds nothing, if the namespace of *key* has no room for it.
+        """
+        wanted: dict[Claim, int] = {}
+        for resource in self._resources:
+            place = key.namespace, resource.name
+            more = resource.used_by(after) - (resource.used_by(before) if before else 0)
+            if key.namespace and more > 0 and self._held[place] + claimed[place] + more > resource.limit:
+                raise LimitReachedError(
+                    f"the output of all objects of the namespace {key.namespace} {resource.excess}", resource.hint
+                )
+            wanted[place] = more
+        claimed.update(wanted)
 
     def change(self, key: FragmentKey, before: FragmentOutput | None, after: FragmentOutput | None) -> None:
         """Note that the fragment *key* gave *before*, and gives *after* now."""
-        difference = (after.size if after else 0) - (before.size if before else 0)
-        self._held[key.namespace] += difference
-        if difference < 0:
-            self._freed.add(key.namespace)
+        for resource in self._resources:
+            difference = (resource.used_by(after) if after else 0) - (resource.used_by(before) if before else 0)
+            self._held[key.namespace, resource.name] += difference
+            if difference < 0:
+                self._freed.add(key.namespace)
 
     def take_freed(self) -> list[Dependency]:
         """Return the questions of fragments that there may be room for since this was last asked."""

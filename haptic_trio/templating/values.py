@@ -257,7 +257,10 @@ def passwords(value: Any) -> list[tuple[Emitted, Emitted]]:
 
 def password(value: Any, user: Any) -> tuple[Emitted, Emitted]:
     """The pair of *user* and the hash *value*, as `htpasswd` gives it."""
-    return _user(_text(user, "password"), _text(value, "password").strip())
+    hashed = _text(value, "password").strip()
+    pair = _user(_text(user, "password"), hashed)
+    _count_rounds(_rounds(hashed))
+    return pair
 
 
 def under(value: Any, prefix: str) -> dict[str, Any]:
@@ -279,12 +282,21 @@ def _users(users: Sequence[tuple[str, str]], filter_name: str) -> list[tuple[Emi
     if not users or len(users) > _MOST_USERS:
         raise EmitError(f"{filter_name}: there are {len(users)} users; it takes 1 to {_MOST_USERS}")
     found = [_user(*user) for user in users]
-    if sum(_rounds(hashed) for _, hashed in users) > _MOST_ROUNDS:
+    rounds = sum(_rounds(hashed) for _, hashed in users)
+    if rounds > _MOST_ROUNDS:
         raise EmitError(
             f"{filter_name}: all hashes together have more than {_MOST_ROUNDS:,} rounds",
             "fewer users (200 with the usual 5,000 rounds), or fewer rounds",
         )
+    _count_rounds(rounds)
     return found
+
+
+def _count_rounds(rounds: int) -> None:
+    """Count *rounds* for the fragment in hand; all fragments of a namespace share a limit."""
+    run = CURRENT.get(None)
+    if run is not None:
+        run.trace.rounds += rounds
 
 
 def _rounds(hashed: str) -> int:

@@ -15,7 +15,12 @@ from haptic_trio.templating.views import ResourcesView
 from tests.support.kubernetes import service
 
 LIMITS = RenderLimits(
-    seconds=10, output_bytes=100_000, fragment_seconds=1, fragment_bytes=10_000, namespace_bytes=25_000
+    seconds=10,
+    output_bytes=100_000,
+    fragment_seconds=1,
+    fragment_bytes=10_000,
+    namespace_bytes=25_000,
+    namespace_rounds=25_000,
 )
 
 
@@ -277,6 +282,43 @@ def test_objects_of_one_namespace_share_a_limit_and_those_of_others_are_rendered
     rendering(service("g1", namespace="greedy", n=1))
     rendering()
     assert set(rendering.refused) == {"g4"}
+
+
+HASH = "$5$abcdefgh$" + "a" * 43
+CHEAP = "$1$abcdefgh$" + "a" * 22
+HASHES = """\
+{% each s in resources.services as "x" %}
+{% for user, hashed in s.spec.users | htpasswd %}
+{{ user }} {{ hashed }}
+{% endfor %}
+{% set one = s.spec.one | password("joe") %}
+{{ s.metadata.name }}
+{% endeach %}
+"""
+
+
+def with_users(name: str, count: int, namespace: str) -> dict[str, Any]:
+    # The usual 5,000 rounds each, and one password more.
+    users = "\n".join(f"u{number}:{HASH}" for number in range(count))
+    return service(name, namespace=namespace, users=users, one=HASH)
+
+
+def test_password_hashes_of_one_namespace_share_a_limit_and_objects_of_others_are_rendered() -> None:
+    greedy = [with_users(f"g{number}", 1, "greedy") for number in range(4)]
+    rendering = Rendering(HASHES, *greedy, with_users("a", 4, "alpha"), with_users("z", 5, "zeta"))
+
+    served = [word for word in rendering().split() if len(word) == 1 or word.startswith("g")]
+    assert served == ["a", "g0", "g1"]
+    assert set(rendering.refused) == {"g2", "g3", "z"}
+    assert "namespace greedy has password hashes of more than 25,000 rounds" in rendering.refused["g2"]
+    # A change of one that is served needs no more room than before.
+    rendering({**greedy[1], "metadata": {**greedy[1]["metadata"], "labels": {"a": "b"}}})
+    assert set(rendering.refused) == {"g2", "g3", "z"}
+    # Room that becomes free is used by the next render at the latest.
+    rendering(with_users("z", 4, "zeta"))
+    rendering({"kind": "Service", "metadata": greedy[1]["metadata"], "spec": {"users": f"u:{CHEAP}", "one": CHEAP}})
+    rendering()
+    assert set(rendering.refused) == {"g3"}
 
 
 def test_text_of_many_fragments_is_no_text_outside_of_fragments() -> None:
