@@ -1,4 +1,4 @@
-"""The topology of one iteration: every channel, who sends on it, who receives, and what happens when it is full.
+"""Topology of one iteration: every channel, its senders and receivers, and what happens when it is full.
 
 | end         | carries                                  | from, to                               | size, full   |
 |-------------|------------------------------------------|----------------------------------------|--------------|

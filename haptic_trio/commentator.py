@@ -1,4 +1,4 @@
-"""The only narrator: turns facts into log lines, with the correlation id of their cycle.
+"""Event commentator: the only component that writes the normal flow to the log.
 
 Components log nothing of the normal flow themselves, so that what a person
 reads is one story, told in one voice.

@@ -1,4 +1,4 @@
-"""Requests over HTTP/1.1: over a stream of the caller's, and by httpx, which leaves nothing behind then.
+"""HTTP/1.1 exchanges over a Trio stream, and an httpx transport that closes cancelled connections.
 
 httpcore closes a connection whose TLS handshake fails, but not one whose
 handshake is cancelled: the socket would stay open until it is collected. The

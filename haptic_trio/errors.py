@@ -1,4 +1,4 @@
-"""What can go wrong: the root of all our errors, and problems with a place.
+"""Root of all errors of haptic-trio, and problems with a place.
 
 A *problem* is something a person can mend: it has a source, a line where
 there is one, and a hint. Everything that checks input (configuration,

@@ -1,4 +1,4 @@
-"""Health, readiness and metrics over HTTP.
+"""HTTP endpoints for health, readiness and metrics.
 
 Live: no component is stalled; an idle one is healthy. Ready: all stages are
 up, a valid configuration was made, and the leader has deployed it. What is

@@ -1,4 +1,4 @@
-"""JSONPath as Kubernetes users write it, compiled once and applied often.
+"""JSONPath in the syntax of Kubernetes, compiled once and applied often.
 
 Plain paths (names, indexes, wildcards) become a closure; everything else,
 such as a filter, is handed to the RFC 9535 implementation. Both accept the

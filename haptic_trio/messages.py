@@ -1,4 +1,4 @@
-"""Facts that components tell each other, in the past tense.
+"""Messages that components send to each other; each describes an event, in the past tense.
 
 Messages are immutable and carry what their receivers need, no more. The
 topology (who sends what to whom) is in `channels`.

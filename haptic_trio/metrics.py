@@ -1,4 +1,4 @@
-"""The process's Prometheus metrics: one registry, one attribute each, and what is known of every family.
+"""Prometheus metrics of the process: one registry, one attribute for each family.
 
 Names follow Prometheus: base units, `_total` for what only grows. Those of
 HAPTIC are kept where they mean the same. No label is named as Prometheus

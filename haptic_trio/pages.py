@@ -1,4 +1,4 @@
-"""Sequences in pages: those that differ in little share most pages, so comparing and summarising costs what differs.
+"""Immutable sequences in chunks: two versions that differ in little share most chunks, compared by identity.
 
 A `Page` never changes, and remembers what was computed of it. A `Paged` is
 an immutable sequence of pages; where the pages begin means nothing, and two

@@ -1,4 +1,4 @@
-"""Signs of life: which component is at work, since when, and which is stalled.
+"""Liveness of long-running components: which one works, since when, and which has stalled.
 
 A component that waits for input is healthy however long it waits; one that
 has been busy with the same thing for longer than its limit is stalled. A

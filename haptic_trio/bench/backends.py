@@ -1,4 +1,4 @@
-"""What the apps run: one HAProxy that answers at several ports and says in a header at which.
+"""Backends of the benchmark: one HAProxy that answers at several ports and names the port in a header.
 
 It answers from its configuration, which costs a tenth of what a server
 written in Python would take from the two cores that the rest shares.

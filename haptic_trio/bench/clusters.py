@@ -1,4 +1,4 @@
-"""What stands for the cluster: a directory of manifests, or the API server of a kubeconfig.
+"""Clusters of the benchmark: a directory of manifests, or the API server of a kubeconfig.
 
 All of this blocks: the bench is one thread that writes and asks, so that
 nothing of its own comes between the two.

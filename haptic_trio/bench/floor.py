@@ -1,4 +1,4 @@
-"""What HAProxy alone needs: its check of the configuration, and a reload. No controller can be faster than these."""
+"""Lower bound of the benchmark: HAProxy's own check of the configuration, and a reload."""
 
 import itertools
 import subprocess

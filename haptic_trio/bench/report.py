@@ -1,4 +1,4 @@
-"""What was measured, as a table for people and as JSON for programs."""
+"""Figures of the benchmark as a table and as JSON."""
 
 import math
 import os

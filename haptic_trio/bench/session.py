@@ -1,4 +1,4 @@
-"""What is measured of one cluster of one size."""
+"""Measurements of one cluster of one size."""
 
 import time
 from collections.abc import Callable, Sequence

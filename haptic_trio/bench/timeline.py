@@ -1,4 +1,4 @@
-"""Where the time of a change went, read from the controller's own log by the correlation ids of its cycles."""
+"""Timeline of a change, read from the controller's log by the correlation ids of its cycles."""
 
 import statistics
 from collections.abc import Mapping, Sequence

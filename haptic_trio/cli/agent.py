@@ -1,4 +1,4 @@
-"""`agent`: runs beside an HAProxy and does there what a controller elsewhere asks for."""
+"""`agent`: runs beside an HAProxy and applies configurations for a controller elsewhere."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""Options of many verbs that take nothing of the program to be understood, so that light verbs start fast."""
+"""Options without dependencies on the program, so that light subcommands start fast."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""The cluster that the command line names: a directory of manifests, or an API server."""
+"""Cluster from the command line: a directory of manifests, or an API server."""
 
 from functools import partial
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""`completion`: what makes a shell complete our verbs and options."""
+"""`completion`: prints shell completion for all subcommands and options."""
 
 import click
 from click.shell_completion import get_completion_class

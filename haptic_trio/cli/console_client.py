@@ -1,4 +1,4 @@
-"""The other end of the console's stream: asks, follows, and says in plain words why it cannot."""
+"""Client of the debug console's websocket."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

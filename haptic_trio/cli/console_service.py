@@ -1,4 +1,4 @@
-"""The debug console of `serve`: whether there is one, its token, and what it may look at."""
+"""Debug console of `serve`: options, token and data sources."""
 
 import ipaddress
 import os

@@ -1,4 +1,4 @@
-"""`debug`: what a running controller does, in a terminal, by its console."""
+"""`debug`: shows in a terminal what a running controller does."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""What the console tells, as text for a terminal of 80 columns or more."""
+"""Console messages as text for a terminal of 80 columns or more."""
 
 import time
 from collections.abc import Iterable, Iterator

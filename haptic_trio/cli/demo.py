@@ -1,4 +1,4 @@
-"""`demo`: a running example, with everything that it needs."""
+"""`demo`: runs an example with everything that it needs."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""The HTTP servers behind the demo: each answers every request with its name."""
+"""HTTP servers behind the demo; each answers with its name."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""A tiny certificate authority for the demo: one root, one certificate, both for a month."""
+"""Certificate authority of the demo."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""The story that the demo tells, driven by itself: each step waits for what it promises and measures it."""
+"""Self-check of the demo: drives the story, waits for each promised effect, and measures it."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A client of the demo: every request on a connection of its own."""
+"""HTTP client of the demo; each request uses a new connection."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable

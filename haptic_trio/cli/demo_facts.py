@@ -1,4 +1,4 @@
-"""What the controller says happened, for those who wait for it."""
+"""Log of controller events that the demo waits for."""
 
 from collections.abc import Callable
 from typing import TypeVar

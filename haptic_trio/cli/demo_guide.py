@@ -1,4 +1,4 @@
-"""What the demo tells the person in front of it."""
+"""Printed guide of the demo."""
 
 from pathlib import Path
 from shlex import quote

@@ -1,4 +1,4 @@
-"""Ports of the loopback interface for the demo: the usual ones where they are free."""
+"""Loopback ports of the demo."""
 
 import socket
 from collections.abc import Iterator

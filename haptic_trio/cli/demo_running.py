@@ -1,4 +1,4 @@
-"""The demo while it runs."""
+"""Handle of the running demo."""
 
 import msgspec
 

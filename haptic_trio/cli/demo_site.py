@@ -1,4 +1,4 @@
-"""The directory of the demo: manifests, certificate and state."""
+"""Directory of the demo: manifests, certificate and state."""
 
 from base64 import b64encode
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The steps of the demo's story: each changes a file and waits for what HAProxy and the controller make of it."""
+"""Steps of the demo: each changes a file and waits for the effect."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`diff`: what a change would change in HAProxy, whether it would reload, and why."""
+"""`diff`: shows what a change would change in HAProxy, whether it would reload, and why."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Which HAProxy instances `serve` keeps: processes of this machine, agents or APIs elsewhere, or pods."""
+"""Endpoint options of `serve`: local processes, agents, Data Plane APIs, or pods."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

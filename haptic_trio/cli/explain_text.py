@@ -1,4 +1,4 @@
-"""Explanations as text for people."""
+"""Explanations as text."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence

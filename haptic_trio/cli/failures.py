@@ -1,4 +1,4 @@
-"""What is said on standard error when a command gives no document: a text for people, or JSON for machines."""
+"""Errors on standard error: text for people, JSON for programs."""
 
 from collections.abc import Iterable, Mapping
 

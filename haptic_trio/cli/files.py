@@ -1,4 +1,4 @@
-"""Files that commands write for people, and those of people that they read."""
+"""Files that commands write or read."""
 
 import os
 from collections.abc import Iterator

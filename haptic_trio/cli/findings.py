@@ -1,4 +1,4 @@
-"""What a command found wrong, for people and for machines."""
+"""Findings of a command, as text and as JSON."""
 
 import re
 from collections.abc import Iterable, Sequence

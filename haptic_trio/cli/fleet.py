@@ -1,4 +1,4 @@
-"""`fleet`: what the running controller knows of its HAProxy instances, and what it is asked to do with them."""
+"""`fleet`: lists, replaces and resizes HAProxy instances of a running controller."""
 
 import sys
 from collections.abc import Callable

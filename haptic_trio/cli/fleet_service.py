@@ -1,4 +1,4 @@
-"""What `serve` says of its fleet: counts for probes, and the socket where `haptic-trio fleet` asks."""
+"""Fleet of `serve`: probe counts, and the control socket of `haptic-trio fleet`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

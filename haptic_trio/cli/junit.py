@@ -1,4 +1,4 @@
-"""What came of tests as JUnit writes it, for systems that read that."""
+"""Test results as JUnit XML."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which configurations `serve` can run, given how it was told to reach its instances."""
+"""Load functions of `serve`: the checks that depend on the kind of endpoints."""
 
 from collections.abc import Iterable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Where the program begins; it imports nothing before somebody is there to be told of a Ctrl-C."""
+"""Entry point of `haptic-trio`. The program is imported inside `main`, where Ctrl-C is already handled."""
 
 import sys
 from io import TextIOWrapper

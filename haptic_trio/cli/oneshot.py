@@ -1,4 +1,4 @@
-"""One look at a cluster, and one rendering of it: what `render` and `validate` have in common."""
+"""One snapshot of a cluster and one render of it, for `render`, `validate`, `diff` and `explain`."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial

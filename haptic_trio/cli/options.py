@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options that several subcommands share."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which line of a template a refused line of haproxy.cfg is from: people edit templates, not what is made of them."""
+"""Mapping from a rejected line of haproxy.cfg to the template line that produced it."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where in a directory of manifests a place of the configuration is: people edit files, not ConfigMaps."""
+"""Source map from places in the configuration to files and lines of the manifest directory."""
 
 import re
 from collections.abc import Iterable, Iterator

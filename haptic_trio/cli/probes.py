@@ -1,4 +1,4 @@
-"""What `serve` answers to probes, and what it reads of itself when it is scraped."""
+"""Probe and scrape data of `serve`."""
 
 import time
 from bisect import bisect_right

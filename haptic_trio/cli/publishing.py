@@ -1,4 +1,4 @@
-"""Options of `serve` that say which addresses Ingresses get."""
+"""Options of `serve` for the addresses in Ingress status."""
 
 import re
 from collections.abc import Callable, Sequence

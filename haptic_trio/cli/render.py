@@ -1,4 +1,4 @@
-"""`render`: what HAProxy would get, as files or on standard output."""
+"""`render`: writes the configuration that HAProxy would get."""
 
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Where `test` finds its tests: in a ConfigMap, in files beside it, and in shipped libraries."""
+"""Sources of tests for `test`: a ConfigMap, files beside it, and shipped libraries."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What came of tests, for people: a tree; and for machines: JSON."""
+"""Test results as a tree for people and as JSON for programs."""
 
 from collections.abc import Sequence
 from typing import TextIO

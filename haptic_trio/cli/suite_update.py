@@ -1,4 +1,4 @@
-"""`test --update`: what `equals` found becomes what it expects, in the files that people wrote."""
+"""`test --update`: writes observed values into the `expected` fields of test files."""
 
 from collections.abc import Sequence
 from pathlib import Path

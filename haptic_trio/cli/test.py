@@ -1,4 +1,4 @@
-"""`test`: run the tests that travel with a configuration, with files beside it, or with the shipped libraries."""
+"""`test`: runs the tests of a configuration, of files beside it, or of the shipped libraries."""
 
 import fnmatch
 import os

@@ -1,4 +1,4 @@
-"""The traces of `serve`: whether there are any, and where they go."""
+"""Tracing of `serve`: options and exporter."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -1,4 +1,4 @@
-"""`validate`: is what is in a directory good? Everything that is wrong, at once."""
+"""`validate`: reports every problem of a directory of manifests at once."""
 
 import sys
 from functools import partial

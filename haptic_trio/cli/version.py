@@ -1,4 +1,4 @@
-"""`version`: what is running, and which HAProxy it would run."""
+"""`version`: shows the versions of haptic-trio and of the HAProxy that it would run."""
 
 import platform
 

@@ -1,4 +1,4 @@
-"""The admission webhook of `serve`: its options, and what it may look at."""
+"""Admission webhook of `serve`: options and data sources."""
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps

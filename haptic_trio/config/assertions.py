@@ -1,4 +1,4 @@
-"""What an embedded test may assert: one struct for each `type`, told apart by that field."""
+"""Assertions of validation tests: one struct for each `type`."""
 
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias

@@ -1,4 +1,4 @@
-"""What the types cannot say: whether the parts of a merged configuration make sense, alone and together."""
+"""Semantic checks of a merged configuration."""
 
 import posixpath
 import re

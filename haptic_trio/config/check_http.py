@@ -1,4 +1,4 @@
-"""What the types cannot say of contents fetched by HTTP: networks, hosts, and those of tests."""
+"""Semantic checks of the HTTP fetch settings."""
 
 import re
 from collections.abc import Collection, Iterator

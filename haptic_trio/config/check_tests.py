@@ -1,4 +1,4 @@
-"""What the types cannot say of embedded tests: whether names exist, expressions are some, and fields go together."""
+"""Semantic checks of validation tests."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The credentials Secret; its values never appear in a representation or a problem."""
+"""Credentials Secret; its values never appear in a representation or a problem."""
 
 import base64
 import binascii

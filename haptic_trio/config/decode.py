@@ -1,4 +1,4 @@
-"""YAML to configuration structs, with every fault found at once and each at its place.
+"""Decoder from YAML to configuration structs; reports every problem with its place.
 
 One walker goes over the document and the struct types side by side, so the
 structs in `model` are the only schema.

@@ -1,4 +1,4 @@
-"""A YAML document as nodes that know their line, read without trusting its author.
+"""YAML document as nodes with line numbers, read with limits on depth and expansion.
 
 PyYAML's composer recurses in C and overflows the stack on deep nesting, which
 ends the process; and aliases can make a small text expand without bound or

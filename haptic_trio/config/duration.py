@@ -1,4 +1,4 @@
-"""Durations as people write them: `500ms`, `5s`, `1m30s`."""
+"""Durations in the notation `500ms`, `5s`, `1m30s`."""
 
 import re
 from decimal import Decimal

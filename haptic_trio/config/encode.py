@@ -1,4 +1,4 @@
-"""Parts of a configuration as plain data again."""
+"""Encoder of configuration parts to plain data."""
 
 from typing import Any
 

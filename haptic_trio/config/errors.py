@@ -1,4 +1,4 @@
-"""How a configuration is refused."""
+"""Error for an invalid configuration."""
 
 from haptic_trio.errors import ProblemsError
 

@@ -1,4 +1,4 @@
-"""Shipped libraries: parts of a configuration that users build upon by name."""
+"""Shipped libraries: reusable parts of a configuration, loaded by name."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""ConfigMap and Secret to the configuration of one iteration: decode, merge the libraries in, check."""
+"""Loader of the configuration of one iteration: decode, merge libraries, check."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The configuration's shape: what `data.config` of the ConfigMap may hold.
+"""Model of the configuration: the schema of `data.config` in the ConfigMap.
 
 Field names are camelCase in YAML. Durations are written `500ms`, `5s`, `1m`
 and are float seconds here. Addresses, ports and directories of this machine

@@ -1,4 +1,4 @@
-"""YAML scalars as plain values, and the words that describe what was found."""
+"""YAML scalars as plain values, and descriptions of nodes for messages."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Whether selectors are written as Kubernetes writes them; what they select is decided elsewhere."""
+"""Syntax checks of label and field selectors."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Settings: the variables that a library reads, each with its type, and whether values fit them."""
+"""Settings of a library: typed variables, and the check of values against their types."""
 
 import difflib
 import re

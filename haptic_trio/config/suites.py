@@ -1,4 +1,4 @@
-"""Files of embedded tests beside a configuration or a library, and the configurations that they are for."""
+"""Files of validation tests beside a configuration or a library."""
 
 from collections.abc import Iterable, Sequence
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Which templates a configuration holds, what they are called, and which file each becomes."""
+"""Templates of a configuration: their names, and the file that each produces."""
 
 import posixpath
 from collections.abc import Iterator, Mapping

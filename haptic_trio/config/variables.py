@@ -1,4 +1,4 @@
-"""Whether the variables that a configuration and its tests give to templates fit the settings of its libraries."""
+"""Check of template variables against the settings of the libraries."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

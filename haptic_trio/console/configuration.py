@@ -1,4 +1,4 @@
-"""The newest configuration as it may be shown: pages of it, a search, who made a line, and what has changed."""
+"""View of the newest configuration for the console: chunks, search, provenance and differences."""
 
 import difflib
 from collections.abc import Callable, Sequence

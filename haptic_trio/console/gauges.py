@@ -1,4 +1,4 @@
-"""How full the channels are, and how large the stores."""
+"""Fill levels of channels and sizes of stores."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""What the console says on the wire; its JSON form is a promise to those who read it by machine.
+"""Wire protocol of the console; its JSON form is stable.
 
 Times are seconds of the controller's own clock; `clock` and `unix` of a
 `Moment` are the same instant, so that a reader can tell the time of day.

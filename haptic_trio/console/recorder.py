@@ -1,4 +1,4 @@
-"""What happened lately, bounded, and what it adds up to.
+"""Bounded recorder of recent events, and their totals.
 
 Taking a fact in costs an append; what viewers are shown is computed when one
 asks.

@@ -1,4 +1,4 @@
-"""Takes the content of Secrets out of texts that others have written, such as a message of HAProxy."""
+"""Redaction of Secret content in texts, such as messages of HAProxy."""
 
 import base64
 import binascii

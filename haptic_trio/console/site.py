@@ -1,4 +1,4 @@
-"""Where the console is found on the admin port: a page without data at `/console`, and the stream behind it."""
+"""HTTP routes of the console on the admin port: the page, and the websocket."""
 
 from importlib.resources import files
 

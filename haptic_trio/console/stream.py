@@ -1,4 +1,4 @@
-"""The conversation with one viewer over a websocket: who it is, what it asks, what it follows.
+"""Session with one viewer over a websocket.
 
     viewer   {"hello": 1, "token": "…"}                                  within `HELLO_LIMIT` seconds
     console  {"kind": "welcome", "protocol": 1, "version": "…", "now": {"clock": …, "unix": …}}

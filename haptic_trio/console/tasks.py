@@ -1,4 +1,4 @@
-"""The live task tree, by what trio tells publicly."""
+"""Live tree of Trio tasks, from Trio's public API."""
 
 import math
 from types import CodeType, FrameType

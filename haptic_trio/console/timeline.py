@@ -1,4 +1,4 @@
-"""Facts to reconciliations, each with when its phases began and how long they took."""
+"""Timeline of reconciliations: start and duration of each phase."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the console may look at, and what it makes of it for its viewers."""
+"""Sources that the console reads, in the form that viewers get."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An HAProxy instance on this machine, as an endpoint.
+"""Endpoint for an HAProxy instance on this machine.
 
 How a crash is survived: whatever is done to the process stands between two
 writes of the journal (`files`), *pending* before and *committed* after. A

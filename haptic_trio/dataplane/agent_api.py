@@ -1,4 +1,4 @@
-"""The agent's verbs: stage, upload, activate, patch, and questions about what runs.
+"""Verbs of the agent: stage, upload, activate, patch, and queries about the running process.
 
 A request is refused before anything is touched, or carried out by the
 endpoint, which leaves nothing half done; whatever went wrong is said in one

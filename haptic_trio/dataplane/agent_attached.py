@@ -1,4 +1,4 @@
-"""An HAProxy that somebody else runs, such as another container of the same pod, as an endpoint.
+"""Endpoint for an HAProxy that another container of the same pod runs.
 
 It is expected to be started, whenever both files are there, as
 

@@ -1,4 +1,4 @@
-"""Uploaded blobs that no generation has yet: bounded, durable, found by digest.
+"""Store of uploaded blobs that no generation uses yet: bounded, durable, found by digest.
 
 An upload becomes one file, a *pack*, written completely and fsynced before
 it gets its name; names are numbers, so nothing that a client says becomes a

@@ -1,4 +1,4 @@
-"""HTTPS to one agent: client certificate, time and size limits, and errors mapped once, at this edge."""
+"""HTTPS client for one agent: client certificate, limits, and errors mapped once at this edge."""
 
 import ssl
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What happens to an agent's HAProxy, as numbered events for whoever listens.
+"""Numbered events about an agent's HAProxy, for subscribers.
 
 Events are news, not state: a listener that is too slow loses those it has
 not read and is told so by a `resync`, one that comes (back) gets a `hello`

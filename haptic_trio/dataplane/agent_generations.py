@@ -1,4 +1,4 @@
-"""Generations told by what they differ in: what an agent can put together, and what a controller has to tell it.
+"""Generations as deltas to known ones: what the agent can assemble, and what the controller has to send.
 
 A small change is a delta (`haptic_trio.haproxy.delta`), which says it all. A
 large one, or one for an agent of which nothing is known, is a manifest: the

@@ -1,4 +1,4 @@
-"""Who may ask an agent, how often, how many at once, and for how long."""
+"""Access control and limits of an agent: clients, rates, concurrency and time."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What controller and agent say to each other: requests, answers, errors, events, and blobs in a row.
+"""Messages between controller and agent: requests, answers, errors, events and blobs.
 
 JSON throughout, bytes in it as base64. Blobs travel in *frames*: for each,
 the 20 bytes of its digest, four bytes of length (big-endian), the content.

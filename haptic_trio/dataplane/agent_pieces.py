@@ -1,4 +1,4 @@
-"""Contents cut into pieces, so that only what differs travels.
+"""Content-defined pieces of files, so that only differing pieces are sent.
 
 A haproxy.cfg is cut before each section, any other content where the
 checksum of a line says so: a change in one place leaves all other cuts where

@@ -1,4 +1,4 @@
-"""The agent's verbs over HTTP, and its events over a websocket."""
+"""HTTP routes of the agent's verbs, and the websocket of its events."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress

@@ -1,4 +1,4 @@
-"""Serve an agent: HTTPS with client certificates, on Trio."""
+"""Agent server: HTTPS with client certificates, on Trio."""
 
 import secrets
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""TLS on both sides of the agent's API: certificates that are read again when they change, and who the client is.
+"""TLS of the agent's API: certificates that are reloaded when they change, and the identity of the client.
 
 A handshake that finds a file changed reads all of them anew, into a fresh
 context; connections that are open keep what they have begun with. Files that

@@ -1,4 +1,4 @@
-"""Which HAProxy to run, and what it is."""
+"""HAProxy binaries: finding one, and probing its version and keywords."""
 
 import functools
 import importlib

@@ -1,4 +1,4 @@
-"""Phase 2 of validation: `haproxy -c` over a generation, in a private directory."""
+"""`haproxy -c` over a generation, in a private directory."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""One exchange with a command-line socket of HAProxy: the runtime socket of a worker, or that of the master."""
+"""One exchange with a CLI socket of HAProxy: a worker's runtime socket, or the master socket."""
 
 from pathlib import Path
 

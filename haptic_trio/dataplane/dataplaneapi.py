@@ -1,4 +1,4 @@
-"""An HAProxy that is reached through its Data Plane API, as an endpoint.
+"""Endpoint for an HAProxy behind its Data Plane API.
 
 How an interruption is survived: before anything changes, the note in the
 API's storage (`dataplaneapi_manifest`) says that nobody knows what runs, and

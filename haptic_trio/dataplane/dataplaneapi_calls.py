@@ -1,4 +1,4 @@
-"""Which request of a Data Plane API carries out a runtime operation.
+"""Mapping from runtime operations to requests of a Data Plane API.
 
 The API puts words into HAProxy's runtime commands as it gets them. So nothing
 is sent that could be read as anything but one word.

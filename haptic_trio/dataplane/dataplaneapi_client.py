@@ -1,4 +1,4 @@
-"""HTTP to one HAProxy Data Plane API: basic auth, time and size limits, and errors mapped once, at this edge."""
+"""HTTP client for one HAProxy Data Plane API: basic auth, limits, and errors mapped once at this edge."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager

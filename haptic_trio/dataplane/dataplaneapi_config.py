@@ -1,4 +1,4 @@
-"""The configuration as the Data Plane API holds it: raw text under a version, and the reloads that follow a push.
+"""Configuration in a Data Plane API: raw text under a version, and the reloads that follow a push.
 
 The API does not keep a text as it was sent: it writes sections and lines in
 an order of its own, under comments with a checksum and the version. What

@@ -1,4 +1,4 @@
-"""What others have done to a process behind a Data Plane API: found, put right at run time, or left to a load."""
+"""Drift of a process behind a Data Plane API: found, and repaired at runtime or by a reload."""
 
 from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError
 from haptic_trio.dataplane.dataplaneapi_look import look_at_process

@@ -1,4 +1,4 @@
-"""A fixed list of Data Plane APIs, asked again and again: one that comes back becomes an endpoint that is new."""
+"""Followers of a fixed list of Data Plane APIs; one that answers again becomes a new endpoint."""
 
 import random
 import ssl

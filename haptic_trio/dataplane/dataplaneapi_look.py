@@ -1,4 +1,4 @@
-"""A look at the process behind a Data Plane API, told in the words of HAProxy's runtime socket.
+"""Observed state of the process behind a Data Plane API, in the form of runtime socket replies.
 
 What a process should be is compared by `haptic_trio.haproxy.read_back`, which
 asks as one asks the socket. Here its questions are answered from what the API

@@ -1,4 +1,4 @@
-"""What we note beside a configuration in the storage of a Data Plane API.
+"""Manifest that haptic-trio stores beside a configuration in a Data Plane API.
 
 The API rewrites the configuration, does not give certificates away, and
 knows nothing of generations. So the deployment leaves a note: which

@@ -1,4 +1,4 @@
-"""The two names of a file: the path that the configuration writes, and where a Data Plane API keeps it.
+"""Both names of a file: its path in the configuration, and its name in the Data Plane API.
 
 A generation names files by relative paths, the same for every endpoint. The
 API decides on directories, and looks for maps and certificates in the process

@@ -1,4 +1,4 @@
-"""What an address turns out to be: which Data Plane API, beside which HAProxy."""
+"""Probe of an address: the versions of the Data Plane API and of the HAProxy beside it."""
 
 import re
 from typing import Final

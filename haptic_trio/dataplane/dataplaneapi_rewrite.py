@@ -1,4 +1,4 @@
-"""One rewriting of what a Data Plane API holds: files first, then the configuration; and its undoing."""
+"""Transaction over a Data Plane API: files first, then the configuration; undone on failure."""
 
 from collections.abc import Mapping
 

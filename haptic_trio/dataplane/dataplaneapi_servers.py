@@ -1,4 +1,4 @@
-"""Servers as a Data Plane API takes them at run time: the words of `add server` as the fields of its contract."""
+"""Fields of the Data Plane API contract for the words of `add server`."""
 
 from collections.abc import Mapping
 from enum import Enum

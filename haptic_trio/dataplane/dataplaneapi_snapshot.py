@@ -1,4 +1,4 @@
-"""What a Data Plane API holds at one moment, read and judged."""
+"""Snapshot of a Data Plane API: its files and configuration at one moment."""
 
 from collections.abc import Mapping
 

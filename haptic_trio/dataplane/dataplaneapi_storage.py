@@ -1,4 +1,4 @@
-"""Files in the storages of a Data Plane API: maps, certificates, crt-lists, and general files.
+"""Files in the storages of a Data Plane API: maps, certificates, crt-lists and general files.
 
 A storage is flat: a file has a name, and the API decides on its directory.
 What the configuration calls the same file is for `dataplaneapi_paths` to say.

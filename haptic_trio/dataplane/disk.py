@@ -1,4 +1,4 @@
-"""Durable writes, and paths that stay inside a directory."""
+"""Durable writes, and checks that paths stay inside a directory."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What deployment needs from one HAProxy, however it is reached."""
+"""Contract of an endpoint: the operations that deployment needs from one HAProxy."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol

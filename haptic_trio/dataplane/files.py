@@ -1,4 +1,4 @@
-"""An instance's directory: the generations on disk, and which of them HAProxy loads.
+"""Directory of an instance: the generations on disk, and the one that HAProxy loads.
 
     generations/00000007-3f2a…/generation.json    manifest: paths, kinds, digests
                                haproxy.cfg

@@ -1,4 +1,4 @@
-"""What a look at a process finds again although it was loaded since the last one: no load helps there."""
+"""Differences that a reload does not repair, so that they do not cause reloads again."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""One generation in its directory: what it is meant to hold, and what it really holds.
+"""Directory of one generation: its manifest, and the files that it really holds.
 
 Files that were not touched are not read again. To know that they were not,
 their stamps are compared; of many files only some at each time, in turn, and

@@ -1,4 +1,4 @@
-"""Serve an application over HTTPS on Trio, with certificates that are read again when they change."""
+"""HTTPS server on Trio that reloads its certificates when they change."""
 
 import socket
 from typing import Final

@@ -1,4 +1,4 @@
-"""Client of the master process's socket: which processes there are, and the reload."""
+"""Client of the master socket: lists processes and reloads."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A journal of what a process was told since its files were written.
+"""Journal of the runtime changes that a process took since its files were written.
 
 A record is written, and on the disk, before the process is told anything, and
 is *settled* afterwards: kept, or dropped because the process has refused it.

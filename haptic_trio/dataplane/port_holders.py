@@ -1,4 +1,4 @@
-"""Which other controllers' HAProxy listens where one of ours is about to.
+"""Detection of other HAProxy instances that listen on a port of this one.
 
 The kernel lets processes of one user share a port when all of them ask for
 that, as HAProxy does, and deals connections out among them. Within a fleet

@@ -1,4 +1,4 @@
-"""Whether HAProxy will be able to listen, asked before it tries.
+"""Check that HAProxy can bind its addresses, made before it tries.
 
 A reload whose listener fails to bind is not harmless: for the two seconds
 that the new worker keeps trying, HAProxy pauses the listeners of the old one,

@@ -1,4 +1,4 @@
-"""The HAProxy master process of an instance: how it is started, found again, watched and ended.
+"""HAProxy master process of an instance: started, adopted, watched and ended.
 
 The process outlives us, so it is none of Trio's child processes: it runs in
 a session of its own, writes to a file, and is watched through a pidfd, which

@@ -1,4 +1,4 @@
-"""HAProxy's own output: a file, because a pipe would end with its reader; kept short."""
+"""Log file for HAProxy's own output, kept short."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An HAProxy beside an agent, as an endpoint.
+"""Endpoint for an HAProxy beside an agent.
 
 What travels is mostly one request: the verb, and the delta from what the
 agent runs. What is too large for that is staged first: a manifest, on top of

@@ -1,4 +1,4 @@
-"""A fixed list of agents, their events followed: whatever happens unasked makes an endpoint new again."""
+"""Followers of a fixed list of agents; each unexpected event renews the endpoint."""
 
 import random
 import ssl

@@ -1,4 +1,4 @@
-"""Client of a worker's runtime socket: operations that need no reload."""
+"""Client of a worker's runtime socket, for operations that need no reload."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where an instance's unix sockets are: their paths must be short, and those of a state directory may not be."""
+"""Choice of a directory for unix sockets with paths short enough for the kernel."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Keeps one HAProxy running: starts, adopts, reloads, restarts and ends its master process."""
+"""Supervisor of one HAProxy: starts, adopts, reloads, restarts and ends its master process."""
 
 import contextlib
 import signal

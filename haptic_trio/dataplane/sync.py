@@ -1,4 +1,4 @@
-"""One deployment to one endpoint: put right what others changed, compare, plan, and take the cheaper way.
+"""One deployment to one endpoint: repair drift, compare, plan, then apply at runtime or reload.
 
 What needs no reload is applied first, and made the generation on disk; the
 reload, if the rest needs one, comes after it. When HAProxy refuses to load

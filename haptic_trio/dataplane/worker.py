@@ -1,4 +1,4 @@
-"""The worker of an instance at run time: it is changed here, looked at, and put right; and what is left over in it.
+"""Observed state of the worker process: applies runtime changes, compares, repairs.
 
 A server that is removed and that connections still use stays in the process
 in maintenance for as long as they last (`haproxy/conversation`). It is in no

@@ -1,4 +1,4 @@
-"""Carry out deployments: one item of work for each endpoint, each with its own pace, outcome and backoff.
+"""Deployer: one work item for each endpoint, each with its own pace, outcome and backoff.
 
 An endpoint that is busy while newer configurations come gets only the
 newest of them; one that fails is tried again later and later, and holds up

@@ -1,4 +1,4 @@
-"""Which HAProxy instances are there to be deployed to."""
+"""Discovery: publishes the HAProxy endpoints of the process to the iteration."""
 
 import trio
 

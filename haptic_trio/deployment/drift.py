@@ -1,4 +1,4 @@
-"""Suspect drift when nothing has been deployed for a while, so that the endpoints are compared again."""
+"""Drift monitor: triggers a comparison of the endpoints when nothing was deployed for a while."""
 
 import trio
 

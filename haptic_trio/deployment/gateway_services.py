@@ -1,4 +1,4 @@
-"""Keeps the Services of Gateways (`haptic_trio.gateway.infrastructure`), for as long as this replica leads.
+"""Writer of the Services of Gateways, run while this replica leads.
 
 What is wanted is applied when it differs from what was applied last, and
 again when somebody has touched it; a new leader applies everything once,

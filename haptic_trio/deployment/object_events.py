@@ -1,4 +1,4 @@
-"""Tells the users of objects what becomes of them, by Kubernetes Events; for as long as this replica leads."""
+"""Writer of Kubernetes Events about quarantined objects and warnings, run while this replica leads."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""One pod followed: probed until it answers, shown as an endpoint, and looked at again when something has happened."""
+"""Follower of one HAProxy pod: probes it, publishes it as an endpoint, and renews it after an event."""
 
 import random
 import ssl

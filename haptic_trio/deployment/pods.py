@@ -1,4 +1,4 @@
-"""HAProxy pods as endpoints: every pod that is chosen, is not going, has an address, and whose agent answers.
+"""Discovery of HAProxy pods: each selected pod with an address whose agent answers is an endpoint.
 
 Readiness does not count: a pod gets ready by what is deployed to it. What is
 known about a pod ends with its uid or its address; a pod of the same name

@@ -1,4 +1,4 @@
-"""What each endpoint should run, and when a deployment counts as completed.
+"""Rounds: what each endpoint should run, and when a deployment counts as completed.
 
 A *round* is one scheduled deployment over its endpoints. Endpoints go on
 independently: a newer round gives an endpoint a newer target, and what the

@@ -1,4 +1,4 @@
-"""When to deploy what: minimum interval, newest wins, and the last valid configuration against drift.
+"""Deployment scheduler: minimum interval, newest generation first, redeployment of the last valid one on drift.
 
 `OneSpeed` and `TwoSpeeds` decide, without clock, socket or task; `run_scheduler` feeds them.
 """

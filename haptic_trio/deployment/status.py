@@ -1,4 +1,4 @@
-"""Writes the status of objects, for as long as this replica leads: an item of work for each object that differs.
+"""Status writer: a work item for each object whose status differs, run while this replica leads.
 
 What is wanted is said by sources (`haptic_trio.k8s.status`), what is there by
 the stores. Nothing is remembered but what was written and has not come back

@@ -1,4 +1,4 @@
-"""Two speeds: what the running process can take passes at once, and what reloads keeps its distance.
+"""Schedule in two speeds: runtime changes pass at once, reloads keep the minimum interval.
 
 The coordinator says twice what should run: *prepared*, after phase 1, and
 *validated*, once HAProxy has accepted all of it. What is prepared is deployed

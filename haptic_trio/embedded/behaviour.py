@@ -1,4 +1,4 @@
-"""Whether what came back, and what arrived at servers, is what a test expects."""
+"""Judgement of responses and of requests that arrived at servers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

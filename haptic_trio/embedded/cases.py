@@ -1,4 +1,4 @@
-"""Which tests there are, and what of each can be said without HAProxy."""
+"""Test cases of a configuration, and the assertions that need no HAProxy."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator

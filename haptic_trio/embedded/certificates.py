@@ -1,4 +1,4 @@
-"""Certificates for tests, made when they are first asked for: none of them is worth keeping or stealing."""
+"""Certificates for tests, issued on first use."""
 
 import ssl
 import tempfile

@@ -1,4 +1,4 @@
-"""A client that sends exactly what a test says, from where the test says."""
+"""HTTP client of a test: sends exactly the bytes that the test states."""
 
 import ipaddress
 import ssl

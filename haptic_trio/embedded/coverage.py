@@ -1,4 +1,4 @@
-"""Which lines and branches of templates no test has rendered.
+"""Template coverage: lines and branches that no test rendered.
 
 Lines and branches are those of the compiled template that come from a line
 of its source: text between two tags counts with the line it begins on. A

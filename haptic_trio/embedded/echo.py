@@ -1,4 +1,4 @@
-"""The server behind every server line of a test: it notes what arrives, and answers what the test says."""
+"""Echo server behind every server line of a test."""
 
 import socket
 import ssl

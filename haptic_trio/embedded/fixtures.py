@@ -1,4 +1,4 @@
-"""From what a test writes as its cluster to the objects that templates see."""
+"""Fixtures: the objects that templates see in a test."""
 
 import base64
 import random

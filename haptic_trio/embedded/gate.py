@@ -1,4 +1,4 @@
-"""No configuration is accepted whose own tests fail.
+"""Gate: a configuration whose own tests fail is rejected.
 
 Asked is what can be said without starting anything that serves: behaviour is
 left to `haptic-trio test`.

@@ -1,4 +1,4 @@
-"""A real HAProxy for one test: private sockets, private files, gone afterwards."""
+"""HAProxy instance for one test: private sockets and files."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""A configuration that does all it should, but listens and connects nowhere but where a test wants it to.
+"""Isolated configuration: listens and connects only where the test allows.
 
 Binds get inherited sockets, and learn the client's address and the port that
 it meant from the PROXY protocol. Servers become one of ours, each reached

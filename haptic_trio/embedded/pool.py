@@ -1,4 +1,4 @@
-"""Running HAProxies that tests share: those with the same configuration ask the same one."""
+"""Pool of HAProxy instances that tests with equal configurations share."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

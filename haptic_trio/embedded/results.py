@@ -1,4 +1,4 @@
-"""What came of tests: plain data, for people and machines, and for who accepts a configuration or not."""
+"""Results of tests as plain data."""
 
 import difflib
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Runs tests side by side: one thread renders, and meanwhile HAProxy processes check and serve."""
+"""Test runner: renders in one thread, and checks and serves in HAProxy processes beside it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the templates make of a test's cluster, with as little rendering as possible.
+"""Rendering of a test's fixtures, sharing work between tests.
 
 All tests with the same variables share a renderer and its stores. From one
 test to the next only what differs between their objects is rendered.

@@ -1,4 +1,4 @@
-"""Assertions that need no HAProxy: what was rendered, which objects were refused, and what a change costs."""
+"""Static assertions: rendered files, rejected objects, and the cost of a change."""
 
 import re
 from collections.abc import Mapping, Sequence

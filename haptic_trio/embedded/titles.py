@@ -1,4 +1,4 @@
-"""What an assertion says, in a line."""
+"""One-line titles of assertions."""
 
 from haptic_trio.config.assertions import (
     Assertion,

@@ -1,4 +1,4 @@
-"""Looks over the shoulder of templates while they are rendered: which lines run, and how long each takes.
+"""Tracer of rendered template lines and their time.
 
 Python calls the tracer at each call and, when lines are asked for, at each
 line. That makes a render several times slower, so nobody traces unless asked.

@@ -1,4 +1,4 @@
-"""Writes what was found into the `expected` of tests, in the text as a person wrote it: nothing else is touched."""
+"""Update of `expected` values in test files, without touching other text."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What an explanation consists of; its JSON form is a promise to those who read it by machine."""
+"""Structs of an explanation; their JSON form is stable."""
 
 from typing import Any, TypeAlias
 

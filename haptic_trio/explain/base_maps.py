@@ -1,4 +1,4 @@
-"""How the frontends of the library `base` find a backend: the look-ups of its snippet `frontend-body`, in Python.
+"""Route lookup of the library `base` in Python, equal to its snippet `frontend-body`.
 
 A request's host and path are looked up in two maps, for up to three scopes
 (the host, the host with `*` for its first label, `*`); the first hit wins.

@@ -1,4 +1,4 @@
-"""Which certificates there are for a server name."""
+"""Explanation of the certificates for a server name."""
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias

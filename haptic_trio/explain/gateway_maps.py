@@ -1,4 +1,4 @@
-"""How frontends of Gateways find a backend: the look-ups of the library `gateway`'s snippet `gateway-body`, in Python.
+"""Route lookup of the library `gateway` in Python, equal to its snippet `gateway-body`.
 
     gateway-listeners.map   <frontend>|<host>           which listener; `=` and a backend leads on to an inner frontend
     gateway-exact.map       <listener>|<host>|<path>    matched as a whole

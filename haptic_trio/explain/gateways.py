@@ -1,4 +1,4 @@
-"""Where requests to Gateways go, told in notes: there are as many answers as there are frontends."""
+"""Notes about requests to Gateways, one for each frontend."""
 
 import posixpath
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Who has made a line, a section, or a file."""
+"""Explanation of a line, a section or a file."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What an object has made, and what depends on it."""
+"""Explanation of an object: its output, and its dependents."""
 
 from collections.abc import Iterable, Iterator
 

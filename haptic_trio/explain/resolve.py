@@ -1,4 +1,4 @@
-"""From what a person asks to the answer."""
+"""Resolver from the text of a query to its explanation."""
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator

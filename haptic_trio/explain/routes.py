@@ -1,4 +1,4 @@
-"""Where a request goes, and which entries of the library `base`'s maps decide it."""
+"""Explanation of a request's route by the maps of the library `base`."""
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping

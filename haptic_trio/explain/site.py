@@ -1,4 +1,4 @@
-"""One render and all that is known of it, as explanations need it."""
+"""Input of explanations: one render with everything known about it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property

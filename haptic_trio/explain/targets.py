@@ -1,4 +1,4 @@
-"""What a person may ask about, as they write it."""
+"""Targets of an explanation, and the parser for their notation."""
 
 import re
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Which line of a template reads like a line of the output.
+"""Search for the template line that produced an output line.
 
 Nothing records it, so this is read off the texts: a template's line is taken
 as its literal parts with anything between them. Of the lines that match, the

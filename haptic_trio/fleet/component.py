@@ -1,4 +1,4 @@
-"""The fleet as a component of a term: wishes and events in, a reconciler between the store and the provider."""
+"""Fleet component of a term: a reconciler between store and provider."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The door for people: what the fleet is, and what is asked of it, over HTTP on a socket that only its user can reach.
+"""Control API of the fleet: HTTP on a unix socket that only the owner can reach.
 
     GET    /fleet                          FleetStatus
     GET    /fleet/instances/ID             record and process of one instance

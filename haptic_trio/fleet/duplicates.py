@@ -1,4 +1,4 @@
-"""Which events need not be handled because the same one was, a short while ago."""
+"""Window of recent events that suppresses duplicates."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""The effects of a pass on the real store and provider: only while we lead, and within limits."""
+"""Guarded effects of a pass on store and provider: only while leading, within limits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

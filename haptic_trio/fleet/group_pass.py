@@ -1,4 +1,4 @@
-"""One pass over a group: look at its instances, plan, and act.
+"""One pass over a group: observe its instances, plan, act.
 
 A pass may end at any of its awaits, by a crash or a cancellation, and the
 next one, of this controller or of its successor, goes on from the records:

@@ -1,4 +1,4 @@
-"""What is remembered of a group during a term of leadership, beside its records."""
+"""State of a group during a leadership term, beside its records."""
 
 import math
 

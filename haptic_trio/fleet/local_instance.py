@@ -1,4 +1,4 @@
-"""An HAProxy of the fleet on this machine: an endpoint while it serves, a process that ends once it leaves.
+"""Local HAProxy instance of the fleet: an endpoint while it serves, a process that ends after it drained.
 
 All instances of a fleet share their listening sockets: one that starts gets
 them from another by HAProxy's own hand-over (`-x`), so there is one queue of

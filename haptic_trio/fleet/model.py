@@ -1,4 +1,4 @@
-"""What is known and wanted of instances: groups, records, events, and what a provider says.
+"""Model of the fleet: groups, records, events and provider reports.
 
 Times are wall-clock seconds, since records outlive the process that wrote
 them.

@@ -1,4 +1,4 @@
-"""Names of instances that a person can say: `local-1`, `local-2`, and so on, none of them twice."""
+"""Numbered instance names, such as `local-1`; none is used twice."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Pods that somebody else makes, such as a Deployment: looked at, never touched."""
+"""Provider for pods that another controller creates; read-only."""
 
 import time
 from collections.abc import Callable, Mapping

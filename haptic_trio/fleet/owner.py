@@ -1,4 +1,4 @@
-"""One group of instances for as long as the process lives, with a reconciler for each term of leadership."""
+"""Owner of one group of instances for the lifetime of the process."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What to do with the instances of a group: a pure decision from what is wanted and what is known.
+"""Fleet plan: a pure decision from desired and observed state to actions on instances.
 
 The rules, in the order in which they are applied:
 

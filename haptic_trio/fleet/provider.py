@@ -1,4 +1,4 @@
-"""What the fleet needs of whoever makes instances, and of whoever is told about them."""
+"""Protocols of instance providers and of drain notifications."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Instances that are HAProxy processes on this machine, each in a directory of its own.
+"""Provider of local HAProxy processes, each in a directory of its own.
 
     <state>/instances/<id>/instance.json    the mark: whose it is; written first
     <state>/instances/<id>/process.json     pid and start time, written at the start

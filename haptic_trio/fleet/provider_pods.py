@@ -1,4 +1,4 @@
-"""Instances that are bare pods, made from a PodTemplate that owns them.
+"""Provider of bare pods, created from a PodTemplate that owns them.
 
     draining   the label `haptic-trio/serving` becomes `false`, and the Service has the pod no more; once balancers
                know it, and no client is connected any more, the drain is over

@@ -1,4 +1,4 @@
-"""The owner of the instances during a term of leadership: events in, passes over groups out.
+"""Fleet reconciler during a leadership term: events in, passes over groups out.
 
 An event is a hint that collapses into the key of its group. What it says of
 an instance (it will be ended, it has drained) is noted until the next pass

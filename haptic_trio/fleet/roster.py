@@ -1,4 +1,4 @@
-"""All groups of a term: taken over from the store and the provider, found again by id, compared with what is there.
+"""All groups of a term: loaded from store and provider, and reconciled with what exists.
 
 An object of the provider without a record is an orphan. It is adopted when it
 answers, says which instance it is, and belongs to a group that is wanted;

@@ -1,4 +1,4 @@
-"""What a person, or a program, is told of a fleet."""
+"""Status of a fleet for users and programs."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Where records of instances are kept."""
+"""Store of instance records."""
 
 import contextlib
 import re

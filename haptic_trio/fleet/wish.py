@@ -1,4 +1,4 @@
-"""What a group shall be, from everything that has a say in it: the configuration, the command line, and people."""
+"""Desired state of a group, merged from configuration, command line and user overrides."""
 
 import hashlib
 import math

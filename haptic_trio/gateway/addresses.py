@@ -1,4 +1,4 @@
-"""Which address of a pool each Gateway has."""
+"""Assignment of pool addresses to Gateways."""
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Look-ups whose answers are remembered: who has asked need not look again until one of them is another one."""
+"""Lookups with remembered answers: dependents render again only if an answer changes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast

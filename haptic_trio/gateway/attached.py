@@ -1,4 +1,4 @@
-"""How many routes each listener has, and which routes others may displace: known from one look to the next."""
+"""Attached routes of each listener, updated incrementally."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Which listeners a route is attached to by each of its parent references, and why it is not."""
+"""Attachment of a route to listeners by its parent references, with the reasons for a refusal."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

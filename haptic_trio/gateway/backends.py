@@ -1,4 +1,4 @@
-"""What a route's backend references mean, and what is wrong with them."""
+"""Backend references of routes, and their problems."""
 
 import ipaddress
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which certificates a listener can serve, and why not the others."""
+"""Certificates that a listener can serve, and the reasons against the others."""
 
 import base64
 import binascii

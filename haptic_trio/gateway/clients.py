@@ -1,4 +1,4 @@
-"""Client certificates: those that clients of a Gateway must have, and the one that a Gateway shows to backends."""
+"""Client certificates: those that a Gateway demands, and the one that it presents to backends."""
 
 from typing import Any
 

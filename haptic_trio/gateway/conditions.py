@@ -1,4 +1,4 @@
-"""Conditions as the API has them, without their times."""
+"""Conditions of the Kubernetes API, without times."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Times as the Gateway API writes them."""
+"""Durations of the Gateway API."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What of the Gateway API we support, by the names of its features."""
+"""Supported features of the Gateway API."""
 
 from typing import Final
 

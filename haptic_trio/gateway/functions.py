@@ -1,4 +1,4 @@
-"""What templates ask: `gateway.routes(…)`, `gateway.rules(…)`, `gateway.ports(…)`, `gateway.is_used(…)`."""
+"""Functions of templates: `gateway.routes(…)`, `gateway.rules(…)`, `gateway.ports(…)`, `gateway.is_used(…)`."""
 
 from collections.abc import Sequence
 from typing import Any

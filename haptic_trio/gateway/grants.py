@@ -1,4 +1,4 @@
-"""References into another namespace: is there a ReferenceGrant for it?"""
+"""Check of references into another namespace against ReferenceGrants."""
 
 from haptic_trio.gateway.objects import GROUP, Lookups, bare_in, items_of, text_of
 

@@ -1,4 +1,4 @@
-"""Which ports a Gateway cannot have, because an older one has them or for another reason.
+"""Ports that a Gateway cannot have, because an older one holds them or for another reason.
 
 Each question is about one port, and its answer about all Gateways at once:
 who has asked depends on nothing but the oldest Gateway with that port, and

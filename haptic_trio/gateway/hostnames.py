@@ -1,4 +1,4 @@
-"""Host names of listeners and routes: what they have in common, and which is more specific."""
+"""Host names of listeners and routes: intersection and specificity."""
 
 import re
 from collections.abc import Iterator

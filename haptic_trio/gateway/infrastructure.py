@@ -1,4 +1,4 @@
-"""What a Gateway gets in the cluster: a Service that leads to its addresses, with what `spec.infrastructure` says.
+"""Service of a Gateway in the cluster, built from its addresses and `spec.infrastructure`.
 
 The Service has no cluster address of its own and selects no Pods: its name
 stands for the addresses in the Gateway's status. It goes when the Gateway goes.

@@ -1,4 +1,4 @@
-"""What the kinds of routes have in common, and in what they differ."""
+"""Route kinds: their common traits and differences."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Gateways and their listeners: which are ours, what they accept, and which of them exclude each other."""
+"""Gateways and their listeners: ownership, accepted routes, conflicts."""
 
 import json
 from collections import Counter

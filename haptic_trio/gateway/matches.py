@@ -1,4 +1,4 @@
-"""What a rule matches, and which of two matches goes first."""
+"""Matches of a rule, and their precedence."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Gateway API objects as plain data, and how they are looked up."""
+"""Gateway API objects as plain data, and their lookup."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Listeners of one port whose TLS may be taken for each other's.
+"""Listeners of one port with overlapping TLS host names.
 
 A client may use a connection for every host that its certificate names, also
 for one that another listener has. Such requests get 421; that it can come to

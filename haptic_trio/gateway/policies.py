@@ -1,4 +1,4 @@
-"""BackendTLSPolicies: which one holds for a port of a Service, what it asks for, and what is wrong with it."""
+"""BackendTLSPolicies: which one applies to a Service port, its settings and problems."""
 
 import re
 from collections.abc import Sequence

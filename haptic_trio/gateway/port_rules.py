@@ -1,4 +1,4 @@
-"""Which ports listeners may have: those that the administrator allows, and that nothing else listens on."""
+"""Rules for the ports of listeners: the ports that the administrator allows and that are not reserved."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The ports of a Gateway that are served, and which listeners are behind each of them.
+"""Served ports of a Gateway, and the listeners behind each of them.
 
 Listeners of a port that are served in different ways are told apart by the
 host name that a client's first message asks for. A frontend in front reads

@@ -1,4 +1,4 @@
-"""What the Lua action reads: lists of conditions, and what a rule does to a request. Data, never configuration.
+"""Programs of the Lua action: lists of conditions, and the effects of a rule on a request. Data only.
 
 A list is `?` and candidates separated by `;`, each of them conditions
 separated by `&`, `>`, and a target. A rule is directives separated by `;`,

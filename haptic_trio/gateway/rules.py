@@ -1,4 +1,4 @@
-"""Which rules of a route are served, and what is wrong with the others.
+"""Served rules of a route, and the problems of the others.
 
 A rule that cannot be expressed is dropped, and the others are served. Only if
 there is none at all, the route is refused.

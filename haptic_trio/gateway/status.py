@@ -1,4 +1,4 @@
-"""What the status of Gateway API objects says; conditions are without the times of their last changes."""
+"""Conditions of Gateway API objects, without the times of their last transitions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Which backends there are for each port of a Service: what the routes that name it need."""
+"""Backend variants of a Service port: one for each set of settings that routes need."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

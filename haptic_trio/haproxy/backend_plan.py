@@ -1,4 +1,4 @@
-"""How a running HAProxy gets and loses whole backends.
+"""Planner for whole backends that appear or disappear at runtime.
 
 A backend can be added when a named defaults section gives all its settings:
 it consists of `server` lines, and its header of `backend <name> from

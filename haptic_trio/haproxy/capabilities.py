@@ -1,4 +1,4 @@
-"""What an HAProxy process can be told without a reload, by version and by its own word."""
+"""Capabilities of an HAProxy process: the runtime changes it supports, by version and by its own report."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""How a running HAProxy gets from some certificates, crt-lists and authorities to others.
+"""Planner for changed certificates, crt-lists and certificate authorities.
 
 What a process has taken in at runtime must serve what a process that is
 started anew would serve. So a change that would have another certificate

@@ -1,4 +1,4 @@
-"""Certificate and crt-list files: what a configuration does with them, and whom a certificate is for."""
+"""Certificates and crt-list files: how a configuration uses them, and the names each certificate covers."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The messages of `haproxy -c` as problems with a place."""
+"""Parser for the messages of `haproxy -c`; gives problems with a place."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What must fit between sections: unique names, `from` references, and matching `.if` and `.endif`.
+"""Checks between sections: unique names, `from` references, matching `.if` and `.endif`.
 
 `check_coherence` finds all that is wrong by looking at every section. That
 nothing is wrong, `is_coherent` says by looking at what each page of sections

@@ -1,4 +1,4 @@
-"""Runtime commands as text, and what HAProxy's reply to one means.
+"""Runtime commands as text, and the meaning of HAProxy's replies.
 
 Rules of the command line, as the real binary shows them: words are divided
 by blanks; there are no quotes; a backslash keeps the next character from

@@ -1,4 +1,4 @@
-"""What is said to a running HAProxy to carry out operations, and how its replies steer that.
+"""Conversation with a runtime socket: sends operations, and continues by the replies.
 
 A conversation is a generator without I/O: it yields commands to be sent on
 one connection and is sent their replies, or yields a pause and is sent

@@ -1,4 +1,4 @@
-"""What turns one generation into another, in the size of what differs; to be journalled, or sent.
+"""Delta between two generations, in the size of the difference; for the journal and for agents.
 
 A delta names the generation that it starts from and the one that it leads
 to, and whoever applies it checks that it got there. Sections and lines are

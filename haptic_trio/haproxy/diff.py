@@ -1,4 +1,4 @@
-"""What differs between two configurations, section by section, and between two sets of files.
+"""Comparison of two configurations section by section, and of two sets of files.
 
 Hashes are compared first: what is equal costs nothing more.
 """

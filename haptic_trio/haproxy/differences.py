@@ -1,4 +1,4 @@
-"""What a look at a running process has found to differ from what it should be."""
+"""Differences between a running process and its generation."""
 
 from collections import Counter
 from collections.abc import Iterable

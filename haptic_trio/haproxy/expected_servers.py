@@ -1,4 +1,4 @@
-"""The servers that a process should have, by its configuration, as far as its state can be compared with that."""
+"""Servers that a process should have, in the form in which their state can be compared."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Files by path, in pages: a few that come, go, or change cost no more than their pages."""
+"""Files by path, in chunks: a changed file costs no more than its chunk."""
 
 import hashlib
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""What may stand where in haproxy.cfg: section headers, first words, and the lines of sections.
+"""Placement rules of haproxy.cfg: section headers, first words, and the lines that each section allows.
 
 Checks are made where HAProxy itself refuses to start, and only where its
 answer does not depend on more than the line and its section. Lines inside

@@ -1,4 +1,4 @@
-"""Conditions and rules of proxies: `acl` lines, what follows `if` and `unless`, and what the actions of rules take."""
+"""Conditions and rules of proxies: `acl` lines, `if` and `unless`, and the actions before them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a check of a directive finds, and the hints that go with it."""
+"""Findings of a directive's check, and their hints."""
 
 import difflib
 from collections.abc import Iterable

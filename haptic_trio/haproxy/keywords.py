@@ -1,4 +1,4 @@
-"""Which words which HAProxy knows: tables read from real binaries of several versions.
+"""Keyword tables of several HAProxy versions, read from real binaries.
 
 `keywords.json` beside this module holds, by place and by the versions that
 know it, each word of `haproxy -dKall`, and of what that listing leaves out

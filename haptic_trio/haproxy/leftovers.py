@@ -1,4 +1,4 @@
-"""Servers and backends that are gone to files and plans and that the process still has, since they are in use.
+"""Servers and backends that were removed from the files and that the process still uses.
 
 A server that is wanted again while it is left over is revived: it is given
 its address and weight and made ready, with the connections that it has. That

@@ -1,4 +1,4 @@
-"""haproxy.cfg as words: quoting, escapes, comments and limits as HAProxy 2.8 and later read them.
+"""Lexer for haproxy.cfg: quoting, escapes, comments and limits as HAProxy 2.8 and later read them.
 
 The rules were checked against the real binary: a backslash means something
 only before a blank, `#`, a quote, `\\`, `n`, `r`, `t` and `xHH` (and before

@@ -1,4 +1,4 @@
-"""How the entries of a map, or of the list of an ACL, get from one file to another in a running process.
+"""Planner for changed entries of maps and ACL lists.
 
 Few entries go one by one, many in one transaction. So do all where keys are
 there twice, since what the removal of such a key leaves differs between the

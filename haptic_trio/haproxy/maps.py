@@ -1,4 +1,4 @@
-"""Files of entries, maps and the lists of ACLs: as HAProxy reads them, and what a configuration does with them.
+"""Map files and ACL lists: their entries, and how a configuration uses them.
 
 An entry of a list is a key without a value.
 """

@@ -1,4 +1,4 @@
-"""HAProxy's configuration as data: directives, sections, files, and a whole generation.
+"""Model of an HAProxy configuration: directives, sections, files and a whole generation.
 
 Everything here is immutable and compared by content. A *generation* is
 everything one HAProxy needs: its configuration and the auxiliary files that

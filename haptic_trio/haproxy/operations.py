@@ -1,4 +1,4 @@
-"""What a running HAProxy can be told without a reload, as data."""
+"""Runtime operations as data: the changes that HAProxy takes without a reload."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""haproxy.cfg as a model: sections found, split, checked, and put together, with all problems of a text at once."""
+"""Parser for haproxy.cfg: gives the model and reports all problems of a text at once."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""From one generation to another: runtime operations if the process can take the change, else why it must reload.
+"""Plan from one generation to another: runtime operations, or the reasons for a reload.
 
 A pure function. What needs no reload: servers that come, go, or change, the
 entries of maps and of the lists of ACLs, certificates with their crt-list entries, authorities, and,

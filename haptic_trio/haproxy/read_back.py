@@ -1,4 +1,4 @@
-"""How a running process differs from the generation that it should run, and what puts that right.
+"""Read-back: compares a running process with its generation, and gives the repair.
 
 Compared is what somebody can change on a runtime socket and what can be read
 from there: backends, servers with address, weight and administrative state,

@@ -1,4 +1,4 @@
-"""How the maps, lists, certificates and crt-lists of a running process differ from the files of its generation."""
+"""Read-back of maps, lists, certificates and crt-lists."""
 
 import hashlib
 import re

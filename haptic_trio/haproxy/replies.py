@@ -1,4 +1,4 @@
-"""What HAProxy says on its runtime and master sockets, as data."""
+"""Parser for replies of HAProxy's runtime and master sockets."""
 
 import re
 from operator import itemgetter

@@ -1,4 +1,4 @@
-"""The text of a haproxy.cfg cut before each section header."""
+"""Text of a haproxy.cfg, cut before each section header."""
 
 import re
 from collections.abc import Collection, Iterator

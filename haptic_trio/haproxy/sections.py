@@ -1,4 +1,4 @@
-"""Sections of a configuration, and what is computed of a page of them.
+"""Sections and directives of a configuration, with digests and indexes for a chunk of them.
 
 Immutable, and compared by content.
 """

@@ -1,4 +1,4 @@
-"""How a running HAProxy gets from the servers of one section to those of another.
+"""Planner for changed servers of a section.
 
 A server that stays is altered where a command does that. One that comes is
 added with all its settings, since `add server` takes none from

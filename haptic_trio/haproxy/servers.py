@@ -1,4 +1,4 @@
-"""`server` lines as far as runtime commands reach: what each says itself, and what it inherits."""
+"""`server` lines as far as runtime commands reach: their own settings and the inherited ones."""
 
 import ipaddress
 import re

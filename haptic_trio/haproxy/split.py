@@ -1,4 +1,4 @@
-"""Which part of a change the running process can take at once, apart from the part that needs a reload.
+"""Split of a change into the part that can be applied at runtime and the part that needs a reload.
 
 The answer is a generation of its own, the *effective* one: the running
 structure with the servers, entries, certificates and backends that it can

@@ -1,4 +1,4 @@
-"""Which changes of files a process can take before a reload brings it the rest of a change.
+"""Selection of changed files that can be applied before a reload brings the rest.
 
 Entries of a map wait if they name a backend which only the reload brings, and
 all entries of a map or list if the configuration uses it in another way then. Of

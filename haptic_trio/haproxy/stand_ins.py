@@ -1,4 +1,4 @@
-"""A small configuration that HAProxy refuses if, as far as anybody can tell, it refuses the whole one.
+"""Reduced configuration for `haproxy -c`: unchanged sections are replaced by short ones.
 
 HAProxy reads every backend to check a change of one. What it has accepted
 before, and what nobody refers to now, need not be read again: unchanged

@@ -1,4 +1,4 @@
-"""The order in which a running process is told of a change: what others refer to comes first and goes last."""
+"""Order of runtime operations: referenced objects are added first and removed last."""
 
 from enum import IntEnum
 from typing import TypeAlias

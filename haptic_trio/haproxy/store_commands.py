@@ -1,4 +1,4 @@
-"""Runtime commands that take a file's content: certificates, crt-list entries, authorities.
+"""Runtime commands that carry a file's content: certificates, crt-list entries, authorities.
 
 The content follows the command as its payload, which the first empty line
 ends; so the content goes without empty lines, which mean nothing in PEM.

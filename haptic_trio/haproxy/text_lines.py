@@ -1,4 +1,4 @@
-"""The text of a file as lines in pages: files of thousands of entries, of which a change touches a few."""
+"""Lines of a text file in chunks, for files with thousands of entries."""
 
 import hashlib
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Pages of a configuration's text, each parsed by itself as far as it goes.
+"""Chunks of a configuration's text, each parsed by itself as far as possible.
 
 A section reaches from its header to the next one, so what a piece of text
 has in front of its first header belongs to the section before it. What a

@@ -1,4 +1,4 @@
-"""What no table of keywords says: which kinds of sections are proxies, and families of names that builds differ in."""
+"""Kinds of proxy sections and families of keywords that no keyword table lists."""
 
 from typing import Final
 

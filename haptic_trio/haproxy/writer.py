@@ -1,4 +1,4 @@
-"""From words back to haproxy.cfg: the least quoting that HAProxy reads back as the same words."""
+"""Writer for haproxy.cfg: the least quoting that HAProxy reads back as the same words."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to: a decision about numbers, made once a name has been resolved."""
+"""Address policy of fetches: a decision about resolved IP addresses."""
 
 from collections.abc import Callable, Collection, Iterator
 from enum import Enum

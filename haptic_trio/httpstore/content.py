@@ -1,4 +1,4 @@
-"""What a fetch has given, or why it has given nothing."""
+"""Result of a fetch: a content or a failure."""
 
 import hashlib
 from typing import Protocol, TypeAlias

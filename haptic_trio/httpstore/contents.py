@@ -1,4 +1,4 @@
-"""Who has contents, as the pipeline knows him: to read them, to have them fetched, to say what became of them."""
+"""Interface between the pipeline and the HTTP content store."""
 
 from collections.abc import Mapping
 

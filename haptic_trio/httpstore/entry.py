@@ -1,4 +1,4 @@
-"""What is known of one fetch: the content that was accepted, the one that waits for that, the one that was refused."""
+"""State of one fetch: accepted, pending and rejected content."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`http` in templates: what they fetch is looked up like an object, and recorded like one."""
+"""`http` in templates: fetches as recorded lookups."""
 
 from collections.abc import Mapping
 from typing import Any

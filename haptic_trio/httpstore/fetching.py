@@ -1,4 +1,4 @@
-"""A fetch from beginning to end: redirects, retries, and one deadline for all of it."""
+"""Fetcher: redirects, retries, and one deadline for the whole fetch."""
 
 import random
 import ssl

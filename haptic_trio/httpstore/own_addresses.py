@@ -1,4 +1,4 @@
-"""Whether an address is one of this machine's own, whichever interface has it; asked of the kernel each time.
+"""Check whether an address belongs to an interface of this machine; asks the kernel each time.
 
 Interfaces get and lose addresses while the process runs, so nothing is kept.
 No packet is sent.

@@ -1,4 +1,4 @@
-"""What a template asks for: an address and options, checked, with what must not be seen kept out of sight."""
+"""Fetch request of a template: URL and options, checked, with secrets kept out of messages."""
 
 import base64
 import binascii

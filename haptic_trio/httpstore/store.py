@@ -1,4 +1,4 @@
-"""The contents of an iteration: fetched when a template first wants them, and then by their intervals."""
+"""HTTP content store of an iteration: fetches on first use, then at intervals."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf

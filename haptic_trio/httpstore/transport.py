@@ -1,4 +1,4 @@
-"""One request and its answer over a connection of its own, to an address that was looked at first."""
+"""One HTTP request over a new connection to a checked address."""
 
 import ssl
 import zlib

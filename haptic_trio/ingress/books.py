@@ -1,4 +1,4 @@
-"""Who serves a host, kept up at the cost of what changes: thousands of Ingresses may have one host, or one domain."""
+"""Register of the Ingresses that serve a host, updated at the cost of what changes."""
 
 from bisect import bisect_left, insort
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Which Ingresses are served: those of our class, of a class of our controller, and of none where that is wanted."""
+"""Selection of the Ingresses that this controller serves, by class and controller."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What templates ask of Ingresses: `ingress_api.handles(…)`, `ingress_api.view(…)`. Every look-up is recorded."""
+"""Functions of templates for Ingresses: `ingress_api.handles(…)`, `ingress_api.view(…)`. Lookups are recorded."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final

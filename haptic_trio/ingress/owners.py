@@ -1,4 +1,4 @@
-"""Which of several Ingresses has a host: its paths, and what is shown to TLS clients that ask for it.
+"""Ownership of a host among several Ingresses: its paths, and its certificate.
 
 A path of a host belongs to the namespace of the oldest Ingress that has this
 path there, whatever its type; the host itself, and with it the certificate, to

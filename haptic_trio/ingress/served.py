@@ -1,4 +1,4 @@
-"""What one Ingress serves: hosts, paths and certificates, in a form that can be compared."""
+"""Hosts, paths and certificates of one Ingress, in a comparable form."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias

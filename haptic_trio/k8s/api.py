@@ -1,4 +1,4 @@
-"""A cluster behind a Kubernetes API server: watches, reads, and writes at a low rate."""
+"""Cluster client for a Kubernetes API server: watches, reads, and writes at a low rate."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Who we are to an API server: address, TLS context and token from a kubeconfig or a service account.
+"""Credentials for an API server: address, TLS context and token from a kubeconfig or a service account.
 
 kr8s reads kubeconfigs and runs credential plugins. It leaves the keys and
 certificates that a kubeconfig holds inline in temporary files, which are

@@ -1,4 +1,4 @@
-"""Requests to an API server: one HTTP client for all, with credentials that are read again when they change.
+"""HTTP connection to an API server, with credentials that are reloaded when they change.
 
 A client is replaced when its certificates change; requests in flight end on
 the old one, which is closed after the last of them. There is no limit on

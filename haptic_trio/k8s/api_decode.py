@@ -1,4 +1,4 @@
-"""From the API's JSON to objects and watch events.
+"""Decoder for lists and watch events of the API.
 
 Objects are plain data; what a list leaves out (apiVersion, kind) is filled
 in, and managedFields, half of many an object and of use to nobody here, is

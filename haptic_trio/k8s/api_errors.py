@@ -1,4 +1,4 @@
-"""What an API server may answer instead of what was asked for."""
+"""Errors of an API server."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""How requests travel to an API server: those with short answers on connections of their own.
+"""HTTP transport for an API server, with separate connections for short answers.
 
 A status or a lease is written in one message and answered in one, a hundred
 times a second when many objects change. httpx's transport takes more time of

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: longer after each failure, and never all at the same moment."""
+"""Exponential backoff with jitter."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which objects a set of manifest files stands for: without I/O, with the time as an input.
+"""Catalog of the objects in a set of manifest files: without I/O, with the time as an input.
 
 Every document is a *claim* on an object. Of several live claims on one object
 the first by file and line counts; the others are reported. A claim that goes

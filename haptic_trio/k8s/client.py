@@ -1,4 +1,4 @@
-"""What the program needs from a cluster, whichever it is: an API server or a directory of manifests."""
+"""Protocol of a cluster client, for an API server and for a directory of manifests."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager

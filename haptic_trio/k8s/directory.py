@@ -1,4 +1,4 @@
-"""A directory of manifests as a cluster.
+"""Cluster client for a directory of manifests.
 
 One task follows the directory: kernel events name what may have changed, a
 worker thread reads it, the catalog decides what that means, and every

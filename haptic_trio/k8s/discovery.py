@@ -1,4 +1,4 @@
-"""Which kinds an API server serves, asked once for each group version and again when one is missing."""
+"""Discovery of the kinds that an API server serves, cached for each group version."""
 
 from difflib import get_close_matches
 

@@ -1,4 +1,4 @@
-"""One YAML document to plain data, as `kubectl` reads it.
+"""YAML document to plain data, with the scalar rules of `kubectl`.
 
 The data is built from parser events with a stack of our own: PyYAML's
 composer recurses in C and crashes the process on deep nesting. Scalars mean

@@ -1,4 +1,4 @@
-"""Kubernetes Events about objects: what they say, how often, and their form. No I/O.
+"""Kubernetes Events about objects: text, rate limit and wire form. No I/O.
 
 The same thing said again is one Event with a count. Its name is made of what
 it says, so that this holds over restarts and changes of leadership as well.

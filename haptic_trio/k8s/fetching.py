@@ -1,4 +1,4 @@
-"""Which objects could not be fetched, why, and when that is tried again."""
+"""Failed fetches of single objects: reasons, and the time of the next attempt."""
 
 from collections.abc import Callable
 from typing import Final

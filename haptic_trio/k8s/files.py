@@ -1,4 +1,4 @@
-"""Manifest files on disk: which are there, which have changed, what they hold. Blocking: for a worker thread."""
+"""Manifest files on disk: listing, change detection and reading. Blocking."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""How a store finds objects: look-up keys, and a table that keeps objects in order under each of them."""
+"""Index of a store: lookup keys, and a table that keeps the objects under each key in order."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

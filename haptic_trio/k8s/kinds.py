@@ -1,4 +1,4 @@
-"""What the names of kinds tell where no API server can be asked: plural, group and scope."""
+"""Plural, group and scope of kinds, where no API server can be asked."""
 
 from functools import lru_cache
 from typing import Final

@@ -1,4 +1,4 @@
-"""Leader election by a Lease: the decisions of `lease_election` carried out at an API server."""
+"""Leader election by a Lease: carries out the decisions of `lease_election` at an API server."""
 
 import random
 from collections.abc import Callable

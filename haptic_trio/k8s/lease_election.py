@@ -1,4 +1,4 @@
-"""Who holds a lease: the decision, without clock, socket or task.
+"""Decision of a Lease election, without clock, socket or task.
 
 A holder trusts its lease for the *renew deadline* from the moment at which it
 sent the write that succeeded last. Others take it over when they have not

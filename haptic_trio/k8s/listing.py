@@ -1,4 +1,4 @@
-"""Lists of a kind: what to ask the server for, and its answer page by page."""
+"""Paged lists of a kind."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Manifests: the text of a file to objects, each with the line where it begins.
+"""Parser for manifests: text to objects, each with its first line.
 
 Every document is read for itself, so that one broken document takes none of
 its neighbours with it. JSON is YAML; lists such as `kubectl get -o yaml`

@@ -1,4 +1,4 @@
-"""Objects that were fetched, for as long as they are of use: a bounded number, and none for long after its last use."""
+"""Bounded cache of fetched objects, with a time limit after the last use."""
 
 from haptic_trio.k8s.resource import Resource, ResourceRef, version_of
 

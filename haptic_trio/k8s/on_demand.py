@@ -1,4 +1,4 @@
-"""A store that holds keys alone: an object is fetched when a template uses it, and kept for a while.
+"""On-demand store: holds keys, fetches an object when a template uses it, and caches it for a while.
 
 What the store holds of an object, one `KeyedObject` for each version, is made
 as soon as a watch has decoded it; the rest is let go. Look-ups, records of

@@ -1,4 +1,4 @@
-"""A store seen with some of its objects replaced or left out: for quarantine, and for trying a change."""
+"""Overlay of a store with some objects replaced or hidden, for dry runs."""
 
 from bisect import insort
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The reflector: follows a watch and keeps stores like it."""
+"""Reflector: follows a watch and keeps stores equal to it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 

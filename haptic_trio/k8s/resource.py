@@ -1,4 +1,4 @@
-"""A watched object: plain decoded data, and the few facts that every object has."""
+"""Watched object: decoded plain data with its identity."""
 
 from typing import Any, TypeAlias
 

@@ -1,4 +1,4 @@
-"""What we want in the status of objects: who says so, and how it is compared with what is there. No I/O.
+"""Desired status of objects: its sources, and the comparison with the observed status. No I/O.
 
 A status is written by server-side apply with a field manager of our own, so
 what others have written there stays, except in lists that the API takes as

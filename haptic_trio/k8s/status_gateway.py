@@ -1,4 +1,4 @@
-"""The status of Gateway API objects: sources for GatewayClasses, Gateways and routes."""
+"""Status sources for GatewayClasses, Gateways, ListenerSets, routes and policies."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime

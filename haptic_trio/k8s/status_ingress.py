@@ -1,4 +1,4 @@
-"""The status of Ingresses: at which addresses those that are ours can be reached."""
+"""Status source for Ingresses: the addresses that serve them."""
 
 import ipaddress
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

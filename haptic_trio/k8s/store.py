@@ -1,4 +1,4 @@
-"""The watched objects of one kind in memory: many readers, one writer, look-ups by key.
+"""Store of the watched objects of one kind: many readers, one writer, lookups by key.
 
 Reading and writing happen on the event loop, except while a store is frozen:
 then a worker thread may read it too, because writes wait until it thaws.

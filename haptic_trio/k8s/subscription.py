@@ -1,4 +1,4 @@
-"""One watcher of a cluster in this process: a bounded buffer that resynchronises instead of losing events."""
+"""Subscription to a cluster in this process: a bounded buffer that resynchronises on overflow."""
 
 from collections import deque
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Follows a directory tree through the kernel's notifications, across the replacement of the directory itself."""
+"""Watcher of a directory tree by kernel notifications, across replacement of the directory."""
 
 from contextlib import aclosing, suppress
 from pathlib import Path

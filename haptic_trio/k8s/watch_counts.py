@@ -1,4 +1,4 @@
-"""How often watches were opened, listed and failed, by kind."""
+"""Counters of watches that were opened, listed or failed, by kind."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Between the tasks that watch and the one that reads: a bounded buffer, and the merging of namespaces."""
+"""Bounded buffer between watches and the reader of a store, which merges namespaces."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

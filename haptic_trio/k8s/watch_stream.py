@@ -1,4 +1,4 @@
-"""One watch request: its answer as batches of events, as they arrive."""
+"""Stream of one watch request, as batches of events."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager

@@ -1,4 +1,4 @@
-"""Follows one kind in one namespace: list, then watch from there, for as long as it is wanted.
+"""Watch of one kind in one namespace: lists, then follows from there.
 
 The version of the newest event is kept, so that a watch which ends (they all
 do, after some minutes) goes on where it was. When the server no longer knows

@@ -1,4 +1,4 @@
-"""Phase 2 beside the changes: the newest configuration is checked while its data is on its way already.
+"""`haproxy -c` in the background: checks the newest configuration while its data is already being deployed.
 
 A check of everything takes as long as HAProxy needs to read everything, so
 there is one at a time, of data at idle priority, and not more often than the

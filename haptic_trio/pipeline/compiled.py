@@ -1,4 +1,4 @@
-"""The compiled templates of a configuration, and how they bring what is known of their output up to date; blocking."""
+"""Compiled templates of a configuration, and the update of their recorded output. Blocking."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Which fetched contents a configuration can have is found out by leaving them out.
+"""Trial of fetched contents: finds the content that makes a configuration invalid by leaving contents out.
 
 A content that has just come is offered to the templates like any other. When
 the configuration is refused then, or fragments fail that did not before, all

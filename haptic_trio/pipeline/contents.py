@@ -1,4 +1,4 @@
-"""The HTTP store of an iteration: under the configuration's policy, and telling facts."""
+"""HTTP store of an iteration, opened with the policy of its configuration."""
 
 from typing import NoReturn
 

@@ -1,4 +1,4 @@
-"""One reconciliation after another: render, validate, and say how it went."""
+"""Coordinator: runs one reconciliation after another and reports the outcome of each."""
 
 from collections.abc import Callable
 from functools import partial

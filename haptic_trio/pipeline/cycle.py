@@ -1,4 +1,4 @@
-"""One render-validate cycle: what one object breaks, the others do not pay for."""
+"""One reconciliation cycle: render, validate, and quarantine what one object breaks."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Bursts of changes become few triggers: leading edge, then a refractory period.
+"""Debouncer: turns bursts of changes into few triggers, by a leading edge and a refractory period.
 
 The first change after a quiet time triggers at once. Changes that follow
 within the interval wait for its end, whose time they do not move; together

@@ -1,4 +1,4 @@
-"""What a change of one object would come to: both phases over the configuration with it, and whose fault a refusal is.
+"""Dry run of a changed object: both validation phases with the change, and whether the change is at fault.
 
 Only what the change itself brings about is found: what is refused without
 it, too, counts for nothing. Phase 2 reads what the change makes of the

@@ -1,4 +1,4 @@
-"""What stands in the output and yet has no effect: another object has its place. No I/O.
+"""Conflicts: entries of maps and certificate names that another object already has. No I/O.
 
 Of equal keys in a map the first entry counts, and of several certificates for
 one server name the first that the client can use. Which object comes first is

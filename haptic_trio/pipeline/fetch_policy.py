@@ -1,4 +1,4 @@
-"""What the configuration lets templates fetch."""
+"""Policy for contents that templates may fetch, read from the configuration."""
 
 import re
 from ipaddress import ip_network

@@ -1,4 +1,4 @@
-"""Which reconciliations are open, and how each ends.
+"""Ledger of open reconciliations, and how each one ended.
 
 A cycle ends when it fails, when its deployment is completed and no endpoint
 holds back anything of it, when a newer one takes its place, or, where another

@@ -1,4 +1,4 @@
-"""Which fields of an object a refusal is about.
+"""Fields of an object that caused a rejection.
 
 A refusal names an emitter or a rule, never the value: that may come from a
 Secret. So the object's own texts are given to the same emitter, and those

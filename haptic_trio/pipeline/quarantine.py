@@ -1,5 +1,4 @@
-"""What cannot be rendered, or is refused by HAProxy: which object, why, and what stands in for it; and what else the
-owners of objects should know.
+"""Quarantine: objects that are rejected, the reason, and their fallback; also warnings for owners of objects.
 
 The unit is an object with all its *fragments*. When one of them fails, the
 newest outputs of all that were part of a valid configuration stand in for

@@ -1,4 +1,4 @@
-"""Why a cycle made no valid configuration."""
+"""Errors of a cycle that made no valid configuration."""
 
 from collections.abc import Mapping
 

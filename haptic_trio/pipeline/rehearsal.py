@@ -1,4 +1,4 @@
-"""One object seen as it would be, rendered, and everything put back: nobody but the caller learns of it.
+"""Rendering of one object as it would be; the state before is restored afterwards.
 
 The render in hand is used, not another one: the object is shown to the
 templates in place of the one in the store, what looked it up is rendered

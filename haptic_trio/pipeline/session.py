@@ -1,4 +1,4 @@
-"""What a renderer remembers from one render to the next, and what its thread asks on the way."""
+"""Session of a renderer: state that one render leaves for the next."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""Both phases of validation, and the way back from a message to the template and the object behind it."""
+"""Both phases of validation, and the mapping from a message to its template and object."""
 
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath

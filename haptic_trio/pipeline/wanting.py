@@ -1,4 +1,4 @@
-"""What a render lacks, and who can get it."""
+"""Dependencies that a render lacks, and the components that can supply them."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias

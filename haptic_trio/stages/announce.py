@@ -1,4 +1,4 @@
-"""Tells the tasks of the process what the configuration says that has just come up, and what becomes valid."""
+"""Publishes the running configuration and each valid generation to the tasks of the process."""
 
 from typing import NoReturn
 

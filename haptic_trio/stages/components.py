@@ -1,4 +1,4 @@
-"""Stage 2: build what renders and validates, and start the ledger of reconciliations and the HTTP store."""
+"""Stage 2, `components`: builds validator, renderer, ledger of reconciliations and HTTP store."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The reinitialisation loop: one iteration after another, for as long as the process lives."""
+"""Reinitialisation loop: runs one iteration after another for as long as the process lives."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""Who leads: the task of the process that takes part in the election, or needs none."""
+"""Leader election as a task of the process."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""The instances of this machine as a fleet: what is made of the parts, and what they are told of the world."""
+"""Local HAProxy instances as a fleet: connects owner, provider and store with the process."""
 
 from dataclasses import dataclass
 from pathlib import Path

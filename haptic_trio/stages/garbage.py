@@ -1,4 +1,4 @@
-"""Keep Python's cycle collector away from what an iteration builds at its start and keeps to its end.
+"""Tuning of Python's garbage collector for objects that live as long as an iteration.
 
 Objects, fragments and sections by the hundred thousand hold no cycles, and
 each full collection looks at all of them: at 10,000 Ingresses this costs more

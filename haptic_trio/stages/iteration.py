@@ -1,4 +1,4 @@
-"""One iteration: one nursery with all channels and five stages, cancelled as a whole by a configuration change."""
+"""One iteration: a nursery with all channels and five stages, cancelled as a whole by a configuration change."""
 
 from collections.abc import Callable
 from functools import partial

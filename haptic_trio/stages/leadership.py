@@ -1,4 +1,4 @@
-"""The term: while this replica leads, it schedules and deploys."""
+"""Leadership term: schedules and deploys while this replica leads."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

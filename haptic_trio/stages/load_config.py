@@ -1,4 +1,4 @@
-"""Stage 1: watch ConfigMap and Secret, and load the configuration that this iteration runs."""
+"""Stage 1, `load_config`: watches ConfigMap and Secret, and loads the configuration of this iteration."""
 
 from collections.abc import AsyncIterator, Callable
 from collections.abc import Set as AbstractSet

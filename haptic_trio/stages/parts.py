@@ -1,4 +1,4 @@
-"""What stage 2 builds and the later stages use."""
+"""Record of what stage `components` builds and the later stages use."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""HAProxy pods as a fleet: made from a PodTemplate where the configuration names one, else only looked at."""
+"""HAProxy pods as a fleet: created from a PodTemplate, or only observed."""
 
 from dataclasses import dataclass
 

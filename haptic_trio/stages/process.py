@@ -1,4 +1,4 @@
-"""What the process owns and lends to each iteration."""
+"""State that the process owns and lends to each iteration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

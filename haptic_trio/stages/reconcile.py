@@ -1,4 +1,4 @@
-"""Stage 5: debouncer, coordinator, discovery, drift monitor and leadership; from here on changes reach HAProxy."""
+"""Stage 5, `reconcile`: debouncer, coordinator, discovery, drift monitor and leadership."""
 
 from collections.abc import Callable
 from functools import partial

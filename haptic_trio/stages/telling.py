@@ -1,4 +1,4 @@
-"""What the leader writes to the cluster beside deploying: the status of objects, and Events about them."""
+"""Writers of object status and Kubernetes Events, run during a leadership term."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Stage 4: check each change of ConfigMap and Secret; a valid one ends the iteration, an invalid one nothing."""
+"""Stage 4, `watch_config`: checks each change of ConfigMap and Secret; only a valid one ends the iteration."""
 
 from collections.abc import Set as AbstractSet
 

@@ -1,4 +1,4 @@
-"""Stage 3: a reflector for each watched kind; ready when every first list is in its store."""
+"""Stage 3, `watch_resources`: a reflector for each watched kind; ready when all first lists are stored."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial

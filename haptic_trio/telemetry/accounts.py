@@ -1,4 +1,4 @@
-"""Facts become metrics."""
+"""Metrics from events."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""When certificates expire that HAProxy is given.
+"""Expiry times of the certificates that HAProxy serves.
 
 The leaf counts: the first certificate of a file. What comes after it may be
 an old cross-signed root, which no client looks at.

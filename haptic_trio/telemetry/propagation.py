@@ -1,4 +1,4 @@
-"""How long a change takes from being seen to running on every instance.
+"""Propagation time of a change: from the watch event to the last instance.
 
 Cycles are numbered as they are triggered, and each takes in all changes of
 those before it. So an instance that runs all of a cycle's configuration runs

@@ -1,4 +1,4 @@
-"""Facts become traces: one for each reconciliation, from the first change it took in to each instance.
+"""Traces from events: one for each reconciliation, with a span for each instance.
 
 A trace is put together from outside: nothing that renders, validates or
 deploys knows of it. Attributes are numbers, names of instances and words of

@@ -1,4 +1,4 @@
-"""What a fragment puts out: what its body gives, or else what stands in for that.
+"""Output of a fragment: the text of its body, or the fallback.
 
 What an object breaks is reported. Its last good outputs stand in for those of
 all its fragments (see `withheld`), or nothing; everything else renders on.

@@ -1,4 +1,4 @@
-"""Filters for what certificates are verified by: bundles of authorities, and lists of revoked certificates.
+"""Filters for certificate verification: bundles of authorities, and revocation lists.
 
 HAProxy refuses a whole configuration for one bundle that it cannot read, so each
 block is read here before.

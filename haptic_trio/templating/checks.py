@@ -1,4 +1,4 @@
-"""What can be known to be wrong with templates before any is rendered: every problem of every template at once."""
+"""Static checks of templates: reports every problem of every template before any is rendered."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType

@@ -1,4 +1,4 @@
-"""Jinja's code generator, so changed that trust and limits are part of the compiled template.
+"""Code generator for Jinja2 that compiles trust marks and limits into each template.
 
 - String literals are trusted, once per module; nothing is folded at compile
   time, since a folded operation would pass for a literal.

@@ -1,4 +1,4 @@
-"""Emitters for whole contents and for made-up names: PEM bundles, Base64, hashes, comments, identifiers."""
+"""Emitters for whole contents and generated names: PEM bundles, Base64, hashes, comments, identifiers."""
 
 import base64
 import binascii

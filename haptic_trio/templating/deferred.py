@@ -1,4 +1,4 @@
-"""Objects of which templates have the identity at once, and everything else once it has been fetched.
+"""Lazy proxies for on-demand objects: the identity is known at once, the content after a fetch.
 
 A template that uses more of such an object than its identity fails there and
 then, as on any fault, and what has to be fetched is noted. Whoever renders

@@ -1,4 +1,4 @@
-"""What may become output: trusted text, and bare values that cannot mean anything but themselves.
+"""Output check: trusted text, and bare values that cannot be read as HAProxy syntax.
 
 Every `{{ expression }}` passes through `emit`. Text that the template's author
 wrote, or that an emitter made, is `Emitted` and passes. A plain string is

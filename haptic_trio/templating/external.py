@@ -1,4 +1,4 @@
-"""Filters for servers that annotations have HAProxy connect to: where they are, and what is sent there.
+"""Filters for external authentication servers: their address, and what is sent to them.
 
 Whoever may write an annotation decides what HAProxy connects to, so a
 server is either a Service of its own namespace, or a host that the

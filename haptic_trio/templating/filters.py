@@ -1,4 +1,4 @@
-"""The filters of templates: Jinja's own that are harmless, ours, and bounded versions of those that could grow.
+"""Registry of template filters: safe ones of Jinja2, those of haptic-trio, and bounded replacements.
 
 Jinja's `safe`, `escape` and the HTML filters are absent on purpose: trust is
 made by emitters only. `random` is absent because equal input must give equal

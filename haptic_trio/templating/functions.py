@@ -1,4 +1,4 @@
-"""The functions of templates, such as `fail`, `remark`, `snippets`, `ident`, `paths`, `files`, `service_port`."""
+"""Functions of templates, such as `fail`, `remark`, `snippets`, `ident`, `paths` and `files`."""
 
 import fnmatch
 from collections.abc import Callable, Mapping

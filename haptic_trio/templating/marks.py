@@ -1,4 +1,4 @@
-"""Invisible marks round the text of a fragment, so that its lines can be told after all templates have run.
+"""Invisible marks around the text of a fragment, which keep its lines traceable.
 
 A mark is made of Unicode noncharacters: it survives macros, set blocks,
 `indent` and `trim`, data cannot hold it, and it is gone from the result.

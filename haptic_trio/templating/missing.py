@@ -1,4 +1,4 @@
-"""The value of what is not there, which names what would have been nearest."""
+"""Undefined values that name the nearest existing one in their error."""
 
 import difflib
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What a fragment gave: kept to stand in for it when its object breaks."""
+"""Outputs of fragments, kept as the fallback for an object that breaks later."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Questions of which one part of the answer counts: what a look-up finds is none of the asker's business beyond it."""
+"""Dependencies on part of a lookup result: a fragment renders again only if that part changes."""
 
 from typing import Any, Final, Self
 

@@ -1,4 +1,4 @@
-"""Where auxiliary files live, as the templates name them, and the files that a run registers."""
+"""Paths of auxiliary files as templates name them, and the files that a run registers."""
 
 import re
 from enum import StrEnum

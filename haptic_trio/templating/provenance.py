@@ -1,4 +1,4 @@
-"""Who has made what: from a line of the output to its template and object, and from an object to all that it made."""
+"""Provenance: from a line of the output to its template and object, and back."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What a run remembers of each rendering: what it looked up, and what it gave.
+"""Records of each rendering: its lookups, its output and its children.
 
 A *unit* is rendered as a whole: a template that becomes a file (`Root`), or
 an object's turn of `{% each %}` (`Child`). A root keeps its outermost

@@ -1,4 +1,4 @@
-"""Brings the text of a root up to date: what is valid stays, what is not is rendered in its order."""
+"""Incremental refresh: valid records stay, invalid ones render again in order."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, cast

@@ -1,4 +1,4 @@
-"""Remarks of many, each thing once and in order, at the cost of those that come and go."""
+"""Ordered set of warnings from many fragments, updated at the cost of the difference."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable

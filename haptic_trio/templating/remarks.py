@@ -1,4 +1,4 @@
-"""What templates have to say to the owner of an object: that it is served otherwise than its owner may think.
+"""Warnings that templates attach to an object: it is served, but differently than its owner may expect.
 
 A remark is part of what a fragment gives, as its text is: kept with it, given
 again with every render, and gone once the fragment does not make it any more.

@@ -1,4 +1,4 @@
-"""Turns whatever rendering raised into a problem that names its place.
+"""Translation of any error raised by a render into a problem with a place.
 
 Messages of exceptions that are not ours may quote a value, and values may
 come from Secrets: quoted parts of such messages are left out.

@@ -1,4 +1,4 @@
-"""The state of a run: what renders that belong together share, and what later ones need not do again.
+"""State of a run: shared by renders that belong together, kept for later ones.
 
 A run is used once, for all templates of a configuration, or again and again:
 then `touch` says what has changed, and rendering a template does only what

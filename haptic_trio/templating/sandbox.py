@@ -1,4 +1,4 @@
-"""The environment that templates run in: what they may reach, and what every call and operator is checked for."""
+"""Sandboxed Jinja2 environment: what templates can reach, and the checks of each call and operator."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

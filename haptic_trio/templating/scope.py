@@ -1,4 +1,4 @@
-"""What a fragment takes from around it: kept as it was at that moment, and compared with what it is at another.
+"""Captured scope of a fragment: the variables around it, compared between two renders.
 
 Data is compared by value and type, since text that is trusted may equal text
 that is not; macros by their code and by whatever they reach.

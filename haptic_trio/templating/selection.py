@@ -1,4 +1,4 @@
-"""Filters that choose and order objects by JSONPath, and look inside them."""
+"""Filters that select, order and inspect objects by JSONPath."""
 
 import fnmatch
 import re

@@ -1,4 +1,4 @@
-"""What references to ports of Services mean, whatever else is said in the Service, and where its ports are."""
+"""Resolution of references to Service ports."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

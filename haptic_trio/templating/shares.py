@@ -1,4 +1,4 @@
-"""What the objects of each namespace may use together, so that no tenant uses all memory, or all time of a check."""
+"""Shares of a namespace: limits on the output and check cost that its objects may use together."""
 
 from collections import Counter
 from collections.abc import Callable

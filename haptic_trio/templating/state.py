@@ -1,4 +1,4 @@
-"""What templates can change in place, so fragments must not share it: collections, and what Jinja has of the kind.
+"""Mutable objects of templates: Jinja2's namespace, cycler and joiner, isolated for each fragment.
 
 The output of a fragment may depend on nothing that another one changes. So
 in `{% each %}` those from outside are refused. In a `{% fragment %}` they

@@ -1,4 +1,4 @@
-"""Which object made which line, and which object was refused."""
+"""Subjects: the object of each line, and the objects that were rejected."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Filters for values as annotations spell them: switches, lists, networks, sizes, patterns of paths, password files.
+"""Filters for values in the notation of annotations: switches, lists, networks, sizes, path patterns.
 
 Each either means one thing to HAProxy or raises `EmitError`; what a filter
 returns as `Emitted` is one word of haproxy.cfg or of a map.

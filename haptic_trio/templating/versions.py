@@ -1,4 +1,4 @@
-"""A mapping of which earlier states can be kept, at the cost of what differs."""
+"""Mapping with cheap snapshots: a snapshot costs what differs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar, cast

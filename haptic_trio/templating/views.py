@@ -1,4 +1,4 @@
-"""What templates see of the cluster: look-ups by name of a watched kind."""
+"""Views of the stores for templates: lookups by the name of a watched kind."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

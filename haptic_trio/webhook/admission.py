@@ -1,4 +1,4 @@
-"""Answers reviews: bounded in number and time, and in favour of the object wherever nothing can be said.
+"""Admission reviews with limits; an object that cannot be judged is accepted.
 
 What cannot be reviewed is let through with a warning. It is quarantined later
 if it cannot be served, as everything is that came while nobody was asked.

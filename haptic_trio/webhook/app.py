@@ -1,4 +1,4 @@
-"""The page that the API server asks: `POST /validate`, and nothing else."""
+"""HTTP application of the webhook: `POST /validate`."""
 
 import re
 import time

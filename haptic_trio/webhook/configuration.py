@@ -1,4 +1,4 @@
-"""Reviews of the controller's own ConfigMap: would it become the configuration?
+"""Reviews of the controller's own ConfigMap.
 
 What serves stays as it is either way: an invalid configuration changes
 nothing. But here its author learns of it at once.

@@ -1,4 +1,4 @@
-"""What must be in no answer: the content of Secrets, which those who write other objects may not be allowed to read."""
+"""Redaction of Secret content from answers."""
 
 import base64
 import binascii

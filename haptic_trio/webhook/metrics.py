@@ -1,4 +1,4 @@
-"""What the webhook counts."""
+"""Metrics of the webhook."""
 
 from haptic_trio.metrics import Families
 

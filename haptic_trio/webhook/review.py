@@ -1,4 +1,4 @@
-"""AdmissionReview of admission.k8s.io/v1, as the API server sends and expects it."""
+"""AdmissionReview of admission.k8s.io/v1: decoding and encoding."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Serve the webhook: HTTPS on a port of its own."""
+"""HTTPS server of the webhook, on a port of its own."""
 
 import socket
 from collections.abc import Callable

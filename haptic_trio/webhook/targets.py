@@ -1,4 +1,4 @@
-"""Which stores an object under review would be in, and what they would hold."""
+"""Stores that an object under review would change."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

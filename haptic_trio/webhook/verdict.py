@@ -1,4 +1,4 @@
-"""What is answered: only what the object itself brings about refuses it, in words for whoever wrote it."""
+"""Verdict of a review: only problems that the object itself causes reject it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Keys that are due later: a heap of due times with at most one entry a key."""
+"""Queue of keys that are due later: a heap with at most one entry for each key."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""How long to wait before a key is tried again.
+"""Rate limiters for the retries of keys.
 
 A limiter is asked once for every failure and told when a key is well again.
 All delays are seconds. Limiters are single-threaded objects without I/O; the

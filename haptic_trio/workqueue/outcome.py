@@ -1,4 +1,4 @@
-"""What a reconciliation can say besides "done", and how an error is read."""
+"""Outcomes of a reconciliation besides success, and the classification of errors."""
 
 import math
 from collections.abc import Callable, Iterator

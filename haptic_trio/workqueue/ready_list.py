@@ -1,4 +1,4 @@
-"""Keys that are ready to run, in the order in which they will: by priority, then first come first served.
+"""Ready keys in running order: by priority, then by arrival.
 
 Every sixteenth key taken is the oldest of any priority, so that a steady
 stream of urgent keys cannot starve the others.

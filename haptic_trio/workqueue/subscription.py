@@ -1,4 +1,4 @@
-"""Where the keys of a controller come from: sources of events, mapped to keys, resumed after an error."""
+"""Event sources of a controller, mapped to keys and resumed after an error."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable
 from contextlib import aclosing, asynccontextmanager

@@ -1,4 +1,4 @@
-"""A queue of keys: each is held once, handed to one worker at a time, delayed and retried on demand.
+"""Work queue of keys: each key is held once, processed by one worker at a time, delayed and retried.
 
 A key that is added while a worker has it becomes *dirty* and is ready again as
 soon as the worker is done. Keys are compared by value and should identify the
