@@ -103,7 +103,8 @@ class IngressView:
 
     def _certificate_notes(self) -> Iterator[Note]:
         served, own = served_by(self._ingress, self._vendors), age_of(self._ingress)[1:]
-        if not served.certificates and tls_of(self._ingress):
+        listed = tls_of(self._ingress)
+        if listed and not served.certificates and not any(hosts for hosts, _ in listed):
             yield Note("CertificateNotServed", "spec.tls: a certificate is served for hosts that the Ingress names")
         for host, secrets in served.certificates.items():
             known, chosen = self._certificates.owners_of(host).tls, self._certificates.choice(host)

@@ -115,10 +115,8 @@ def of_formats(number: int, name: str, value: str) -> list[Case]:
 
 
 def of_controls(name: str, char: str) -> list[Case]:
-    # A BOM is a character of a path as any beyond ASCII: clients send it percent-encoded, and so is it written.
-    refused = () if name == "BOM" else (INGRESS,)
     found = [
-        Case(number=5, name=f"{name} in a path", objects=(evil(path(f"/a{char}b", "good")),), refused=refused),
+        Case(number=5, name=f"{name} in a path", objects=(evil(path(f"/a{char}b", "good")),), refused=(INGRESS,)),
         Case(number=5, name=f"{name} in a host", objects=(evil(host=f"a{char}b.example.com"),), refused=(INGRESS,)),
     ]
     if char not in ("\ufeff", "\ud800"):
@@ -177,6 +175,7 @@ ODD_PATHS = [
         objects=(evil_route(route_rule(matches=[{"path": {"type": "Exact", "value": where}}])),),
         # These two are characters of a path to the Gateway API, and mean nothing in its maps.
         refused=() if name in ("encoded slash", "separator of keys") else (ROUTE,),
+        remarks=("FieldWithoutEffect",) if name == "encoded slash" else (),
     )
     for name, where in PATHS.items()
 ]
