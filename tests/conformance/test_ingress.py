@@ -141,7 +141,8 @@ async def test_resource_backends_are_refused_and_their_owner_is_told(cluster: Cl
     await cluster.apply([refused], site.namespace)
 
     assert "resource backends are not supported" in await _wait_note(cluster, site, "bucket", "Quarantined")
-    await _assert_served(cluster, site, "fine.test", "/", NOBODY)
+    # The paths of a rejected Ingress are closed as a whole.
+    assert (await ask(cluster, site, "fine.test", "/")).status == 503
     await _assert_served(cluster, site, "root.test", "/", "root")
 
 
