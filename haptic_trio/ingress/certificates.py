@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -83,12 +84,13 @@ class Certificates(msgspec.Struct, frozen=True):
         namespace, name = namespace_of(secret), name_of(secret)
         hosts: dict[str, Age] = {}
         named_by: list[str] = []
-        names = names_in(text_of(secret, "data", "tls.crt"))
+        # Read only where it is asked for: the content of a Secret may have to be fetched.
+        names = cache(lambda: names_in(text_of(secret, "data", "tls.crt")))
         for wanted in derived(self.lookups, _STORE, _AskWanted(name, self.vendors), namespace, name):
             if self.own.handles(wanted.class_name, self.lookups):
                 named_by.append(wanted.age[2])
                 for host, is_implied in wanted.hosts.items():
-                    if not is_implied or _is_for(names, host):
+                    if not is_implied or _is_for(names(), host):
                         hosts[host] = min(wanted.age, hosts.get(host, wanted.age))
         mine = {host: age for host, age in hosts.items() if self._decides(host, namespace, name)}
         # Who has the Secret may be another than who has the Ingress. Of more than a few none is told.
