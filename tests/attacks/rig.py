@@ -21,6 +21,7 @@ from tests.attacks.annotation_scenes import VENDORS
 from tests.bad_inputs.world import LIBRARIES
 from tests.features.harness import Running, Site, controller
 from tests.gateway.objects import gateway_class, made
+from tests.support.agents import until
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
 from tests.support.ports import free_port
 from tests.support.traffic import Answer, ask, serving
@@ -168,10 +169,14 @@ class Rig:
                 await process.wait()
 
     async def check_controller(self) -> None:
-        """See that the controller is ready."""
+        """See that the controller is ready, at the latest once it has left out a listener that cannot be bound."""
         address, _, port = self.running.serving.addresses[0].rpartition(":")
-        answer = await trio.to_thread.run_sync(partial(ask, int(port), address, "/readyz"))
-        assert answer.status == 200, answer.body
+
+        async def is_ready() -> bool:
+            return (await trio.to_thread.run_sync(partial(ask, int(port), address, "/readyz"))).status == 200
+
+        with trio.fail_after(LIMIT):
+            await until(is_ready)
 
     async def pids(self) -> list[int]:
         """Return the pids of the HAProxy master processes."""
