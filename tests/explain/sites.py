@@ -1,12 +1,12 @@
 """Rendered sites of the shipped libraries, to ask about."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import trustme
 
+from haptic_trio.cli import oneshot
 from haptic_trio.config.model import Config, Snippet
-from haptic_trio.config.templates import template_set
 from haptic_trio.explain.site import Site
 from haptic_trio.haproxy.parser import parse_config
 from haptic_trio.k8s.resource import Resource
@@ -26,21 +26,9 @@ def secret(name: str, *hosts: str, age: int = 1, namespace: str = "default") -> 
     return tls_secret(name, chain, issued.private_key_pem.bytes(), age=age, namespace=namespace)
 
 
-def site_of_render(config: Config, stores: Mapping[str, Store], renderer: Renderer, rendered: Rendered) -> Site:
+def site_of_render(config: Config, stores: Stores, renderer: Renderer, rendered: Rendered) -> Site:
     """Return what can be asked of what *renderer* has just *rendered*."""
-    provenance = renderer.provenance()
-    assert provenance is not None
-    return Site(
-        provenance=provenance,
-        texts=rendered.texts,
-        files=rendered.files,
-        refusals=rendered.refusals,
-        remarks=rendered.remarks,
-        stores=stores,
-        plurals={name: watched.resources for name, watched in config.watched_resources.items()},
-        templates=template_set(config).texts,
-        config=parse_config(rendered.config.pieces),
-    )
+    return oneshot.site_of(config, stores, renderer, rendered, parse_config(rendered.config.pieces))
 
 
 class Workshop:
