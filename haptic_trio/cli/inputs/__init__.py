@@ -1,0 +1,1 @@
+"""Options and sources that several commands share."""

@@ -1,0 +1,1 @@
+"""Results of commands for terminals, and as JSON."""

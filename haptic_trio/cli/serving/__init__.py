@@ -1,0 +1,1 @@
+"""The parts of `serve`: probes, console, webhook, fleet and traces."""

@@ -1,0 +1,1 @@
+"""Semantic checks of a configuration."""

@@ -1,0 +1,1 @@
+"""HAProxy instances that are reached through the HAProxy Data Plane API."""

@@ -1,0 +1,1 @@
+"""One HAProxy instance on this machine: files, master process, sockets and checks."""

@@ -1,0 +1,1 @@
+"""Providers of HAProxy instances: processes of this machine, and pods."""

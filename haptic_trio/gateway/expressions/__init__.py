@@ -1,0 +1,1 @@
+"""Regular expressions of routes: syntax, worst-case cost, and the limits that reject them."""

@@ -1,0 +1,1 @@
+"""Gateways and their listeners: ports, addresses, certificates and infrastructure."""

@@ -1,0 +1,1 @@
+"""Routes of the Gateway API: attachment, matches, backends and routing entries."""

@@ -1,0 +1,1 @@
+"""haproxy.cfg and its files as data: parsing, checking between sections, writing."""

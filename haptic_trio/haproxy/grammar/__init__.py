@@ -1,0 +1,1 @@
+"""The grammar of haproxy.cfg: keywords, options, conditions and expressions."""

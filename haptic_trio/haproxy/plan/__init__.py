@@ -1,0 +1,1 @@
+"""Plans: the runtime operations, or the reload, that turn one configuration into another."""

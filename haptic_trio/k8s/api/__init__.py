@@ -1,0 +1,1 @@
+"""An API server as the cluster: lists, watches, credentials, leases and writes."""

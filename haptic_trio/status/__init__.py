@@ -1,0 +1,1 @@
+"""Status, Kubernetes Events and Services that the leader writes for watched objects."""

@@ -1,0 +1,1 @@
+"""Filters and emitters: how values of resources become output."""

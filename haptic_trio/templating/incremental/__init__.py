@@ -1,0 +1,1 @@
+"""Incremental rendering: fragments, recorded lookups, and what is rendered again."""

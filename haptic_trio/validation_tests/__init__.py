@@ -1,0 +1,1 @@
+"""Tests that travel with a configuration: rendering, assertions and results."""

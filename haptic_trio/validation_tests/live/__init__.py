@@ -1,0 +1,1 @@
+"""The real HAProxy, client and servers of a configuration's tests."""

@@ -1,0 +1,1 @@
+"""The benchmark: how long a change takes to reach traffic."""

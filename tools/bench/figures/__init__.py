@@ -1,0 +1,1 @@
+"""Measurements of the benchmark: taking them, summing them up and drawing them."""

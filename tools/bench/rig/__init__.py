@@ -1,0 +1,1 @@
+"""What the benchmark runs: controller, cluster, backends and clients."""
