@@ -61,11 +61,11 @@ chart-golden: $(STAMP)  ## write anew what tests compare the rendered chart with
 	@$(BIN)/python -m tests.chart.golden_files
 
 docs: $(STAMP)  ## write the generated parts of docs/ anew
-	@$(BIN)/python -m haptic_trio.config.reference docs/configuration.md
-	@$(BIN)/python -m haptic_trio.config.assertion_reference docs/testing.md
-	@$(BIN)/python -m haptic_trio.config.library_reference docs/libraries
-	@$(BIN)/python -m haptic_trio.cli.metrics_reference docs/metrics.md
-	@$(BIN)/python -m haptic_trio.cli.reference docs/reference
+	@$(BIN)/python -m tools.docgen.configuration docs/configuration.md
+	@$(BIN)/python -m tools.docgen.assertions docs/testing.md
+	@$(BIN)/python -m tools.docgen.libraries docs/libraries
+	@$(BIN)/python -m tools.docgen.metrics docs/metrics.md
+	@$(BIN)/python -m tools.docgen.pages docs/reference
 
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
@@ -79,14 +79,14 @@ format: $(STAMP)  ## format and apply the linters' safe fixes
 	@$(BIN)/ruff check --fix .
 
 bench: $(STAMP)  ## measure how long changes take to reach traffic (VERSION=3.4 takes that HAProxy; ARGS goes to the bench)
-	@$(BIN)/python -m bench.run --json bench/results/figures.json $(if $(VERSION),--version $(VERSION)) $(ARGS)
+	@$(BIN)/python -m tools.bench.run --json bench/results/figures.json $(if $(VERSION),--version $(VERSION)) $(ARGS)
 
 bench-cluster: $(STAMP)  ## measure on a real Kubernetes control plane (needs root, Go)
 	@$(BIN)/python -m tests.cluster.binaries >/dev/null
 	@$(BIN)/python -m tests.cluster.figures $(ARGS)
 
 bench-sync: $(STAMP)  ## measure what one deployment costs, local and through an agent, on HAProxy 2.8 and 3.4
-	@$(BIN)/python -m bench.sync $(ARGS)
+	@$(BIN)/python -m tools.bench.sync $(ARGS)
 
 lock: $(STAMP)  ## resolve the locked requirements again, with hashes
 	@$(BIN)/uv pip compile pyproject.toml --group dev --extra haproxy --extra otel --universal --python-version 3.11 \

@@ -12,7 +12,7 @@ import trio
 
 from haptic_trio import messages as m
 from haptic_trio.channels import Facts
-from haptic_trio.haproxy.plan import FIRST_GENERATION
+from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
 from haptic_trio.logs import Logger
 from haptic_trio.metrics import Metrics
 

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from haptic_trio.pulse import PulseState
+from haptic_trio.heartbeat import PulseState
 
 MOST_RECEIVED = 1 << 16
 """Bytes of one message on a websocket."""

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.pages import PAGE_SIZE, Page, Paged, Shelf, Splice, differences, spliced, stretches
+from haptic_trio.chunked import PAGE_SIZE, Page, Paged, Shelf, Splice, differences, spliced, stretches
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400), st.integers()), max_size=600))

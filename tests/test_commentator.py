@@ -21,7 +21,7 @@ from haptic_trio.config.credentials import Credentials
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.endpoint import SyncResult
-from haptic_trio.haproxy.plan import FIRST_GENERATION
+from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.metrics import Metrics
 from tests.support.facts import PROBLEM, REF, example_of, message_types

@@ -10,11 +10,11 @@ import pytest
 import trio
 from prometheus_client import CollectorRegistry
 
-from haptic_trio.cli.probes import health_of
+from haptic_trio.cli.serving.probes import health_of
 from haptic_trio.health import HealthReport, make_app, serve_app
+from haptic_trio.heartbeat import PulseState
 from haptic_trio.messages import ReconcileCompleted
 from haptic_trio.metrics import Metrics
-from haptic_trio.pulse import PulseState
 from tests.support.controller import ControllerRig, config_map
 
 IDLE = PulseState(name="debouncer", stalled=False, busy_for=0.0, limit=30.0)

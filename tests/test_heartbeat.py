@@ -2,7 +2,7 @@
 
 import pytest
 
-from haptic_trio.pulse import Pulse, Pulses
+from haptic_trio.heartbeat import Pulse, Pulses
 
 
 class Clock:

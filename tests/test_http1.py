@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from haptic_trio.connections import Exchange, open_transport
+from haptic_trio.http1 import Exchange, open_transport
 
 LARGE = b"x" * (64 << 20)
 """More than sockets hold of what nobody reads."""

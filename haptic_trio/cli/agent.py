@@ -14,17 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from haptic_trio.cli.choices import default_state_dir
-from haptic_trio.cli.options import check_listen, log_format_option
-from haptic_trio.dataplane.agent import LocalAgent
-from haptic_trio.dataplane.agent_attached import AttachedAgent
-from haptic_trio.dataplane.agent_events import Observer
-from haptic_trio.dataplane.agent_messages import AgentLimits
-from haptic_trio.dataplane.agent_server import AgentOptions, ServedAgent, serve_agent
-from haptic_trio.dataplane.agent_tls import TlsFiles
+from haptic_trio.cli.inputs.choices import default_state_dir
+from haptic_trio.cli.inputs.options import check_listen, log_format_option
+from haptic_trio.dataplane.agent.events import Observer
+from haptic_trio.dataplane.agent.messages import AgentLimits
+from haptic_trio.dataplane.agent.server import AgentOptions, ServedAgent, serve_agent
+from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
-from haptic_trio.dataplane.process import read_record
-from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.dataplane.local.attached import AttachedAgent
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.errors import HapticError, leaves_of
 from haptic_trio.health import serve_app
 from haptic_trio.logs import configure_logs, get_logger

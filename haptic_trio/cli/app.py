@@ -5,8 +5,8 @@ from importlib import import_module
 import click
 
 from haptic_trio import __version__
-from haptic_trio.cli.failures import failures_of, print_failures, words_of
 from haptic_trio.cli.main import tell_interrupted, wants_json
+from haptic_trio.cli.output.failures import failures_of, print_failures, words_of
 from haptic_trio.errors import HapticError, ProblemsError, leaves_of
 
 EXIT_PROBLEMS = 1

@@ -10,7 +10,7 @@ import msgspec
 import trio
 from trio_websocket import ConnectionClosed, ConnectionRejected, HandshakeError, WebSocketConnection, wrap_client_stream
 
-from haptic_trio.cli.console_service import ADDRESS_NAME, TOKEN_NAME
+from haptic_trio.cli.serving.console import ADDRESS_NAME, TOKEN_NAME
 from haptic_trio.console.protocol import PROTOCOL
 from haptic_trio.console.site import STREAM
 from haptic_trio.console.stream import NOT_ALLOWED

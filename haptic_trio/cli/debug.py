@@ -15,9 +15,9 @@ import trio
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from haptic_trio.cli.choices import controller_dir_option, output_option
 from haptic_trio.cli.console_client import ConsoleClient, find_console, open_console
-from haptic_trio.cli.debug_text import (
+from haptic_trio.cli.inputs.choices import controller_dir_option, output_option
+from haptic_trio.cli.output.debug import (
     channel_table,
     config_lines,
     diff_lines,
@@ -26,8 +26,8 @@ from haptic_trio.cli.debug_text import (
     store_table,
     task_tree,
 )
-from haptic_trio.cli.explain_text import print_answer
-from haptic_trio.cli.findings import make_console, visible
+from haptic_trio.cli.output.explain import print_answer
+from haptic_trio.cli.output.findings import make_console, visible
 from haptic_trio.explain.answers import Answer
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,19 +12,26 @@ import msgspec
 import trio
 from rich.console import Console
 
-from haptic_trio.cli.choices import output_option
-from haptic_trio.cli.failures import print_failures
-from haptic_trio.cli.findings import Finding, count_errors, findings_to_json, make_console, print_findings, visible
-from haptic_trio.cli.oneshot import Snapshot, read_overlaid, read_snapshot, render_snapshot
-from haptic_trio.cli.options import InputOptions, input_options
-from haptic_trio.cli.placing import placed
+from haptic_trio.cli.inputs.choices import output_option
+from haptic_trio.cli.inputs.oneshot import Snapshot, read_overlaid, read_snapshot, render_snapshot
+from haptic_trio.cli.inputs.options import InputOptions, input_options
+from haptic_trio.cli.inputs.source_map import placed
+from haptic_trio.cli.output.failures import print_failures
+from haptic_trio.cli.output.findings import (
+    Finding,
+    count_errors,
+    findings_to_json,
+    make_console,
+    print_findings,
+    visible,
+)
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.explain.site import MAIN, Site, shown_text
-from haptic_trio.haproxy.capabilities import capabilities_of
-from haptic_trio.haproxy.diff import diff_files
 from haptic_trio.haproxy.model import AuxFile, Generation
-from haptic_trio.haproxy.operations import Operation
-from haptic_trio.haproxy.split import split_plan
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.diff import diff_files
+from haptic_trio.haproxy.plan.operations import Operation
+from haptic_trio.haproxy.plan.split import split_plan
 from haptic_trio.httpstore.entry import ContentMemory
 
 EXIT_DIFFERENT = 1

@@ -9,13 +9,13 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Facts
-from haptic_trio.cli.choices import output_option
-from haptic_trio.cli.explain_text import one_line, print_answer
-from haptic_trio.cli.failures import print_failures
-from haptic_trio.cli.findings import Area, Finding, find, findings_to_json, make_console, print_findings
-from haptic_trio.cli.oneshot import Snapshot, make_validator, read_snapshot, site_of
-from haptic_trio.cli.options import InputOptions, input_options
-from haptic_trio.cli.placing import placed
+from haptic_trio.cli.inputs.choices import output_option
+from haptic_trio.cli.inputs.oneshot import Snapshot, make_validator, read_snapshot, site_of
+from haptic_trio.cli.inputs.options import InputOptions, input_options
+from haptic_trio.cli.inputs.source_map import placed
+from haptic_trio.cli.output.explain import one_line, print_answer
+from haptic_trio.cli.output.failures import print_failures
+from haptic_trio.cli.output.findings import Area, Finding, find, findings_to_json, make_console, print_findings
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain as answer_to
@@ -23,10 +23,10 @@ from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import MalformedTargetError, TargetError
 from haptic_trio.haproxy.model import Config
 from haptic_trio.httpstore.store import Happening
-from haptic_trio.pipeline.contents import open_contents
+from haptic_trio.pipeline.contents.store import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 
 

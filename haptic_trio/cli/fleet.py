@@ -14,8 +14,8 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from haptic_trio.cli.choices import controller_dir_option, output_option
-from haptic_trio.cli.fleet_service import control_path
+from haptic_trio.cli.inputs.choices import controller_dir_option, output_option
+from haptic_trio.cli.serving.fleet import control_path
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.status import FleetStatus, GroupStatus
 

@@ -14,7 +14,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        from haptic_trio.cli.door import run  # noqa: PLC0415  this is what takes the time until anything else runs
+        from haptic_trio.cli.app import run  # noqa: PLC0415  this is what takes the time until anything else runs
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

@@ -8,8 +8,8 @@ from shlex import quote
 import click
 import msgspec
 
-from haptic_trio.cli.choices import output_option
-from haptic_trio.cli.files import replace_file
+from haptic_trio.cli.inputs.choices import output_option
+from haptic_trio.cli.inputs.files import replace_file
 from haptic_trio.errors import HapticError
 
 CONFIG = """\

@@ -9,12 +9,19 @@ import click
 import msgspec
 import trio
 
-from haptic_trio.cli.choices import output_option
-from haptic_trio.cli.files import write_generation
-from haptic_trio.cli.findings import Finding, count_errors, findings_to_json, make_console, print_findings, visible
-from haptic_trio.cli.oneshot import read_snapshot, render_snapshot
-from haptic_trio.cli.options import InputOptions, input_options
-from haptic_trio.cli.placing import placed
+from haptic_trio.cli.inputs.choices import output_option
+from haptic_trio.cli.inputs.files import write_generation
+from haptic_trio.cli.inputs.oneshot import read_snapshot, render_snapshot
+from haptic_trio.cli.inputs.options import InputOptions, input_options
+from haptic_trio.cli.inputs.source_map import placed
+from haptic_trio.cli.output.findings import (
+    Finding,
+    count_errors,
+    findings_to_json,
+    make_console,
+    print_findings,
+    visible,
+)
 from haptic_trio.explain.site import MAIN, Site, shown_text
 from haptic_trio.haproxy.model import AuxFile, Generation
 

@@ -16,10 +16,12 @@ import trio
 
 from haptic_trio import __version__
 from haptic_trio.channels import Facts, Latest
-from haptic_trio.cli.choices import state_dir_option
-from haptic_trio.cli.cluster import make_cluster
-from haptic_trio.cli.console_service import console_host_option, console_option, make_console
-from haptic_trio.cli.endpoints import (
+from haptic_trio.cli.inputs.choices import state_dir_option
+from haptic_trio.cli.inputs.cluster import make_cluster
+from haptic_trio.cli.inputs.options import InputOptions, check_listen, input_options, log_format_option
+from haptic_trio.cli.inputs.source_map import placing
+from haptic_trio.cli.serving.console import console_host_option, console_option, make_console
+from haptic_trio.cli.serving.endpoints import (
     AgentList,
     ApiList,
     PodMode,
@@ -30,26 +32,23 @@ from haptic_trio.cli.endpoints import (
     run_agent_list,
     run_api_list,
 )
-from haptic_trio.cli.fleet_service import serving_control, with_fleet
-from haptic_trio.cli.loading import choose_load, reserving
-from haptic_trio.cli.options import InputOptions, check_listen, input_options, log_format_option
-from haptic_trio.cli.placing import placing
-from haptic_trio.cli.probes import Scrapes, health_of, observing
-from haptic_trio.cli.publishing import Publishing, make_publishing, publish_options
-from haptic_trio.cli.tracing import otlp_option, tracing
-from haptic_trio.cli.webhook_service import serve_reviews, webhook_options
+from haptic_trio.cli.serving.fleet import serving_control, with_fleet
+from haptic_trio.cli.serving.loading import choose_load, reserving
+from haptic_trio.cli.serving.probes import Scrapes, health_of, observing
+from haptic_trio.cli.serving.publishing import Publishing, make_publishing, publish_options
+from haptic_trio.cli.serving.tracing import otlp_option, tracing
+from haptic_trio.cli.serving.webhook import serve_reviews, webhook_options
 from haptic_trio.commentator import run_commentator
-from haptic_trio.dataplane.agent import lock_directory
-from haptic_trio.dataplane.agent_client import AgentAddress
+from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
-from haptic_trio.dataplane.dataplaneapi_list import ApiAddress
+from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
 from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.dataplane.local.instance import lock_directory
+from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.deployment.pods import PodEndpoints
-from haptic_trio.embedded.gate import GuardedLoad
 from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.health import make_app, serve_app
-from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics, add_process
@@ -59,6 +58,7 @@ from haptic_trio.stages.fleet import LocalFleet, make_local_fleet
 from haptic_trio.stages.pod_fleet import PodFleet, make_pod_fleet
 from haptic_trio.stages.process import Process, Telling
 from haptic_trio.telemetry.accounts import Accounts
+from haptic_trio.validation_tests.gate import GuardedLoad
 from haptic_trio.webhook.server import WebhookOptions
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 

@@ -10,22 +10,22 @@ import msgspec
 import trio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from haptic_trio.cli.failures import failures_of, print_failures, words_of
-from haptic_trio.cli.files import replace_file
-from haptic_trio.cli.findings import Area, find, findings_to_json, make_console, print_findings
-from haptic_trio.cli.junit import to_junit
-from haptic_trio.cli.options import InputOptions, make_input
-from haptic_trio.cli.placing import placed, placed_cases
-from haptic_trio.cli.suite_input import Input, NoTestsError, read_input
-from haptic_trio.cli.suite_report import Report, print_report, report_to_json
-from haptic_trio.cli.suite_update import update_files
+from haptic_trio.cli.inputs.files import replace_file
+from haptic_trio.cli.inputs.options import InputOptions, make_input
+from haptic_trio.cli.inputs.source_map import placed, placed_cases
+from haptic_trio.cli.inputs.test_sources import Input, NoTestsError, read_input
+from haptic_trio.cli.inputs.test_update import update_files
+from haptic_trio.cli.output.failures import failures_of, print_failures, words_of
+from haptic_trio.cli.output.findings import Area, find, findings_to_json, make_console, print_findings
+from haptic_trio.cli.output.junit import to_junit
+from haptic_trio.cli.output.test_report import Report, print_report, report_to_json
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, probe_version
-from haptic_trio.embedded.cases import Case, find_cases
-from haptic_trio.embedded.coverage import measure
-from haptic_trio.embedded.results import CaseResult
-from haptic_trio.embedded.runner import Runner, RunOptions
-from haptic_trio.embedded.tracing import TemplateTracer, slowest_of
 from haptic_trio.errors import HapticError, leaves_of
+from haptic_trio.validation_tests.cases import Case, find_cases
+from haptic_trio.validation_tests.coverage import measure
+from haptic_trio.validation_tests.results import CaseResult
+from haptic_trio.validation_tests.runner import Runner, RunOptions
+from haptic_trio.validation_tests.tracing import TemplateTracer, slowest_of
 
 EXIT_FAILED_TESTS = 1
 EXIT_UNUSABLE = 2

@@ -8,8 +8,11 @@ import click
 import msgspec
 import trio
 
-from haptic_trio.cli.choices import output_option
-from haptic_trio.cli.findings import (
+from haptic_trio.cli.inputs.choices import output_option
+from haptic_trio.cli.inputs.oneshot import Outcome, Snapshot, read_snapshot, render_snapshot
+from haptic_trio.cli.inputs.options import InputOptions, input_options
+from haptic_trio.cli.inputs.source_map import placed
+from haptic_trio.cli.output.findings import (
     Area,
     Finding,
     count_errors,
@@ -18,15 +21,12 @@ from haptic_trio.cli.findings import (
     make_console,
     print_findings,
 )
-from haptic_trio.cli.oneshot import Outcome, Snapshot, read_snapshot, render_snapshot
-from haptic_trio.cli.options import InputOptions, input_options
-from haptic_trio.cli.placing import placed
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.dataplane.binary import find_haproxy
-from haptic_trio.embedded.cases import find_cases
-from haptic_trio.embedded.gate import run_gate, suite_of
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ref_of
+from haptic_trio.validation_tests.cases import find_cases
+from haptic_trio.validation_tests.gate import run_gate, suite_of
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

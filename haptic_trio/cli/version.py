@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from haptic_trio import __version__
-from haptic_trio.cli.choices import output_option
+from haptic_trio.cli.inputs.choices import output_option
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, probe_version
 
 

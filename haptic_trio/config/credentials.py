@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 _REDACTED = "<redacted>"

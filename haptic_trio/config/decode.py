@@ -15,7 +15,9 @@ from msgspec import inspect
 from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from haptic_trio.config.document import (
+from haptic_trio.config.duration import InvalidDurationError, parse_duration
+from haptic_trio.config.model import Config
+from haptic_trio.config.yaml.document import (
     MAP_TAG,
     SEQ_TAG,
     Document,
@@ -24,10 +26,8 @@ from haptic_trio.config.document import (
     pairs_of,
     parse_document,
 )
-from haptic_trio.config.duration import InvalidDurationError, parse_duration
-from haptic_trio.config.errors import ConfigInvalidError
-from haptic_trio.config.model import Config
-from haptic_trio.config.scalars import UnreadableScalarError, describe_node, read_scalar, shorten, tag_of
+from haptic_trio.config.yaml.errors import ConfigInvalidError
+from haptic_trio.config.yaml.scalars import UnreadableScalarError, describe_node, read_scalar, shorten, tag_of
 from haptic_trio.errors import Problem
 
 T = TypeVar("T")

@@ -5,15 +5,15 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.config.check import check_config, check_settings
+from haptic_trio.config.checks.configuration import check_config, check_settings
+from haptic_trio.config.checks.variables import check_variables
 from haptic_trio.config.credentials import Credentials, decode_credentials
 from haptic_trio.config.decode import Decoded, decode_text
-from haptic_trio.config.document import enclosing_paths, item_path
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import LibraryDoc, merge, read_library
 from haptic_trio.config.model import Config, DataplaneKind
 from haptic_trio.config.settings import flat_settings
-from haptic_trio.config.variables import check_variables
+from haptic_trio.config.yaml.document import enclosing_paths, item_path
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 CONFIG_KEY = "config"

@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.config.check import check_config
-from haptic_trio.config.check_tests import check_tests
+from haptic_trio.config.checks.configuration import check_config
+from haptic_trio.config.checks.validation_tests import check_tests
+from haptic_trio.config.checks.variables import check_variables
 from haptic_trio.config.decode import Decoded, decode_text
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import LibraryDoc, merge, merge_context, read_library
 from haptic_trio.config.load import locate_problem
 from haptic_trio.config.model import Config, Snippet, TemplatingConfig, ValidationTest
 from haptic_trio.config.settings import flat_settings
-from haptic_trio.config.variables import check_variables
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from haptic_trio.config.document import key_path
 from haptic_trio.config.model import Config, Snippet, Template
+from haptic_trio.config.yaml.document import key_path
 from haptic_trio.haproxy.model import FileKind
 
 MAIN_TEMPLATE = "haproxy.cfg"

@@ -15,12 +15,12 @@ from haptic_trio.errors import HapticError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain
 from haptic_trio.explain.site import Site, hidden
-from haptic_trio.haproxy.keywords import shipped_keywords
-from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.grammar.keywords import shipped_keywords
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.provenance import Provenance
+from haptic_trio.templating.incremental.provenance import Provenance
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from haptic_trio.console.gauges import Gauges, read_stores
 from haptic_trio.console.protocol import ComponentView, IterationView, Moment, State
 from haptic_trio.console.recorder import Recorder, unix_now
 from haptic_trio.console.timeline import cycles_of
+from haptic_trio.heartbeat import Pulses
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import LeadershipChanged
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pulse import Pulses
 
 
 @dataclass(frozen=True, kw_only=True)

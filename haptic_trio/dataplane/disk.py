@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.haproxy.file_pages import FilePages
+from haptic_trio.haproxy.file_chunks import FilePages
 from haptic_trio.haproxy.model import AuxFile
 
 MOST_SYNCED: Final = 100

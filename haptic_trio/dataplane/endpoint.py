@@ -6,9 +6,9 @@ from typing import Final, Protocol
 import msgspec
 
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.capabilities import Capabilities
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.operations import Plan
 
 _NAMED_ADDRESSES: Final = 5
 
@@ -93,7 +93,7 @@ class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
     """How a process differed from what its endpoint last deployed, and what was done about that."""
 
     found: Mapping[str, int] = {}
-    """How many things differed, by kind: a value of `haptic_trio.haproxy.differences.Kind`."""
+    """How many things differed, by kind: a value of `haptic_trio.haproxy.runtime.differences.Kind`."""
     operations: int = 0
     """Runtime operations that put them right."""
     reasons: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from haptic_trio.haproxy.differences import Finding
+from haptic_trio.haproxy.runtime.differences import Finding
 from haptic_trio.logs import Logger
 
 

@@ -20,9 +20,9 @@ from haptic_trio.dataplane.endpoint import (
     SyncResult,
 )
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import Plan
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.haproxy.split import SplitPlan, is_near, split_plan
+from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
 
 
 async def sync_endpoint(

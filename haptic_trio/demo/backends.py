@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from haptic_trio.cli.demo_ports import LOOPBACK, free_or_any
+from haptic_trio.demo.ports import LOOPBACK, free_or_any
 from haptic_trio.health import serve_app
 
 NAME_HEADER = "X-Backend"

@@ -10,10 +10,10 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from haptic_trio.cli.demo_client import DemoClient, Traffic
-from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.demo_running import RunningDemo
-from haptic_trio.cli.demo_steps import Step, Story
+from haptic_trio.demo.client import DemoClient, Traffic
+from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.running import RunningDemo
+from haptic_trio.demo.steps import Step, Story
 from haptic_trio.errors import HapticError
 from haptic_trio.messages import ValidationFailed
 

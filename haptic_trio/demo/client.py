@@ -9,9 +9,9 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.cli.demo_backends import NAME_HEADER
-from haptic_trio.cli.demo_ports import LOOPBACK
-from haptic_trio.cli.demo_site import HOST, DemoSite
+from haptic_trio.demo.backends import NAME_HEADER
+from haptic_trio.demo.ports import LOOPBACK
+from haptic_trio.demo.site import HOST, DemoSite
 from haptic_trio.errors import HapticError
 
 POLL_INTERVAL = 0.005

@@ -13,16 +13,16 @@ import click
 import msgspec
 import trio
 
-from haptic_trio.cli.demo_backends import run_backends
-from haptic_trio.cli.demo_check import print_results, tell_story
-from haptic_trio.cli.demo_client import DemoClient
-from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.demo_guide import guide_to
-from haptic_trio.cli.demo_ports import reserve_port
-from haptic_trio.cli.demo_running import RunningDemo
-from haptic_trio.cli.demo_site import USUAL_PORTS, DemoPorts, write_site
-from haptic_trio.cli.options import make_input
+from haptic_trio.cli.inputs.options import make_input
 from haptic_trio.cli.serve import ServeOptions, run_serve
+from haptic_trio.demo.backends import run_backends
+from haptic_trio.demo.check import print_results, tell_story
+from haptic_trio.demo.client import DemoClient
+from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.guide import guide_to
+from haptic_trio.demo.ports import reserve_port
+from haptic_trio.demo.running import RunningDemo
+from haptic_trio.demo.site import USUAL_PORTS, DemoPorts, write_site
 from haptic_trio.logs import configure_logs
 
 FIRST_ANSWER_LIMIT = 30.0

@@ -3,8 +3,8 @@
 from pathlib import Path
 from shlex import quote
 
-from haptic_trio.cli.demo_ports import LOOPBACK
-from haptic_trio.cli.demo_site import HOST, DemoSite
+from haptic_trio.demo.ports import LOOPBACK
+from haptic_trio.demo.site import HOST, DemoSite
 
 
 def guide_to(site: DemoSite, health: str, shown: Path, program: str = "haptic-trio") -> str:

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.demo_site import DemoSite
 from haptic_trio.cli.serve import Serving
+from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.site import DemoSite
 
 
 class RunningDemo(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from string import Template
 import msgspec
 import yaml
 
-from haptic_trio.cli.demo_certificate import make_certificate
-from haptic_trio.cli.files import PRIVATE, replace_file
+from haptic_trio.cli.inputs.files import PRIVATE, replace_file
+from haptic_trio.demo.certificate import make_certificate
 
 HOST = "demo.localhost"
 
@@ -60,7 +60,7 @@ def write_site(directory: Path, ports: DemoPorts) -> DemoSite:
         "webTwoPort": ports.web_two,
         "apiPort": ports.api,
     }
-    for source in files("haptic_trio.cli").joinpath("demo_manifests").iterdir():
+    for source in files("haptic_trio.demo").joinpath("manifests").iterdir():
         if source.name.endswith(".yaml"):
             replace_file(site.manifests / source.name, Template(source.read_text("utf-8")).substitute(values))
     certificate = make_certificate(HOST)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.cli.demo_client import DemoClient
-from haptic_trio.cli.demo_running import RunningDemo
-from haptic_trio.cli.files import replace_file
+from haptic_trio.cli.inputs.files import replace_file
+from haptic_trio.demo.client import DemoClient
+from haptic_trio.demo.running import RunningDemo
 from haptic_trio.errors import HapticError
 from haptic_trio.messages import (
     ConfigInvalid,

@@ -17,6 +17,7 @@ from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, Ports
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentScheduled,
@@ -26,7 +27,6 @@ from haptic_trio.messages import (
     InstanceDeployed,
     InstanceFailed,
 )
-from haptic_trio.pulse import Pulse
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.work_queue import QueueShutdown, WorkQueue

@@ -3,8 +3,8 @@
 import trio
 
 from haptic_trio.channels import Change, Facts, Latest
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import DeploymentCompleted, DriftSuspected
-from haptic_trio.pulse import Pulse
 
 
 async def run_drift_monitor(

@@ -8,14 +8,14 @@ from typing import Final, NoReturn
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.dataplane.agent_client import AgentAnswerError
-from haptic_trio.dataplane.agent_messages import AgentEvent, EventKind
-from haptic_trio.dataplane.dataplaneapi import DataplaneApiEndpoint
-from haptic_trio.dataplane.dataplaneapi_client import Credentials, open_api_client
-from haptic_trio.dataplane.dataplaneapi_probe import OLDEST, probe_api, read_version
+from haptic_trio.dataplane.agent.client import AgentAnswerError
+from haptic_trio.dataplane.agent.endpoint import AgentLink, RemoteAgent
+from haptic_trio.dataplane.agent.endpoints import follow_once, is_suspicious
+from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
+from haptic_trio.dataplane.dataplaneapi.client import Credentials, open_api_client
+from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
+from haptic_trio.dataplane.dataplaneapi.probe import OLDEST, probe_api, read_version
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
-from haptic_trio.dataplane.remote import AgentLink, RemoteAgent
-from haptic_trio.dataplane.remote_agents import follow_once, is_suspicious
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.backoff import Backoff
 from haptic_trio.k8s.client import Report

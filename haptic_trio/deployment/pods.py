@@ -15,11 +15,11 @@ import trio
 
 from haptic_trio.channels import Latest
 from haptic_trio.config.model import DataplaneKind
-from haptic_trio.dataplane.agent_client import AgentAddress, AgentClient, open_http
-from haptic_trio.dataplane.agent_tls import RenewedContext, TlsFiles
-from haptic_trio.dataplane.dataplaneapi_client import Credentials
+from haptic_trio.dataplane.agent.client import AgentAddress, AgentClient, open_http
+from haptic_trio.dataplane.agent.endpoint import AgentLink, Cuts
+from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles
+from haptic_trio.dataplane.dataplaneapi.client import Credentials
 from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.dataplane.remote import AgentLink, Cuts
 from haptic_trio.deployment.pod_links import PodReport, follow_agent, follow_dataplaneapi
 from haptic_trio.k8s.client import Client, Deleted, Listed, Report, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource, ResourceType

@@ -12,6 +12,7 @@ import trio
 from haptic_trio.channels import Facts, Latest, News
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.two_speeds import Input
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -21,7 +22,6 @@ from haptic_trio.messages import (
     Reason,
     ValidationFailed,
 )
-from haptic_trio.pulse import Pulse
 
 
 class Schedule(Protocol):

@@ -16,7 +16,7 @@ import trio
 
 from haptic_trio.channels import Change
 from haptic_trio.dataplane.endpoint import PortsUnavailableError, UnboundAddress
-from haptic_trio.gateway.port_rules import taken_port
+from haptic_trio.gateway.listeners.port_rules import taken_port
 from haptic_trio.k8s.store import Store
 from haptic_trio.logs import get_logger
 from haptic_trio.messages import ResourceChanged

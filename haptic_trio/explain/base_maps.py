@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.config.maps import parse_map_file
 
 EXACT: Final = "path-exact.map"
 PREFIX: Final = "path-prefix.map"

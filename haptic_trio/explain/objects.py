@@ -6,9 +6,9 @@ from haptic_trio.explain.answers import MOST_SHOWN, Line, MadeBy, Named, ObjectA
 from haptic_trio.explain.lines import shown_title
 from haptic_trio.explain.site import MAIN, Site, identity, maker, named, named_resource
 from haptic_trio.k8s.resource import Resource, ref_of
-from haptic_trio.templating.provenance import Asker, Made, readable_question
-from haptic_trio.templating.records import Dependency
-from haptic_trio.templating.subjects import Subject, subject_of
+from haptic_trio.templating.incremental.provenance import Asker, Made, readable_question
+from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.subjects import Subject, subject_of
 
 _MOST_LINES = 200
 _MOST_QUESTIONS = 3

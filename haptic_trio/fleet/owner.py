@@ -13,12 +13,12 @@ from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import InstancesConfig
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.component import WishedGroups, run_fleet
+from haptic_trio.fleet.desired_state import GroupWish, SizeOrder, read_order, write_order
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, Reason, ReconcileEvent
 from haptic_trio.fleet.provider import Provider
 from haptic_trio.fleet.reconciler import FleetReconciler, FleetSnapshot, make_id
 from haptic_trio.fleet.status import FleetStatus, describe_fleet
 from haptic_trio.fleet.store import Store
-from haptic_trio.fleet.wish import GroupWish, SizeOrder, read_order, write_order
 from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, InstanceTroubled, LeadershipChanged
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 

@@ -17,9 +17,9 @@ import trio
 
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.duplicates import DuplicateWindow
-from haptic_trio.fleet.effects import LOOK_LIMIT, GuardedEffects
 from haptic_trio.fleet.group_pass import GroupPass
 from haptic_trio.fleet.group_state import RETRY_BASE, RETRY_JITTER, RETRY_MAX, CreateGate
+from haptic_trio.fleet.groups import Roster
 from haptic_trio.fleet.model import (
     EventType,
     GroupKey,
@@ -31,7 +31,7 @@ from haptic_trio.fleet.model import (
     RetryableError,
 )
 from haptic_trio.fleet.provider import NotifyDrain, NotifyError, Provider
-from haptic_trio.fleet.roster import Roster
+from haptic_trio.fleet.side_effects import LOOK_LIMIT, GuardedEffects
 from haptic_trio.fleet.store import Store
 from haptic_trio.logs import get_logger
 from haptic_trio.workqueue.controller import Controller

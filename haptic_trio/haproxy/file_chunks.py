@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from haptic_trio.pages import Paged, Splice, differences, spliced
+from haptic_trio.chunked import Paged, Splice, differences, spliced
 
 
 class Filed(Protocol):

@@ -4,7 +4,7 @@ Everything here is immutable and compared by content. A *generation* is
 everything one HAProxy needs: its configuration and the auxiliary files that
 the configuration names.
 
-Sections and files stand in pages (`haptic_trio.pages`), and whatever is
+Sections and files stand in pages (`haptic_trio.chunked`), and whatever is
 computed of all of them is put together from what was computed of each page:
 a generation that differs little from another one costs little. No result
 depends on where pages begin.
@@ -18,7 +18,8 @@ from typing import Any, Final, overload
 
 import msgspec
 
-from haptic_trio.haproxy.file_pages import FilePages
+from haptic_trio.chunked import Paged, Piece, Splice, spliced
+from haptic_trio.haproxy.file_chunks import FilePages
 from haptic_trio.haproxy.sections import (
     PATH,
     Directive,
@@ -36,7 +37,6 @@ from haptic_trio.haproxy.sections import (
     seals_of,
 )
 from haptic_trio.haproxy.text_lines import Lines
-from haptic_trio.pages import Paged, Piece, Splice, spliced
 
 __all__ = [
     "AuxFile",

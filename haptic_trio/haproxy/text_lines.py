@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
-from haptic_trio.pages import Page, Paged, Piece
+from haptic_trio.chunked import Page, Paged, Piece
 
 LINES_IN_PIECE: Final = 64
 """Lines of a piece, and of its page, where a content comes as a whole."""

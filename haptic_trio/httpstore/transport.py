@@ -11,7 +11,7 @@ import h11
 import msgspec
 import trio
 
-from haptic_trio.connections import Exchange
+from haptic_trio.http1 import Exchange
 from haptic_trio.httpstore.addresses import Network, Zone, zone_of
 from haptic_trio.httpstore.content import FetchError
 from haptic_trio.httpstore.own_addresses import is_own_address

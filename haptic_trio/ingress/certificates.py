@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.certificates import names_in
+from haptic_trio.gateway.listeners.certificates import names_in
 from haptic_trio.gateway.objects import Lookups, Resource, derived, name_of, namespace_of, text_of
 from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Owners, exclusions_of, owners_of

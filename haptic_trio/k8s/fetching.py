@@ -5,7 +5,7 @@ from typing import Final
 
 from haptic_trio.k8s.backoff import Backoff
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.templating.deferred import ContentUnavailableError
+from haptic_trio.templating.incremental.deferred import ContentUnavailableError
 
 RETRY: Final = 1.0
 """Seconds before an object is fetched again after a failure; doubles up to `RETRY_LIMIT`."""

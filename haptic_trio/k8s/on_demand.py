@@ -3,7 +3,7 @@
 What the store holds of an object, one `KeyedObject` for each version, is made
 as soon as a watch has decoded it; the rest is let go. Look-ups, records of
 them and changes are those of any store. What a render lacks it notes with
-the store (see `haptic_trio.templating.deferred`); `fetch_wanted` gets it.
+the store (see `haptic_trio.templating.incremental.deferred`); `fetch_wanted` gets it.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ import msgspec
 import trio
 
 from haptic_trio.errors import HapticError
-from haptic_trio.k8s.api_errors import UnreachableError
 from haptic_trio.k8s.client import NotFoundError
+from haptic_trio.k8s.errors import UnreachableError
 from haptic_trio.k8s.fetching import Failures, FetchFailedError
 from haptic_trio.k8s.index import Keys, KeySchema
 from haptic_trio.k8s.object_cache import ObjectCache
 from haptic_trio.k8s.resource import Resource, ResourceRef, version_of
 from haptic_trio.k8s.store import Store, unversioned
-from haptic_trio.templating.deferred import Deferred
+from haptic_trio.templating.incremental.deferred import Deferred
 
 Fetch: TypeAlias = Callable[[str, str], Awaitable[Resource]]
 """Return the object of a namespace and name as it is now; see `Client.get`."""

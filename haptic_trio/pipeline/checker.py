@@ -16,6 +16,7 @@ import trio
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
@@ -23,8 +24,7 @@ from haptic_trio.messages import (
     ValidationFailed,
 )
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.refusal import RefusedError, tell_refusal
-from haptic_trio.pulse import Pulse
+from haptic_trio.pipeline.rejection.errors import RefusedError, tell_refusal
 
 OnlyData = Callable[[Generation, Generation], bool]
 """Whether the second generation changes nothing of the first one but data."""

@@ -8,17 +8,17 @@ from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.missing_dependencies import Wanting
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.session import Leave, Session
-from haptic_trio.pipeline.wanting import Wanting
-from haptic_trio.templating.emit import trust
 from haptic_trio.templating.engine import Engine
+from haptic_trio.templating.filters.emit import trust
+from haptic_trio.templating.incremental.outputs import Recall
+from haptic_trio.templating.incremental.provenance import Provenance
+from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.incremental.subjects import Origin
 from haptic_trio.templating.limits import RenderLimits
-from haptic_trio.templating.outputs import Recall
 from haptic_trio.templating.paths import Paths
-from haptic_trio.templating.provenance import Provenance
-from haptic_trio.templating.run import RenderRun
-from haptic_trio.templating.subjects import Origin
 from haptic_trio.templating.views import ResourcesView
 
 

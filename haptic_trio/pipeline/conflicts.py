@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.certificates import CrtListEntry, names_of, parse_crt_list
-from haptic_trio.haproxy.maps import MapUse, form_of
+from haptic_trio.chunked import Page, Piece
+from haptic_trio.haproxy.config.certificates import CrtListEntry, names_of, parse_crt_list
+from haptic_trio.haproxy.config.maps import MapUse, form_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files
-from haptic_trio.pages import Page, Piece
+from haptic_trio.templating.incremental.subjects import Origin, Remark, RenderedText, Subject
 from haptic_trio.templating.remark_list import RemarkList
-from haptic_trio.templating.subjects import Origin, Remark, RenderedText, Subject
 
 REASON: Final = "Eclipsed"
 MOST_REMARKS: Final = 10

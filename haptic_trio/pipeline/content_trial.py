@@ -15,9 +15,9 @@ from enum import IntEnum
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content
 from haptic_trio.httpstore.contents import Contents
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.subjects import FragmentKey
+from haptic_trio.templating.incremental.subjects import FragmentKey
 
 _UNKNOWN = Problem(message="the configuration was refused")
 

@@ -6,6 +6,7 @@ from functools import partial
 import trio
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -17,8 +18,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.checker import Candidate, OnlyData, run_checker
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.refusal import RefusedError, tell_refusal
-from haptic_trio.pulse import Pulse
+from haptic_trio.pipeline.rejection.errors import RefusedError, tell_refusal
 
 
 async def run_coordinator(

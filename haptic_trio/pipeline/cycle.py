@@ -15,14 +15,14 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, RenderDiffered
 from haptic_trio.pipeline.content_trial import ContentTrial
-from haptic_trio.pipeline.crash_search import find_fragments
-from haptic_trio.pipeline.places import find_fields
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.refusal import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.field_paths import find_fields
+from haptic_trio.pipeline.rejection.crash_search import find_fragments
+from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object
-from haptic_trio.templating.provenance import Provenance
-from haptic_trio.templating.subjects import FragmentKey
+from haptic_trio.templating.incremental.provenance import Provenance
+from haptic_trio.templating.incremental.subjects import FragmentKey
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from math import inf
 import trio
 
 from haptic_trio.channels import Change, Facts
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DriftSuspected,
     HttpContentChanged,
@@ -20,7 +21,6 @@ from haptic_trio.messages import (
     ReconcileTriggered,
     ResourceChanged,
 )
-from haptic_trio.pulse import Pulse
 
 
 class Debounce:

@@ -8,11 +8,11 @@ that it refuses in the same words are the fields that are meant.
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from haptic_trio.config.document import item_path, key_path
+from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.templating.emit import EmitError
-from haptic_trio.templating.emitters import EMITTERS
-from haptic_trio.templating.values import VALUES
+from haptic_trio.templating.filters.emit import EmitError
+from haptic_trio.templating.filters.emitters import EMITTERS
+from haptic_trio.templating.filters.values import VALUES
 
 MOST_FIELDS: Final = 3
 """Where more have the same fault, the message could mean any of them, and none is named."""

@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
 
 
 class Supplier(Protocol):

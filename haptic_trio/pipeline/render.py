@@ -17,13 +17,13 @@ from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.compiled import CompiledTemplates
-from haptic_trio.pipeline.fetch_policy import fetch_policy
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.contents.policy import fetch_policy
+from haptic_trio.pipeline.missing_dependencies import Wanting, fetch_all
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.session import Leave, Session
-from haptic_trio.pipeline.wanting import Wanting, fetch_all
-from haptic_trio.templating.outputs import FragmentOutput, Recall
-from haptic_trio.templating.provenance import Provenance
-from haptic_trio.templating.subjects import FragmentKey, Refusal, Remark, RenderedText
+from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.provenance import Provenance
+from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Remark, RenderedText
 from haptic_trio.templating.views import used_kinds
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import ReadableStore, Tracker
-from haptic_trio.pipeline.eclipsed import Eclipses
-from haptic_trio.pipeline.wanting import Wanting
-from haptic_trio.templating.refresh import Touched, take_changes
+from haptic_trio.pipeline.conflicts import Eclipses
+from haptic_trio.pipeline.missing_dependencies import Wanting
+from haptic_trio.templating.incremental.refresh import Touched, take_changes
+from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.incremental.subjects import Origin, Remark, RenderedText
+from haptic_trio.templating.incremental.versions import Versioned
 from haptic_trio.templating.remark_list import merged
-from haptic_trio.templating.run import RenderRun
-from haptic_trio.templating.subjects import Origin, Remark, RenderedText
-from haptic_trio.templating.versions import Versioned
 from haptic_trio.templating.views import ResourcesView, seen_in, show_instead, shown_by, views_in
 
 

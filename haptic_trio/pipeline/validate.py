@@ -6,9 +6,10 @@ from pathlib import Path, PurePosixPath
 import msgspec
 import trio
 
+from haptic_trio.chunked import Paged, Piece
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, list_keywords, probe_version
-from haptic_trio.dataplane.check import (
+from haptic_trio.dataplane.local.check import (
     CheckCrashedError,
     CheckDirectory,
     CheckFailedError,
@@ -18,15 +19,14 @@ from haptic_trio.dataplane.check import (
     check_config,
 )
 from haptic_trio.errors import Problem
-from haptic_trio.haproxy.keywords import Keywords, keywords_of, shipped_keywords
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.haproxy.grammar.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
-from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.pages import Paged, Piece
-from haptic_trio.pipeline.quoted import without_output
-from haptic_trio.pipeline.refusal import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.quoted import without_output
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.subjects import FragmentKey, Origin, bytes_in
+from haptic_trio.templating.incremental.subjects import FragmentKey, Origin, bytes_in
 
 NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10

@@ -7,21 +7,21 @@ import trio
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config, StoreKind, WatchedResource
-from haptic_trio.dataplane.check import CheckDirectory
-from haptic_trio.gateway.port_rules import TAKEN_PORTS
+from haptic_trio.dataplane.local.check import CheckDirectory
+from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
+from haptic_trio.heartbeat import Pulses
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.logs import set_level
-from haptic_trio.pipeline.contents import open_contents, report_to, run_contents
+from haptic_trio.pipeline.contents.store import open_contents, report_to, run_contents
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.dry_run import DryRuns
 from haptic_trio.pipeline.ledger import run_ledger
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.review.dry_run import DryRuns
 from haptic_trio.pipeline.validate import Validator
-from haptic_trio.pulse import Pulses
-from haptic_trio.stages.parts import Parts
+from haptic_trio.stages.iteration_components import Parts
 from haptic_trio.stages.process import Process
 
 

@@ -5,7 +5,7 @@ from typing import NoReturn
 from haptic_trio.channels import Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import DataplaneKind
-from haptic_trio.dataplane.dataplaneapi_client import Credentials
+from haptic_trio.dataplane.dataplaneapi.client import Credentials
 from haptic_trio.deployment.pods import PodTarget
 from haptic_trio.messages import ConfigValidated
 from haptic_trio.stages.process import Process

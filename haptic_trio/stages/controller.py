@@ -7,7 +7,7 @@ import trio
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
-from haptic_trio.stages.garbage import building_without_collections
+from haptic_trio.stages.gc_tuning import building_without_collections
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
 from haptic_trio.stages.process import IterationState, Process
 

@@ -10,7 +10,7 @@ import trio
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import LeaderElection
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.lease import LeaseElector, LeaseServer, Standing
+from haptic_trio.k8s.api.lease import LeaseElector, LeaseServer, Standing
 from haptic_trio.k8s.lease_election import LeaseSettings
 from haptic_trio.logs import get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported

@@ -8,13 +8,13 @@ import trio
 
 from haptic_trio.channels import Latest
 from haptic_trio.dataplane.binary import list_keywords, probe_version
-from haptic_trio.dataplane.check import PRELUDE
-from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.dataplane.local.check import PRELUDE
+from haptic_trio.dataplane.local.supervisor import OnExit
+from haptic_trio.fleet.desired_state import GroupWish
 from haptic_trio.fleet.model import GroupKey
 from haptic_trio.fleet.owner import FleetOwner
-from haptic_trio.fleet.provider_local import LocalProvider, hash_instance
+from haptic_trio.fleet.providers.local import LocalProvider, hash_instance
 from haptic_trio.fleet.store import FileStore
-from haptic_trio.fleet.wish import GroupWish
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import LeadershipChanged
 from haptic_trio.stages.process import Process

@@ -12,7 +12,7 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError
 from haptic_trio.messages import ConfigValidated, StageReached
 from haptic_trio.stages.components import run_components
-from haptic_trio.stages.garbage import run_freeze
+from haptic_trio.stages.gc_tuning import run_freeze
 from haptic_trio.stages.load_config import run_load_config
 from haptic_trio.stages.process import IterationState, Process
 from haptic_trio.stages.reconcile import run_reconcile

@@ -12,12 +12,12 @@ from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.scheduler import OneSpeed, Schedule, run_scheduler
 from haptic_trio.deployment.two_speeds import TwoSpeeds
-from haptic_trio.haproxy.capabilities import NEWEST
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.haproxy.split import split_plan
+from haptic_trio.haproxy.plan.capabilities import NEWEST
+from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.plan.split import split_plan
+from haptic_trio.heartbeat import Pulses
 from haptic_trio.messages import ConfigValidated, DeploymentScheduled, LeadershipChanged
-from haptic_trio.pulse import Pulses
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 

@@ -7,13 +7,13 @@ import trio
 from haptic_trio.channels import Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import Problem
+from haptic_trio.fleet.desired_state import GroupWish
 from haptic_trio.fleet.model import ReconcileEvent
-from haptic_trio.fleet.observed import ObservedPods
 from haptic_trio.fleet.owner import FleetOwner
-from haptic_trio.fleet.pods import group_of
-from haptic_trio.fleet.provider_pods import PodProvider, PodStore
-from haptic_trio.fleet.wish import GroupWish
-from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.fleet.providers.observed_pods import ObservedPods
+from haptic_trio.fleet.providers.pod_objects import group_of
+from haptic_trio.fleet.providers.pods import PodProvider, PodStore
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.messages import ProblemsReported
 from haptic_trio.stages.process import Process
 

@@ -13,16 +13,16 @@ from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.deployment.taken_ports import TakenPorts
-from haptic_trio.fleet.observed import ObservedPods
 from haptic_trio.fleet.owner import FleetOwner
+from haptic_trio.fleet.providers.observed_pods import ObservedPods
+from haptic_trio.heartbeat import Pulses
 from haptic_trio.httpstore.entry import ContentMemory
-from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, DeploymentCompleted, LeadershipChanged
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pulse import Pulses
-from haptic_trio.stages.parts import Parts
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.stages.iteration_components import Parts
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 Load: TypeAlias = Callable[[Resource, Resource | None], LoadedConfig]

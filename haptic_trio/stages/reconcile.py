@@ -10,18 +10,18 @@ from haptic_trio.config.model import ReconcilerMode, StoreKind, ValidationMode
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
 from haptic_trio.deployment.taken_ports import run_taken_ports
-from haptic_trio.gateway.port_rules import TAKEN_PORTS
+from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.messages import ConfigValidated
+from haptic_trio.pipeline.contents.policy import fetches
 from haptic_trio.pipeline.coordinator import run_coordinator, run_fast_lane
 from haptic_trio.pipeline.debounce import run_debouncer
-from haptic_trio.pipeline.fetch_policy import fetches
 from haptic_trio.pipeline.validate import CHECK_TIMES
-from haptic_trio.stages.announce import announce, announce_valid
+from haptic_trio.stages.config_publisher import announce, announce_valid
+from haptic_trio.stages.iteration_components import Parts
 from haptic_trio.stages.leadership import is_only_data, run_term, run_terms
-from haptic_trio.stages.parts import Parts
 from haptic_trio.stages.process import Process
-from haptic_trio.stages.telling import lead_and_tell
+from haptic_trio.stages.status_writers import lead_and_tell
 
 
 async def run_reconcile(

@@ -8,31 +8,31 @@ import trio
 
 from haptic_trio.channels import Channels, Latest
 from haptic_trio.config.model import Config
-from haptic_trio.deployment.gateway_services import INPUTS as GATEWAY_SERVICE_INPUTS
-from haptic_trio.deployment.gateway_services import GatewayServices
-from haptic_trio.deployment.object_events import EventWriter
-from haptic_trio.deployment.status import StatusWriter, follow_service
 from haptic_trio.errors import Problem
 from haptic_trio.gateway.features import FEATURES, WITH_SERVICES
-from haptic_trio.gateway.kinds import ROUTE_KINDS
-from haptic_trio.gateway.port_rules import PortRules
+from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.k8s.status import StatusSource
-from haptic_trio.k8s.status_gateway import (
+from haptic_trio.k8s.store import Stores
+from haptic_trio.messages import ProblemsReported
+from haptic_trio.stages.iteration_components import Parts
+from haptic_trio.stages.process import Process, Telling
+from haptic_trio.status.gateway import (
     STORES as GATEWAY_STORES,
 )
-from haptic_trio.k8s.status_gateway import (
+from haptic_trio.status.gateway import (
     GatewayClassStatus,
     GatewayStatus,
     ListenerSetStatus,
     PolicyStatus,
     RouteStatus,
 )
-from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
-from haptic_trio.k8s.store import Stores
-from haptic_trio.messages import ProblemsReported
-from haptic_trio.stages.parts import Parts
-from haptic_trio.stages.process import Process, Telling
+from haptic_trio.status.gateway_services import INPUTS as GATEWAY_SERVICE_INPUTS
+from haptic_trio.status.gateway_services import GatewayServices
+from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
+from haptic_trio.status.object_events import EventWriter
+from haptic_trio.status.sources import StatusSource
+from haptic_trio.status.writer import StatusWriter, follow_service
 
 
 async def lead_and_tell(

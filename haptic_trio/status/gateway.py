@@ -4,17 +4,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from haptic_trio.gateway.addresses import Placement, place_gateways
 from haptic_trio.gateway.answers import Answers, Record
-from haptic_trio.gateway.attached import AttachedRoutes, Rivalry
 from haptic_trio.gateway.features import FEATURES
-from haptic_trio.gateway.held_ports import PORT_STORES, HeldPorts
-from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
-from haptic_trio.gateway.listeners import is_ours, our_gateways, parent_of
+from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
+from haptic_trio.gateway.listeners.held_ports import PORT_STORES, HeldPorts
+from haptic_trio.gateway.listeners.listeners import is_ours, our_gateways, parent_of
+from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS, PortRules
 from haptic_trio.gateway.objects import dig, found_in, items_of, name_of, namespace_of, text_of
-from haptic_trio.gateway.policies import policy_ancestors
-from haptic_trio.gateway.port_rules import TAKEN_PORTS, PortRules
-from haptic_trio.gateway.status import (
+from haptic_trio.gateway.routes.attached import AttachedRoutes, Rivalry
+from haptic_trio.gateway.routes.kinds import RIVALS, ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.routes.policies import policy_ancestors
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.status.gateway_conditions import (
     class_status,
     gateway_status,
     others_of,
@@ -22,9 +24,7 @@ from haptic_trio.gateway.status import (
     same_parent,
     set_status,
 )
-from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
-from haptic_trio.k8s.status import Status, merge_conditions
-from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.status.sources import Status, merge_conditions
 
 _GATEWAY_INPUTS: Final = (
     *("gatewayClasses", "gateways", "listenerSets", "namespaces", "tlsSecrets", "configMaps", "referenceGrants"),

@@ -4,21 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from haptic_trio.gateway.addresses import IP_ADDRESS, Placement
-from haptic_trio.gateway.attachment import (
-    DISPLACED,
-    NO_HOSTNAME,
-    NO_PARENT,
-    NOT_ALLOWED,
-    attach,
-)
-from haptic_trio.gateway.backends import resolve
-from haptic_trio.gateway.certificates import CertificateProblem, certificates_of
-from haptic_trio.gateway.clients import ClientValidation, client_certificate, client_validation, has_insecure_fallback
 from haptic_trio.gateway.conditions import condition
 from haptic_trio.gateway.features import FEATURES
-from haptic_trio.gateway.kinds import RouteKind
-from haptic_trio.gateway.listeners import (
+from haptic_trio.gateway.listeners.addresses import IP_ADDRESS, Placement
+from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of
+from haptic_trio.gateway.listeners.clients import (
+    ClientValidation,
+    client_certificate,
+    client_validation,
+    has_insecure_fallback,
+)
+from haptic_trio.gateway.listeners.listeners import (
     Listener,
     all_listeners,
     allows_set,
@@ -26,7 +22,7 @@ from haptic_trio.gateway.listeners import (
     is_refused,
     listeners_of,
 )
-from haptic_trio.gateway.matches import rules_of
+from haptic_trio.gateway.listeners.overlaps import overlapping
 from haptic_trio.gateway.objects import (
     GROUP,
     Lookups,
@@ -34,8 +30,17 @@ from haptic_trio.gateway.objects import (
     dig,
     items_of,
 )
-from haptic_trio.gateway.overlaps import overlapping
-from haptic_trio.gateway.rules import dropped_text, faults_of
+from haptic_trio.gateway.routes.attachment import (
+    DISPLACED,
+    NO_HOSTNAME,
+    NO_PARENT,
+    NOT_ALLOWED,
+    attach,
+)
+from haptic_trio.gateway.routes.backends import resolve
+from haptic_trio.gateway.routes.kinds import RouteKind
+from haptic_trio.gateway.routes.matches import rules_of
+from haptic_trio.gateway.routes.rules import dropped_text, faults_of
 
 NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 _MESSAGES: Final = {

@@ -11,14 +11,14 @@ from typing import Any, Final, NoReturn, Protocol
 import trio
 
 from haptic_trio.channels import Latest, News
-from haptic_trio.gateway.infrastructure import is_of, objects_of, service_name
-from haptic_trio.gateway.listeners import is_ours
-from haptic_trio.k8s.api_errors import InvalidError
+from haptic_trio.gateway.listeners.infrastructure import is_of, objects_of, service_name
+from haptic_trio.gateway.listeners.listeners import is_ours
 from haptic_trio.k8s.client import NotFoundError
+from haptic_trio.k8s.errors import InvalidError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of, version_of
-from haptic_trio.k8s.status import FIELD_MANAGER
 from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.templating.deferred import ContentUnavailableError
+from haptic_trio.status.sources import FIELD_MANAGER
+from haptic_trio.templating.incremental.deferred import ContentUnavailableError
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.k8s.resource import Resource, ResourceRef
-from haptic_trio.k8s.status import Status
+from haptic_trio.status.sources import Status
 
 _CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 _DEFAULT_ANNOTATION: Final = "ingressclass.kubernetes.io/is-default-class"

@@ -8,11 +8,13 @@ import msgspec
 import trio
 
 from haptic_trio.channels import ConfigSeen, Latest
-from haptic_trio.deployment.status import find_object
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.api_errors import AbsentKindError, AlreadyExistsError, InvalidError
 from haptic_trio.k8s.client import NotFoundError
-from haptic_trio.k8s.events import (
+from haptic_trio.k8s.errors import AbsentKindError, AlreadyExistsError, InvalidError
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.messages import ConfigValidated, ValidationFailed
+from haptic_trio.status.kubernetes_events import (
     EVENTS,
     Allowance,
     EventType,
@@ -23,10 +25,8 @@ from haptic_trio.k8s.events import (
     regarding_of,
     said_again,
 )
-from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
-from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.messages import ConfigValidated, ValidationFailed
-from haptic_trio.templating.subjects import Remark
+from haptic_trio.status.writer import find_object
+from haptic_trio.templating.incremental.subjects import Remark
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter

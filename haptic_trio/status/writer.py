@@ -1,6 +1,6 @@
 """Status writer: a work item for each object whose status differs, run while this replica leads.
 
-What is wanted is said by sources (`haptic_trio.k8s.status`), what is there by
+What is wanted is said by sources (`haptic_trio.status.sources`), what is there by
 the stores. Nothing is remembered but what was written and has not come back
 by a watch yet, so a new leader begins where the former one stopped.
 """
@@ -12,14 +12,14 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.k8s.api_errors import AbsentKindError, InvalidError
 from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted
+from haptic_trio.k8s.errors import AbsentKindError, InvalidError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of, version_of
-from haptic_trio.k8s.status import FIELD_MANAGER, Status, StatusKey, StatusSource, application_of, is_fulfilled
-from haptic_trio.k8s.status_ingress import Addresses, addresses_of
 from haptic_trio.k8s.store import ReadableStore, Tracker
-from haptic_trio.templating.deferred import ContentUnavailableError, NotFetchedError
+from haptic_trio.status.ingress import Addresses, addresses_of
+from haptic_trio.status.sources import FIELD_MANAGER, Status, StatusKey, StatusSource, application_of, is_fulfilled
+from haptic_trio.templating.incremental.deferred import ContentUnavailableError, NotFetchedError
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError

@@ -10,7 +10,7 @@ from prometheus_client import Gauge
 
 from haptic_trio import messages as m
 from haptic_trio.dataplane.endpoint import SyncResult
-from haptic_trio.haproxy.plan import FIRST_GENERATION
+from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
 from haptic_trio.metrics import PREFIX, Family, Metrics, Readings
 from haptic_trio.telemetry.propagation import Propagation
 

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from jinja2 import TemplateSyntaxError, nodes
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.each import SYNTAX
-from haptic_trio.templating.fragments import outer_loops
-from haptic_trio.templating.marks import strip_marks
+from haptic_trio.templating.incremental.each import SYNTAX
+from haptic_trio.templating.incremental.fragments import outer_loops
+from haptic_trio.templating.incremental.marks import strip_marks
 from haptic_trio.templating.missing import did_you_mean
 from haptic_trio.templating.report import excerpt
 from haptic_trio.templating.sandbox import TemplateEnvironment

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import StrictUndefined, UndefinedError
 from jinja2.utils import missing
 
-from haptic_trio.templating.run import current_run
+from haptic_trio.templating.incremental.run import current_run
 
 
 class MissingValueError(UndefinedError):

@@ -12,12 +12,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from haptic_trio.ingress.functions import IngressFunctions, IngressView
 from haptic_trio.templating import limits
 from haptic_trio.templating.codegen import TemplateCodeGenerator
-from haptic_trio.templating.each import EachTag
-from haptic_trio.templating.emit import Emitted, concat
-from haptic_trio.templating.filters import FILTERS, join_items
-from haptic_trio.templating.fragments import FragmentTag, IncludeSnippetsTag, render_fragment
+from haptic_trio.templating.filters.emit import Emitted, concat
+from haptic_trio.templating.filters.registry import FILTERS, join_items
+from haptic_trio.templating.incremental.each import EachTag
+from haptic_trio.templating.incremental.fragments import FragmentTag, IncludeSnippetsTag, render_fragment
+from haptic_trio.templating.incremental.run import current_run
 from haptic_trio.templating.missing import MissingValue
-from haptic_trio.templating.run import current_run
 from haptic_trio.templating.views import ResourcesView, ResourceView
 
 _DICT_METHODS: Final = frozenset({"get", "items", "keys", "values"})

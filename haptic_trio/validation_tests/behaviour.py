@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from haptic_trio.config.assertions import Behaviour, Expect, Received
-from haptic_trio.embedded.client import Reply
-from haptic_trio.embedded.echo import Arrival
-from haptic_trio.embedded.instance import Instance, InstanceError
-from haptic_trio.embedded.static import Fault
+from haptic_trio.validation_tests.live.client import Reply
+from haptic_trio.validation_tests.live.echo import Arrival
+from haptic_trio.validation_tests.live.instance import Instance, InstanceError
+from haptic_trio.validation_tests.static import Fault
 
 _LONGEST = 200
 

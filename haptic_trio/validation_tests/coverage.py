@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from jinja2 import Template
 
-from haptic_trio.embedded.tracing import TemplateTracer
+from haptic_trio.validation_tests.tracing import TemplateTracer
 
 _VARIABLE: Final = re.compile(r"l_\d+_")
 _TEMPORARY: Final = re.compile(r"t_\d+")

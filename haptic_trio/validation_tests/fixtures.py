@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.config.check_tests import CERTIFICATE_FOR, OBJECT, REPEAT
+from haptic_trio.config.checks.validation_tests import CERTIFICATE_FOR, OBJECT, REPEAT
 from haptic_trio.config.libraries import merge_context
 from haptic_trio.config.model import Config, HttpResource, ValidationTest, WatchedResource
-from haptic_trio.embedded.certificates import issue
 from haptic_trio.httpstore.content import Content, Failure
-from haptic_trio.k8s.catalog import fill_in
-from haptic_trio.k8s.manifests import LocatedResource
+from haptic_trio.k8s.manifests.catalog import fill_in
+from haptic_trio.k8s.manifests.objects import LocatedResource
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.selectors import parse_field_selector, parse_label_selector
 from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.validation_tests.live.certificates import issue
 
 CREATED: Final = "2026-01-01T00:00:00Z"
 """When objects were created whose fixture does not say it."""

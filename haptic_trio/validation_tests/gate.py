@@ -13,18 +13,18 @@ from typing import Final
 import trio
 
 from haptic_trio.config.assertions import HaproxyValid
-from haptic_trio.config.document import key_path
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.suites import Suite
-from haptic_trio.embedded.cases import Case, Examined, examine, find_cases, finish, judged
-from haptic_trio.embedded.results import Checked, problems_of
-from haptic_trio.embedded.runner import check_with
-from haptic_trio.embedded.scenes import SceneMaker
-from haptic_trio.embedded.static import Fault
+from haptic_trio.config.yaml.document import key_path
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.validate import target_keywords
+from haptic_trio.validation_tests.cases import Case, Examined, examine, find_cases, finish, judged
+from haptic_trio.validation_tests.results import Checked, problems_of
+from haptic_trio.validation_tests.runner import check_with
+from haptic_trio.validation_tests.static import Fault
+from haptic_trio.validation_tests.test_rendering import SceneMaker
 
 TIME_LIMIT: Final = 30.0
 """Seconds that all tests of a configuration may take together."""

@@ -8,17 +8,17 @@ import msgspec
 import trio
 
 from haptic_trio.config.assertions import Behaviour, HaproxyValid
-from haptic_trio.dataplane.check import CheckFailedError, CheckTimeoutError, ConfigRefusedError, check_config
-from haptic_trio.embedded.behaviour import observe
-from haptic_trio.embedded.cases import Case, Examined, examine, finish, judged, skipped
-from haptic_trio.embedded.instance import InstanceError
-from haptic_trio.embedded.pool import InstancePool
-from haptic_trio.embedded.results import CaseResult, Checked
-from haptic_trio.embedded.scenes import SceneMaker, Staged, Tracing
-from haptic_trio.embedded.static import Fault, describe_problems
-from haptic_trio.haproxy.keywords import Keywords
+from haptic_trio.dataplane.local.check import CheckFailedError, CheckTimeoutError, ConfigRefusedError, check_config
+from haptic_trio.haproxy.grammar.keywords import Keywords
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.pipeline.validate import locate, target_keywords
+from haptic_trio.validation_tests.behaviour import observe
+from haptic_trio.validation_tests.cases import Case, Examined, examine, finish, judged, skipped
+from haptic_trio.validation_tests.live.instance import InstanceError
+from haptic_trio.validation_tests.live.pool import InstancePool
+from haptic_trio.validation_tests.results import CaseResult, Checked
+from haptic_trio.validation_tests.static import Fault, describe_problems
+from haptic_trio.validation_tests.test_rendering import SceneMaker, Staged, Tracing
 
 NO_HAPROXY: Final = "there is no HAProxy to ask"
 MOST_IDLE: Final = 3

@@ -24,13 +24,13 @@ from haptic_trio.config.assertions import (
 )
 from haptic_trio.config.decode import nearest_hint
 from haptic_trio.config.templates import MAIN_TEMPLATE
-from haptic_trio.embedded.results import text_diff
-from haptic_trio.embedded.scenes import Scene, Staged
 from haptic_trio.errors import Problem
-from haptic_trio.haproxy.capabilities import capabilities_of
-from haptic_trio.haproxy.maps import parse_map_file
-from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.config.maps import parse_map_file
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.jsonpath import compile_path
+from haptic_trio.validation_tests.results import text_diff
+from haptic_trio.validation_tests.test_rendering import Scene, Staged
 
 _MOST_NAMED = 12
 _RESOURCE: Final = re.compile(r"\$?\.?resources\.(\w+)")

@@ -14,7 +14,17 @@ import msgspec
 from haptic_trio.config.libraries import merge_context
 from haptic_trio.config.model import Config, ValidationTest
 from haptic_trio.config.templates import MAIN_TEMPLATE
-from haptic_trio.embedded.fixtures import (
+from haptic_trio.errors import Problem
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.haproxy.grammar.keywords import Keywords, shipped_keywords
+from haptic_trio.haproxy.model import Generation, make_generation
+from haptic_trio.httpstore.content import Failure
+from haptic_trio.httpstore.contents import FixedContents
+from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.pipeline.validate import locate
+from haptic_trio.validation_tests.fixtures import (
     Contents,
     FixtureCache,
     Objects,
@@ -23,16 +33,6 @@ from haptic_trio.embedded.fixtures import (
     make_stores,
     objects_by_store,
 )
-from haptic_trio.errors import Problem
-from haptic_trio.haproxy.keywords import Keywords, shipped_keywords
-from haptic_trio.haproxy.model import Generation, make_generation
-from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
-from haptic_trio.httpstore.content import Failure
-from haptic_trio.httpstore.contents import FixedContents
-from haptic_trio.k8s.store import Stores
-from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.pipeline.validate import locate
 
 _NOT_GIVEN = Failure(
     "the test does not give it", "add it to `httpResources`, with a `content` or an `error`", is_fault=True

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from haptic_trio.config.document import parse_document
+from haptic_trio.config.yaml.document import parse_document
 from haptic_trio.errors import HapticError, ProblemsError
 
 INDENT: Final = 2

@@ -14,10 +14,10 @@ import trio
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.logs import get_logger
-from haptic_trio.pipeline.dry_run import DryRun
-from haptic_trio.pipeline.places import find_fields
-from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.rehearsal import RehearsalError, Replacements
+from haptic_trio.pipeline.field_paths import find_fields
+from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.review.dry_run import DryRun
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Replacements
 from haptic_trio.webhook.configuration import ConfigurationReviews
 from haptic_trio.webhook.hidden import hidden_in
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REFUSED, UNCHECKED, WebhookMetrics

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from haptic_trio.dataplane.agent_tls import Client, current_client
+from haptic_trio.dataplane.agent.tls import Client, current_client
 from haptic_trio.logs import get_logger
 from haptic_trio.webhook.admission import Admission
 from haptic_trio.webhook.metrics import BAD, WebhookMetrics

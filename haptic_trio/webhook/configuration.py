@@ -14,7 +14,7 @@ import trio
 from haptic_trio import __version__
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.pipeline.rehearsal import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError
 from haptic_trio.webhook.review import Answer, Request
 
 MOST_PROBLEMS: Final = 10

@@ -10,8 +10,8 @@ import msgspec
 import trio
 from starlette.types import ASGIApp
 
-from haptic_trio.dataplane.agent_tls import OpenFiles, RenewedContext, TlsFiles, TlsFilesError
-from haptic_trio.dataplane.https_server import HttpsConfig, serve_https
+from haptic_trio.dataplane.agent.https_server import HttpsConfig, serve_https
+from haptic_trio.dataplane.agent.tls import OpenFiles, RenewedContext, TlsFiles, TlsFilesError
 from haptic_trio.errors import Problem, leaves_of
 from haptic_trio.logs import get_logger
 from haptic_trio.webhook.admission import Admission

@@ -24,7 +24,7 @@ ATTACKER_AGE: Final = 20
 # What an object is found by; an API server sets it, or a tenant cannot choose that of others.
 _IDENTITY: Final = {("kind",), ("apiVersion",)}
 _KEY: Final = "example.com/x"
-# As `haptic_trio.k8s.manifests` reads them, and API servers do.
+# As `haptic_trio.k8s.manifests.objects` reads them, and API servers do.
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _MAPS: Final = {"annotations", "labels", "data", "matchLabels"}
 

@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from haptic_trio.config.model import Duration
 from haptic_trio.config.suites import read_library_suites
 from haptic_trio.dataplane.binary import clean_environment
-from haptic_trio.embedded.fixtures import make_stores
-from haptic_trio.embedded.scenes import SceneMaker
-from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
 from haptic_trio.k8s.resource import Resource, ref_of
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.templating.subjects import subject_of
+from haptic_trio.templating.incremental.subjects import subject_of
+from haptic_trio.validation_tests.fixtures import make_stores
+from haptic_trio.validation_tests.test_rendering import SceneMaker
 from tests.attacks.mutations import (
     ATTACKER,
     ATTACKER_AGE,

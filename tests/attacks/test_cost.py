@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from haptic_trio.embedded.fixtures import make_stores
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.validation_tests.fixtures import make_stores
 from tests.attacks.annotation_scenes import VENDORS
 from tests.attacks.mutations import tenant_of
 from tests.attacks.scenes import shared

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.templating.content import MAX_IDENT, ident
+from haptic_trio.templating.filters.content import MAX_IDENT, ident
 from tests.bad_inputs.world import NGINX, Case, World, evil, evil_route
 from tests.gateway.objects import rule as route_rule
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.binary import find_haproxy
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from tests.bad_inputs.world import NGINX, Case, World, annotated, evil, evil_route
 from tests.k8s.objects import service
 from tests.support.kubernetes import path

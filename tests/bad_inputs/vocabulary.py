@@ -7,9 +7,9 @@ from functools import cache, lru_cache
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
 
+from haptic_trio.haproxy.config.parser import SectionCache, parse_config, read_section
 from haptic_trio.haproxy.model import Config, Directive, Section
-from haptic_trio.haproxy.parser import SectionCache, parse_config, read_section
-from haptic_trio.templating.values import _VARIABLES  # what stands for the variables of redirects
+from haptic_trio.templating.filters.values import _VARIABLES  # what stands for the variables of redirects
 
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")

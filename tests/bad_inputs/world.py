@@ -12,19 +12,19 @@ import trio
 from haptic_trio.channels import Facts
 from haptic_trio.config.model import Config, Duration
 from haptic_trio.dataplane.binary import find_haproxy
-from haptic_trio.deployment.object_events import quarantined, remarked
-from haptic_trio.deployment.status import find_object
-from haptic_trio.embedded.fixtures import make_stores
-from haptic_trio.gateway.kinds import ROUTE_KINDS
-from haptic_trio.gateway.status import route_parents
-from haptic_trio.k8s.events import event_of
+from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.selectors import parse_field_selector
 from haptic_trio.k8s.store import Store
 from haptic_trio.pipeline.cycle import Pipeline, Valid
-from haptic_trio.pipeline.quarantine import Quarantine
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
+from haptic_trio.status.gateway_conditions import route_parents
+from haptic_trio.status.kubernetes_events import event_of
+from haptic_trio.status.object_events import quarantined, remarked
+from haptic_trio.status.writer import find_object
+from haptic_trio.validation_tests.fixtures import make_stores
 from tests.bad_inputs.vocabulary import foreign_syntax
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, plural_of, route
 from tests.gateway.objects import rule as route_rule

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from haptic_trio.cli.metrics_reference import all_families
-from haptic_trio.cli.probes import WITHIN
+from haptic_trio.cli.serving.probes import WITHIN
 from haptic_trio.fleet.model import InstanceState
 from haptic_trio.webhook.metrics import UNCHECKED
 from tests.chart.promql import Query, parse
 from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Helm, RenderError, find
+from tools.docgen.metrics import all_families
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())

@@ -12,7 +12,7 @@ from haptic_trio.cli.agent import agent
 from haptic_trio.cli.serve import serve
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config, DataplaneKind
-from haptic_trio.fleet.pods import METRICS_PORT, SERVING, labels_of
+from haptic_trio.fleet.providers.pod_objects import METRICS_PORT, SERVING, labels_of
 from haptic_trio.webhook.app import PATH
 from tests.chart.golden_files import make_text, path_of
 from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, pod_of, workloads_of

@@ -10,7 +10,7 @@ from haptic_trio.channels import Latest
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.stages.telling import make_sources
+from haptic_trio.stages.status_writers import make_sources
 from tests.chart.rendering import CHART
 
 WATCHED_FILE: Final = CHART / "files/watched-resources.yaml"

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from click.testing import CliRunner, Result
 
-from haptic_trio.cli.door import cli
+from haptic_trio.cli.app import cli
 
 Invoke: TypeAlias = Callable[..., Result]
 

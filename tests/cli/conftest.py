@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.cli.demo_site import DemoPorts, write_site
+from haptic_trio.demo.site import DemoPorts, write_site
 from tests.support.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.cli.endpoints import make_agent_list
+from haptic_trio.cli.serving.endpoints import make_agent_list
 from tests.cli.commands import invoke_cli
 from tests.support.agents import Authority
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 import pytest
 
-from haptic_trio.cli.endpoints import PASSWORD, USERNAME, ApiList, make_api_list, read_apis
-from haptic_trio.cli.loading import choose_load, load_for_apis
-from haptic_trio.config.errors import ConfigInvalidError
-from haptic_trio.dataplane.agent_client import AgentAddress
-from haptic_trio.dataplane.dataplaneapi_client import Credentials
-from haptic_trio.dataplane.dataplaneapi_list import ApiAddress
+from haptic_trio.cli.serving.endpoints import PASSWORD, USERNAME, ApiList, make_api_list, read_apis
+from haptic_trio.cli.serving.loading import choose_load, load_for_apis
+from haptic_trio.config.yaml.errors import ConfigInvalidError
+from haptic_trio.dataplane.agent.client import AgentAddress
+from haptic_trio.dataplane.dataplaneapi.client import Credentials
+from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
 from haptic_trio.k8s.resource import Resource
 from tests.cli.commands import invoke_cli
 

@@ -11,10 +11,10 @@ import trio
 from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
+from haptic_trio.cli.app import cli
 from haptic_trio.cli.console_client import NoConsoleError
-from haptic_trio.cli.console_service import SHORTEST_TOKEN, TOKEN_NAME, TokenError, read_token, wants_console
-from haptic_trio.cli.debug_text import event_line, live_view, task_tree
-from haptic_trio.cli.door import cli
+from haptic_trio.cli.output.debug import event_line, live_view, task_tree
+from haptic_trio.cli.serving.console import SHORTEST_TOKEN, TOKEN_NAME, TokenError, read_token, wants_console
 
 EVENT = {
     "number": 1,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from haptic_trio.cli.door import cli
+from haptic_trio.cli.app import cli
 from haptic_trio.cli.fleet import headline, span
-from haptic_trio.cli.fleet_service import control_path
+from haptic_trio.cli.serving.fleet import control_path
 from haptic_trio.fleet.status import GroupStatus
 
 

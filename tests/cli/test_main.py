@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from haptic_trio import __version__
-from haptic_trio.cli.door import cli
+from haptic_trio.cli.app import cli
 from haptic_trio.cli.main import main
 from tests.cli.commands import invoke_cli
 

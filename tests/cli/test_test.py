@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.cli.commands import invoke_cli, replace_in
-from tests.embedded.builders import SITES, WEB, config_map
+from tests.validation_tests.builders import SITES, WEB, config_map
 
 EQUALS = """\
 web:

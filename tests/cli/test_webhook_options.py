@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from haptic_trio.cli.webhook_service import make_webhook, webhook_options
+from haptic_trio.cli.serving.webhook import make_webhook, webhook_options
 from haptic_trio.webhook.server import WebhookOptions
 
 CERTIFICATE, KEY, AUTHORITIES = Path("tls.crt"), Path("tls.key"), Path("ca.crt")

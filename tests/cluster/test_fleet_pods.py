@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.fleet.pods import MARK, SERVING, read_record, read_time
-from haptic_trio.fleet.provider_pods import LAME_DUCK
+from haptic_trio.fleet.providers.pod_objects import MARK, SERVING, read_record, read_time
+from haptic_trio.fleet.providers.pods import LAME_DUCK
 from haptic_trio.k8s.resource import Resource
 from tests.cluster.audit import read_requests
 from tests.cluster.client import Cluster, until

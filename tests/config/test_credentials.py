@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.pretty import pretty_repr
 
 from haptic_trio.config.credentials import Credentials, decode_credentials
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 PASSWORD = "correct-horse"

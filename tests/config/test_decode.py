@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from haptic_trio.config.decode import decode_config, decode_text
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.model import Config, DataplaneKind, Duration, LogLevel, StoreKind
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 

@@ -21,7 +21,6 @@ from haptic_trio.config.assertions import (
 )
 from haptic_trio.config.decode import decode_config
 from haptic_trio.config.encode import encode_value
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import (
     Config,
@@ -43,6 +42,7 @@ from haptic_trio.config.model import (
     ValidationTest,
     WatchedResource,
 )
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 
 SAMPLE = """
 podSelector: {matchLabels: {app: haproxy}}

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.config.decode import decode_config
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import LibraryDoc, decode_library, library_names, load_library, merge, merge_context
 from haptic_trio.config.model import Config
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 HEAD = "name: mine\ndescription: a test\n"

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.load import joined_version, load_config
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem, ProblemsError
 
 ALONE = "templating: {libraries: []}\nhaproxyConfig: {template: global}\n"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.load import load_config
 from haptic_trio.config.settings import Setting, SettingType, check_defaults, check_values, flat_settings
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 ALL = flat_settings(*(load_library(name).settings for name in library_names()))

@@ -1,9 +1,9 @@
 import pytest
 
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.libraries import library_names
 from haptic_trio.config.load import load_config
 from haptic_trio.config.suites import Suite, read_library_suites, read_suite
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 LOADED = load_config(

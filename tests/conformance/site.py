@@ -8,7 +8,7 @@ from typing import Any, Final
 import trio
 import yaml
 
-from haptic_trio.dataplane.agent_tls import TlsFiles
+from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.deployment.pods import AGENT_NAME
 from haptic_trio.k8s.resource import Resource
 from tests.cluster.client import Cluster

@@ -10,11 +10,11 @@ import httpx
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent_client import AgentAccessError
-from haptic_trio.dataplane.agent_messages import ErrorCode
-from haptic_trio.dataplane.agent_tls import RenewedContext, TlsFiles, TlsFilesError
+from haptic_trio.dataplane.agent.client import AgentAccessError
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
+from haptic_trio.dataplane.agent.messages import ErrorCode
+from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles, TlsFilesError
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointUnreachableError
-from haptic_trio.dataplane.remote import RemoteAgent
 from tests.support.agents import Authority, Serving, refused, serving
 from tests.support.endpoints import MemoryEndpoint
 from tests.support.haproxy import answering

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent_generations import cut_generation, make_manifest, new_pieces
-from haptic_trio.dataplane.agent_messages import StageAnswer, StageRequest, StoredAnswer, encode_frames
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
+from haptic_trio.dataplane.agent.generations import cut_generation, make_manifest, new_pieces
+from haptic_trio.dataplane.agent.messages import StageAnswer, StageRequest, StoredAnswer, encode_frames
 from haptic_trio.dataplane.endpoint import EndpointInfo
-from haptic_trio.dataplane.remote import RemoteAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from tests.support.agents import AgentProcess, Authority, agent_process, remote_agent, until

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane import master, runtime
 from haptic_trio.dataplane.cli_socket import exchange
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError, PatchRefusedError
-from haptic_trio.dataplane.master import MasterClient
-from haptic_trio.dataplane.runtime import RuntimeClient
-from haptic_trio.haproxy.operations import SetServerWeight
+from haptic_trio.dataplane.local import master, runtime
+from haptic_trio.dataplane.local.master import MasterClient
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.haproxy.plan.operations import SetServerWeight
 
 WEIGHT = SetServerWeight("app", "one", 5)
 

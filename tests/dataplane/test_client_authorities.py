@@ -18,8 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.binary import probe_version
+from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from tests.support.haproxy import build_generation, instances

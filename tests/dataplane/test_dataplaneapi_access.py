@@ -6,7 +6,7 @@ import trio
 import trio.testing
 from starlette.responses import JSONResponse, Response
 
-from haptic_trio.dataplane.dataplaneapi_client import (
+from haptic_trio.dataplane.dataplaneapi.client import (
     ApiAccessError,
     ApiAnswerError,
     ApiStatusError,
@@ -14,7 +14,7 @@ from haptic_trio.dataplane.dataplaneapi_client import (
     Credentials,
     open_api_client,
 )
-from haptic_trio.dataplane.dataplaneapi_config import RELOAD_LIMIT
+from haptic_trio.dataplane.dataplaneapi.config import RELOAD_LIMIT
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
     EndpointTimeoutError,

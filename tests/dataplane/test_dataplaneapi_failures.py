@@ -7,8 +7,8 @@ import trio
 import trio.testing
 from starlette.responses import Response
 
-from haptic_trio.dataplane.dataplaneapi_config import VERSION_ATTEMPTS
-from haptic_trio.dataplane.dataplaneapi_rewrite import ApiConflictError
+from haptic_trio.dataplane.dataplaneapi.config import VERSION_ATTEMPTS
+from haptic_trio.dataplane.dataplaneapi.rewrite import ApiConflictError
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
     EndpointStorageError,
@@ -16,7 +16,7 @@ from haptic_trio.dataplane.endpoint import (
     PatchRefusedError,
 )
 from haptic_trio.dataplane.sync import sync_endpoint
-from haptic_trio.haproxy.operations import Plan, SetServerWeight
+from haptic_trio.haproxy.plan.operations import Plan, SetServerWeight
 from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, refusal
 from tests.support.dataplaneapi_builders import (
     certificate,

@@ -3,7 +3,7 @@
 import pytest
 from starlette.responses import Response
 
-from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST
+from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DriftReport
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation

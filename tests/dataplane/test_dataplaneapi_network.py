@@ -14,8 +14,8 @@ from hypercorn.config import Config as ServerConfig
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from haptic_trio.dataplane.dataplaneapi import open_dataplaneapi_endpoint
-from haptic_trio.dataplane.dataplaneapi_client import ApiAnswerError, open_api_client
+from haptic_trio.dataplane.dataplaneapi.client import ApiAnswerError, open_api_client
+from haptic_trio.dataplane.dataplaneapi.endpoint import open_dataplaneapi_endpoint
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.dataplaneapi import Call, FakeDataplaneApi

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.dataplane.dataplaneapi_calls import Call, adapt, make_call
-from haptic_trio.dataplane.dataplaneapi_client import Credentials, quote_name
-from haptic_trio.dataplane.dataplaneapi_config import describe_refusal, describe_reload, read_refusal, strip_header
-from haptic_trio.dataplane.dataplaneapi_manifest import (
+from haptic_trio.dataplane.dataplaneapi.calls import Call, adapt, make_call
+from haptic_trio.dataplane.dataplaneapi.client import Credentials, quote_name
+from haptic_trio.dataplane.dataplaneapi.config import describe_refusal, describe_reload, read_refusal, strip_header
+from haptic_trio.dataplane.dataplaneapi.manifest import (
     NOTHING,
     Manifest,
     begin,
@@ -18,13 +18,13 @@ from haptic_trio.dataplane.dataplaneapi_manifest import (
     places_of,
     unpack_text,
 )
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
-from haptic_trio.dataplane.dataplaneapi_probe import read_version
-from haptic_trio.dataplane.dataplaneapi_servers import OPTIONS
-from haptic_trio.dataplane.dataplaneapi_storage import Place, Store, StoredFile, place_files
-from haptic_trio.haproxy.commands import UnsendableError
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
+from haptic_trio.dataplane.dataplaneapi.probe import read_version
+from haptic_trio.dataplane.dataplaneapi.servers import OPTIONS
+from haptic_trio.dataplane.dataplaneapi.storage import Place, Store, StoredFile, place_files
 from haptic_trio.haproxy.model import digest_of
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.commands import UnsendableError
+from haptic_trio.haproxy.plan.operations import (
     AddBackend,
     AddCrtListEntry,
     AddMapEntry,

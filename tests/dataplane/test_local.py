@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent import InstanceLockedError
+from haptic_trio.dataplane.local.instance import InstanceLockedError
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.haproxy import (
     answering,

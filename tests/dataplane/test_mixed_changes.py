@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError
+from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.plan.operations import Plan
 from tests.dataplane.test_patches import servers_of, site
 from tests.support.haproxy import backend, fetch, instances, kill_and_wait_for_next, wait_for_body
 from tests.support.ports import free_port

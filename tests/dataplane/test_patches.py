@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.binary import probe_version
-from haptic_trio.dataplane.master import MasterClient
-from haptic_trio.dataplane.process import read_record
-from haptic_trio.dataplane.runtime import RuntimeClient
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.master import MasterClient
+from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
-from haptic_trio.haproxy.replies import ServerState, parse_servers_state
+from haptic_trio.haproxy.runtime.replies import ServerState, parse_servers_state
 from tests.support.haproxy import (
     BASE,
     backend,

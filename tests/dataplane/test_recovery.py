@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane import agent as agent_module
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
-from haptic_trio.dataplane.files import GenerationFiles
-from haptic_trio.dataplane.master import MasterClient
-from haptic_trio.dataplane.process import read_record
-from haptic_trio.dataplane.runtime import RuntimeClient
-from haptic_trio.dataplane.supervisor import Supervisor
+from haptic_trio.dataplane.local import instance as agent_module
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.master import MasterClient
+from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.dataplane.local.supervisor import Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from tests.support.haproxy import answering, fetch, instances, mapping, paths_named, wait_for_body

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRefusedError
-from haptic_trio.dataplane.process import read_record
-from haptic_trio.dataplane.runtime import RuntimeClient
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.dataplane.sync import sync_endpoint
-from haptic_trio.dataplane.worker import WorkerState
-from haptic_trio.haproxy.capabilities import capabilities_of
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import Operation, Removal
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.operations import Operation, Removal
 from tests.dataplane.test_patches import RESPONSE, ask_until_accepted, denying, servers_of, site
 from tests.support.haproxy import BASE, backend, bodies_of, build_generation, instances
 from tests.support.ports import free_port

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.cli.demo_check import find_processes
+from haptic_trio.demo.check import find_processes
 from tests.support.haproxy import fetch
 
 pytestmark = pytest.mark.haproxy

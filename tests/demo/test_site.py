@@ -12,11 +12,11 @@ import trio
 import trio.testing
 import yaml
 
-from haptic_trio.cli.demo_backends import run_backends
-from haptic_trio.cli.demo_certificate import make_certificate
-from haptic_trio.cli.demo_guide import guide_to
-from haptic_trio.cli.demo_ports import LOOPBACK, free_or_any, reserve_port
-from haptic_trio.cli.demo_site import HOST, DemoPorts, write_site
+from haptic_trio.demo.backends import run_backends
+from haptic_trio.demo.certificate import make_certificate
+from haptic_trio.demo.guide import guide_to
+from haptic_trio.demo.ports import LOOPBACK, free_or_any, reserve_port
+from haptic_trio.demo.site import HOST, DemoPorts, write_site
 
 PORTS = DemoPorts(http=1, https=2, web_one=3, web_two=4, api=5)
 

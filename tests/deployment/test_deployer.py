@@ -8,6 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from haptic_trio.channels import CycleEvent, Facts, Latest
 from haptic_trio.dataplane.endpoint import PortsUnavailableError
 from haptic_trio.deployment.deployer import finish_despite_cancel, run_deployer
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentScheduled,
@@ -17,7 +18,6 @@ from haptic_trio.messages import (
     InstanceDeployed,
     InstanceFailed,
 )
-from haptic_trio.pulse import Pulse
 from tests.support.endpoints import MemoryEndpoint, generation, sync_in_memory
 
 

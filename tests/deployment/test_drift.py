@@ -6,8 +6,8 @@ from trio.testing import MockClock
 
 from haptic_trio.channels import Change, Facts, Latest
 from haptic_trio.deployment.drift import run_drift_monitor
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import DeploymentCompleted, DriftSuspected
-from haptic_trio.pulse import Pulse
 
 COMPLETED = DeploymentCompleted(correlation="c", generation="g", results=(), failed=(), seconds=0)
 

@@ -13,12 +13,12 @@ import trio
 
 from haptic_trio.channels import Latest
 from haptic_trio.config.model import DataplaneKind
-from haptic_trio.dataplane.agent_client import AgentAddress, AgentClient
-from haptic_trio.dataplane.agent_messages import AgentStatus
-from haptic_trio.dataplane.dataplaneapi import DataplaneApiEndpoint
-from haptic_trio.dataplane.dataplaneapi_client import Credentials
+from haptic_trio.dataplane.agent.client import AgentAddress, AgentClient
+from haptic_trio.dataplane.agent.endpoint import AgentLink, Cuts, RemoteAgent
+from haptic_trio.dataplane.agent.messages import AgentStatus
+from haptic_trio.dataplane.dataplaneapi.client import Credentials
+from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointInfo, EndpointUnreachableError
-from haptic_trio.dataplane.remote import AgentLink, Cuts, RemoteAgent
 from haptic_trio.deployment import pod_links
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess, FoundPod, PodEndpoints, PodTarget, find_pod
 from haptic_trio.k8s.resource import Resource

@@ -9,6 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.deployment.scheduler import OneSpeed, run_scheduler
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
@@ -18,7 +19,6 @@ from haptic_trio.messages import (
     Reason,
     ValidationFailed,
 )
-from haptic_trio.pulse import Pulse
 from tests.support.endpoints import MemoryEndpoint, generation
 
 ONE = MemoryEndpoint("one")

@@ -15,6 +15,7 @@ from haptic_trio.deployment.rounds import FIRST_PAUSE, LONGEST_PAUSE, Rounds
 from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.deployment.two_speeds import TwoSpeeds
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -25,7 +26,6 @@ from haptic_trio.messages import (
     Reason,
     ValidationFailed,
 )
-from haptic_trio.pulse import Pulse
 from tests.support.endpoints import MemoryEndpoint, generation
 
 INTERVAL = 0.1

@@ -6,12 +6,12 @@ import trio
 import trio.testing
 
 from haptic_trio.channels import Latest
-from haptic_trio.deployment.status import StatusWriter
-from haptic_trio.k8s.api_errors import ForbiddenError
+from haptic_trio.k8s.errors import ForbiddenError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
-from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.k8s.store import Stores
+from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
+from haptic_trio.status.writer import StatusWriter
 from tests.support.kubernetes import ingress, ingress_class
 
 

@@ -18,7 +18,7 @@ from haptic_trio.deployment.taken_ports import (
     TakenPorts,
     run_taken_ports,
 )
-from haptic_trio.gateway.port_rules import TAKEN_PORTS
+from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.store import Store
 from haptic_trio.messages import ResourceChanged
 

@@ -12,9 +12,9 @@ import yaml
 from haptic_trio.config.libraries import decode_library
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config
-from haptic_trio.embedded.gate import run_gate, suite_of
 from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.k8s.manifests import read_manifests
+from haptic_trio.k8s.manifests.objects import read_manifests
+from haptic_trio.validation_tests.gate import run_gate, suite_of
 from tests.docs.console import MORE
 from tests.docs.markdown import ROOT, Block
 

@@ -8,10 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from haptic_trio.cli.door import cli
-from haptic_trio.cli.reference_commands import commands_in as all_commands
+from haptic_trio.cli.app import cli
 from tests.docs.console import steps_of
 from tests.docs.markdown import ROOT, all_pages, blocks_of, prose_of, shown
+from tools.docgen.commands import commands_in as all_commands
 
 _INLINE = re.compile(r"`(haptic-trio [^`]+)`")
 _TARGET = re.compile(r"`make (?P<target>[a-z][a-z-]+)")

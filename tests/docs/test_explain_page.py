@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.cli.demo_site import USUAL_PORTS, write_site
+from haptic_trio.demo.site import USUAL_PORTS, write_site
 from tests.cli.commands import invoke_cli
 from tests.docs.console import compare, steps_of
 from tests.docs.markdown import DOCS, Block, blocks_of

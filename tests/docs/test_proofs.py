@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.cli.metrics_reference import reference as metrics_reference
 from tests.docs.markdown import ROOT, all_pages, shown
+from tools.docgen.metrics import reference as metrics_reference
 
 _PROOF = re.compile(r"`(?P<file>tests/[\w/]+\.py)(?:::(?P<name>\w+))?`")
 

@@ -5,12 +5,12 @@ import re
 import click
 import pytest
 
-from haptic_trio.cli.door import cli
-from haptic_trio.cli.reference import PAGES, page
-from haptic_trio.cli.reference_commands import commands_in
-from haptic_trio.templating.filters import FILTERS
+from haptic_trio.cli.app import cli
+from haptic_trio.templating.filters.registry import FILTERS
 from haptic_trio.templating.functions import GLOBALS
 from tests.docs.markdown import DOCS, ROOT
+from tools.docgen.commands import commands_in
+from tools.docgen.pages import PAGES, page
 
 REFERENCE = DOCS / "reference"
 
@@ -28,7 +28,7 @@ def test_every_generated_page_is_written_by_one_target() -> None:
         for found in re.finditer(r"<!-- .*python -m (haptic_trio[\w.]+)", path.read_text("utf-8"))
     }
     assert {module for module in generated if module not in recipe} == set()
-    assert "haptic_trio.cli.reference docs/reference" in recipe
+    assert "tools.docgen.pages docs/reference" in recipe
 
 
 def test_every_verb_and_option_is_told() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 import trustme
 
-from haptic_trio.cli import oneshot
+from haptic_trio.cli.inputs import oneshot
 from haptic_trio.config.model import Config, Snippet
 from haptic_trio.explain.site import Site
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.pipeline.quarantine import Quarantine
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.kubernetes import tls_secret
 from tests.support.rendering import KINDS, library_config

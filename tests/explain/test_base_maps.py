@@ -18,7 +18,7 @@ from haptic_trio.explain.base_maps import (
     scopes_of,
 )
 from haptic_trio.explain.routes import explain_route
-from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.config.maps import parse_map_file
 from tests.explain.sites import Workshop
 from tests.support.kubernetes import ingress, path, rule, service, service_backend
 from tests.support.ports import free_port

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.embedded.fixtures import make_stores
 from haptic_trio.explain.answers import HostAnswer, RouteAnswer
 from haptic_trio.explain.base_maps import MapEntry, RouteMap, read_entries
 from haptic_trio.explain.gateway_maps import EXACT, LISTENERS, PREFIX, RULES, outcomes, visits
@@ -16,6 +15,7 @@ from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import UnknownTargetError
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.validation_tests.fixtures import make_stores
 from tests.explain.sites import site_of_render
 from tests.gateway.objects import gateway, gateway_class, plural_of, route, rule, service
 from tests.gateway.serving import Authority, endpoints, secret, served

@@ -12,10 +12,10 @@ import msgspec
 import trio
 import yaml
 
-from haptic_trio.cli.demo_facts import FactLog
-from haptic_trio.cli.options import InputOptions, make_input
+from haptic_trio.cli.inputs.options import InputOptions, make_input
 from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
 from haptic_trio.dataplane.endpoint import EndpointInfo
+from haptic_trio.demo.facts import FactLog
 from haptic_trio.messages import InstanceDeployed, ReconcileCompleted, ReconcileFailed, ReconcileTriggered
 from haptic_trio.stages.process import IterationState
 from tests.support.haproxy import backend

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from haptic_trio.cli.options import InputOptions, make_input
+from haptic_trio.cli.inputs.options import InputOptions, make_input
 from tests.features.harness import Site
 from tests.support.api_server import ApiServer
 

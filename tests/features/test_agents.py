@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.cli.endpoints import AgentList
-from haptic_trio.dataplane.agent_client import AgentAddress
+from haptic_trio.cli.serving.endpoints import AgentList
+from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.dataplane.endpoint import EndpointInfo
 from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, InstanceDeployed
 from tests.features.harness import Running, Site, controller

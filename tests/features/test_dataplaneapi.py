@@ -11,9 +11,9 @@ import structlog.testing
 import trio
 import trustme
 
-from haptic_trio.cli.endpoints import ApiList
-from haptic_trio.dataplane.check import run_check
-from haptic_trio.dataplane.dataplaneapi_list import ApiAddress
+from haptic_trio.cli.serving.endpoints import ApiList
+from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
+from haptic_trio.dataplane.local.check import run_check
 from haptic_trio.messages import InstanceDeployed, InstanceFailed
 from tests.dataplane.test_dataplaneapi_network import serve
 from tests.features.harness import Running, Site, controller, ingress

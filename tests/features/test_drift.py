@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.process import read_record
-from haptic_trio.dataplane.runtime import RuntimeClient
-from haptic_trio.haproxy.replies import parse_servers_state
+from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.haproxy.runtime.replies import parse_servers_state
 from haptic_trio.messages import (
     DeploymentScheduled,
     DriftRepaired,

@@ -10,8 +10,8 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from haptic_trio.cli.door import cli
-from haptic_trio.cli.fleet_service import control_path
+from haptic_trio.cli.app import cli
+from haptic_trio.cli.serving.fleet import control_path
 from haptic_trio.messages import FleetChanged, InstanceDeployed, InstanceTroubled
 from tests.features.harness import Site
 from tests.fleet.knocking import knocking

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from haptic_trio.cli.fleet import NoControllerError, RefusedError, ask_controller
-from haptic_trio.dataplane.process import find_masters, read_record
+from haptic_trio.dataplane.local.process import find_masters, read_record
 from haptic_trio.fleet.status import GroupStatus
 from tests.features.harness import Site
 from tests.fleet.knocking import Report, knocking

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.cli.endpoints import PodMode
 from haptic_trio.cli.fleet import RefusedError, ask_controller
+from haptic_trio.cli.serving.endpoints import PodMode
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess
-from haptic_trio.fleet.pods import MARK, PODS, SERVING
+from haptic_trio.fleet.providers.pod_objects import MARK, PODS, SERVING
 from haptic_trio.k8s.resource import Resource
 from tests.features.harness import Running, controller
 from tests.features.server_site import ServerSite

@@ -11,7 +11,6 @@ import pytest
 import trio
 import trustme
 
-from haptic_trio.cli.metrics_reference import all_families
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigInvalid, EndpointsDiscovered, InstanceDeployed, ReconcileCompleted
 from tests.chart.promql import parse
@@ -21,6 +20,7 @@ from tests.support.haproxy import backend
 from tests.support.ports import free_port
 from tests.support.scrape import Scrape
 from tests.support.scrape import scrape as ask_for_metrics
+from tools.docgen.metrics import all_families
 
 pytestmark = pytest.mark.haproxy
 DASHBOARD = Path(__file__).parents[2] / "chart" / "files" / "dashboard.json"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.cli.demo_certificate import DemoCertificate, make_certificate
+from haptic_trio.demo.certificate import DemoCertificate, make_certificate
 from haptic_trio.messages import Quarantined, Released
 from tests.features.harness import LIMIT, Running, controller, ingress
 from tests.features.server_site import ServerSite

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.cli.endpoints import AgentList
-from haptic_trio.dataplane.agent_client import AgentAddress
+from haptic_trio.cli.serving.endpoints import AgentList
+from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.deployment import taken_ports
 from haptic_trio.messages import InstanceFailed, InstanceTroubled
 from haptic_trio.stages.process import Process

@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from haptic_trio.channels import Latest
-from haptic_trio.cli.webhook_service import serve_reviews
+from haptic_trio.cli.serving.webhook import serve_reviews
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
 from haptic_trio.webhook.server import WebhookOptions

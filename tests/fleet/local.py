@@ -11,9 +11,9 @@ import trio
 
 from haptic_trio.channels import Latest
 from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
-from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.fleet.model import EventType, GroupKey, GroupSpec, InstanceRecord, InstanceState, ReconcileEvent
-from haptic_trio.fleet.provider_local import LocalProvider
+from haptic_trio.fleet.providers.local import LocalProvider
 from haptic_trio.fleet.reconciler import FleetReconciler
 from haptic_trio.fleet.store import FileStore
 from haptic_trio.haproxy.model import Generation

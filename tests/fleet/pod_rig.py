@@ -12,12 +12,12 @@ import trio
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import Duration, InstancesConfig
+from haptic_trio.fleet.desired_state import GroupWish
 from haptic_trio.fleet.model import InstanceRecord, InstanceState, ReconcileEvent
 from haptic_trio.fleet.owner import FleetOwner
-from haptic_trio.fleet.pods import PODS, SERVING, group_of
-from haptic_trio.fleet.provider_pods import PodProvider, PodStore
-from haptic_trio.fleet.wish import GroupWish
-from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.fleet.providers.pod_objects import PODS, SERVING, group_of
+from haptic_trio.fleet.providers.pods import PodProvider, PodStore
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, LeadershipChanged
 from tests.k8s.api_cluster import Reports, connected

@@ -7,8 +7,8 @@ from typing import Any
 
 import trio
 
-from haptic_trio.cli.demo_facts import FactLog
 from haptic_trio.cli.fleet import ask_controller
+from haptic_trio.demo.facts import FactLog
 from haptic_trio.fleet.model import InstanceRecord, InstanceState
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.messages import FleetChanged, InstanceDraining

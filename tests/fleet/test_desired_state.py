@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from haptic_trio.config.model import Duration, InstancesConfig
+from haptic_trio.fleet.desired_state import GroupWish, SizeOrder, read_order, write_order
 from haptic_trio.fleet.model import GroupKey
-from haptic_trio.fleet.wish import GroupWish, SizeOrder, read_order, write_order
 
 WISH = GroupWish(key=GroupKey("local"), default_size=2, config=InstancesConfig(), basis="1", waited=0.0)
 

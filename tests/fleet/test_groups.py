@@ -1,7 +1,7 @@
 """What the provider has and nobody has a record of."""
 
+from haptic_trio.fleet.groups import UNKNOWN_GROUP, Roster
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, ProviderInstance, ProviderStatus
-from haptic_trio.fleet.roster import UNKNOWN_GROUP, Roster
 
 WEB = GroupKey("web")
 

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.group_pass import GroupPass
 from haptic_trio.fleet.group_state import CreateGate, Fact, GroupState
+from haptic_trio.fleet.groups import Roster
 from haptic_trio.fleet.model import GroupSpec, InstanceState, ProviderStatus
 from haptic_trio.fleet.plan import plan
-from haptic_trio.fleet.roster import Roster
 from tests.fleet.world import GROUP, Thing, World, drive
 
 EXAMPLES = max(2_000, settings.default.max_examples if settings.default else 0)

@@ -10,9 +10,9 @@ from trio.testing import MockClock
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import Duration, InstancesConfig
+from haptic_trio.fleet.desired_state import GroupWish
 from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, ReconcileEvent
 from haptic_trio.fleet.owner import FixedSizeError, FleetOwner, NotLeadingError
-from haptic_trio.fleet.wish import GroupWish
 from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, LeadershipChanged
 from tests.fleet.fake_provider import FakeProvider, clock
 from tests.fleet.memory_store import MemoryStore

@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from haptic_trio.embedded.fixtures import make_stores
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.validation_tests.fixtures import make_stores
 from tests.gateway.objects import gateway_class, made, plural_of
 from tests.support.proxy import check, running
 from tests.support.rendering import library_config

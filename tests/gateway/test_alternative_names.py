@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.gateway.objects import GatewayObjectError
-from haptic_trio.gateway.policies import SNI, alternative_names, check
+from haptic_trio.gateway.routes.policies import SNI, alternative_names, check
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule, stores_of
 from tests.gateway.serving import Authority, endpoints, served

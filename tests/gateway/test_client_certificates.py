@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from haptic_trio.gateway.clients import ClientValidation
-from haptic_trio.gateway.ports import ServedPort
+from haptic_trio.gateway.listeners.clients import ClientValidation
+from haptic_trio.gateway.listeners.ports import ServedPort
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import Authority, endpoints, secret, served

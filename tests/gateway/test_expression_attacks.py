@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from haptic_trio.gateway.expressions import expression
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.gateway.expressions.check import expression
+from haptic_trio.haproxy.config.parser import parse_config
 from tests.gateway.objects import gateway, route, rule, service
 from tests.gateway.serving import render
 from tests.support.ports import free_port

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.gateway.kinds import HTTP_ROUTE
-from haptic_trio.gateway.rules import MOST_MIRRORS, UNSUPPORTED, dropped_text, faults_of, served_rules
+from haptic_trio.gateway.routes.kinds import HTTP_ROUTE
+from haptic_trio.gateway.routes.rules import MOST_MIRRORS, UNSUPPORTED, dropped_text, faults_of, served_rules
 from tests.gateway.objects import gateway, gateway_class, route, rule, service, stores_of
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.gateway.listeners import listeners_of
-from haptic_trio.gateway.port_rules import PortRules
-from haptic_trio.gateway.ports import inner_address, served_ports
+from haptic_trio.gateway.listeners.listeners import listeners_of
+from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.listeners.ports import inner_address, served_ports
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, stores_of
 from tests.gateway.serving import Authority, endpoints, secret, served

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.backends import ENDLESS, limit_of, retry_of
+from haptic_trio.gateway.routes.backends import ENDLESS, limit_of, retry_of
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import endpoints, served
 from tests.support.ports import free_port

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 
-from haptic_trio.haproxy.commands import count_replies, join_commands, split_replies
-from haptic_trio.haproxy.conversation import Conversation, Pause, converse
-from haptic_trio.haproxy.operations import Operation, Removal
+from haptic_trio.haproxy.plan.commands import count_replies, join_commands, split_replies
+from haptic_trio.haproxy.plan.operations import Operation, Removal
+from haptic_trio.haproxy.runtime.conversation import Conversation, Pause, converse
 
 
 def carry_out(ask: Callable[[str], str], operations: Sequence[Operation]) -> tuple[Removal, ...]:

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from haptic_trio.haproxy.keywords import key_of
+from haptic_trio.haproxy.grammar.keywords import key_of
 from tests.haproxy.corpus_lines import PLACES, SURROUNDINGS, lines_of
 
 FOLDER: Final = Path(__file__).with_name("corpus")

@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from haptic_trio.haproxy.keywords import Keywords, keywords_of
-from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.grammar.keywords import Keywords, keywords_of
 from tests.haproxy.corpus_cases import FOLDER, Case, all_cases
 from tests.support.haproxy_versions import provide
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.haproxy.test_read_back import HEAD, FakeProcess, build, look
+from tests.haproxy.runtime.test_read_back import HEAD, FakeProcess, build, look
 
 
 @pytest.mark.parametrize(("where", "compared"), [("global", True), ("defaults d", False)])

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.dataplane.binary import HaproxyVersion
-from haptic_trio.haproxy.keywords import keywords_of
-from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
-from haptic_trio.haproxy.writer import write_config
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.config.writer import write_config
+from haptic_trio.haproxy.grammar.keywords import keywords_of
 from tests.haproxy.corpus_cases import Sample, all_cases, samples
 from tests.haproxy.corpus_verdicts import (
     PAGE,

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from haptic_trio.dataplane.binary import HaproxyVersion
-from haptic_trio.haproxy.capabilities import read_capabilities
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.haproxy.replies import parse_list, parse_map
+from haptic_trio.haproxy.plan.capabilities import read_capabilities
+from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.runtime.replies import parse_list, parse_map
 from tests.haproxy.carrying_out import carry_out
 from tests.haproxy.conftest import running_haproxy
 

@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.capabilities import capabilities_of
-from haptic_trio.haproxy.diff import diff_configs, diff_whole
+from haptic_trio.chunked import PAGE_SIZE, Page, Paged, Piece, Shelf
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.haproxy.model import Config, FileKind, Files, Generation, make_file, make_files, make_generation
-from haptic_trio.haproxy.operations import Plan
-from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.pages import PAGE_SIZE, Page, Paged, Piece, Shelf
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.diff import diff_configs, diff_whole
+from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.plan.plan import make_plan
 
 PIECES = (
     *("global\n", "  maxconn 1\n", "  maxconn 2\n", "# note\n", "\n", "   "),

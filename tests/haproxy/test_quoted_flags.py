@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
 
 Check = Callable[..., tuple[bool, str]]
 

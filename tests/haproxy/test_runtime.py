@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import Plan
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.haproxy.replies import parse_map, parse_servers_state
+from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.runtime.replies import parse_map, parse_servers_state
 from tests.haproxy.carrying_out import carry_out
 
 Ask = Callable[[str], str]

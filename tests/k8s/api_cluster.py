@@ -8,11 +8,11 @@ from pathlib import Path
 import trio
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.api_auth import load_kubeconfig
+from haptic_trio.k8s.api.auth import load_kubeconfig
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.api.watching import Pace
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.k8s.watching import Pace
 from tests.support.api_server import ApiServer
 
 FAST = Pace(

@@ -7,9 +7,9 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.api_auth import Credentials
-from haptic_trio.k8s.watching import Pace
+from haptic_trio.k8s.api.auth import Credentials
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.api.watching import Pace
 from tests.k8s.api_cluster import Reports
 
 KINDS = {"resources": [{"name": "services", "kind": "Service", "namespaced": True}]}

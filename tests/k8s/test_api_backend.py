@@ -8,9 +8,9 @@ import httpx
 import pytest
 import trio
 
-from haptic_trio.k8s.api_auth import Credentials
-from haptic_trio.k8s.api_connection import Connection
-from haptic_trio.k8s.api_errors import UnreachableError
+from haptic_trio.k8s.api.auth import Credentials
+from haptic_trio.k8s.api.connection import Connection
+from haptic_trio.k8s.errors import UnreachableError
 
 
 @asynccontextmanager

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import trio
 
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.api_auth import load_kubeconfig
+from haptic_trio.k8s.api.auth import load_kubeconfig
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted
 from haptic_trio.k8s.resource import Resource, ResourceType
 from tests.k8s.api_cluster import FAST, Reports, View, connected, viewing

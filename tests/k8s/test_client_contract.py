@@ -13,7 +13,7 @@ import trio
 import yaml
 
 from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted, WatchEvent
-from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType, version_of
 from haptic_trio.k8s.selectors import SelectorError

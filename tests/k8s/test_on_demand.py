@@ -16,12 +16,12 @@ import trio
 import yaml
 
 from haptic_trio.k8s.client import Client, Listed, Selection, Upserted
-from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store
-from haptic_trio.templating.deferred import Deferred, NotFetchedError
+from haptic_trio.templating.incremental.deferred import Deferred, NotFetchedError
 from tests.k8s.api_cluster import Reports, connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.cluster import MemoryCluster

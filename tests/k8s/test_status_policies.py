@@ -2,11 +2,11 @@
 
 import pytest
 
-from haptic_trio.embedded.certificates import issue
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.k8s.status_gateway import PolicyStatus
+from haptic_trio.status.gateway import PolicyStatus
+from haptic_trio.validation_tests.live.certificates import issue
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, service, stores_of
-from tests.k8s.test_status_gateway import NOW, verdicts
+from tests.status.test_gateway import NOW, verdicts
 
 
 def test_a_policy_tells_the_gateways_before_its_service() -> None:

@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from haptic_trio.haproxy.capabilities import NEWEST
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import StoreTrust
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import OLDEST, make_plan
+from haptic_trio.haproxy.plan.capabilities import NEWEST
+from haptic_trio.haproxy.plan.operations import StoreTrust
+from haptic_trio.haproxy.plan.plan import OLDEST, make_plan
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service, tls_secret

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.templating.emit import EmitError
-from haptic_trio.templating.external import agent_address, agent_send
+from haptic_trio.templating.filters.emit import EmitError
+from haptic_trio.templating.filters.external import agent_address, agent_send
 from tests.gateway.objects import made, route
 from tests.gateway.objects import rule as route_rule
 from tests.libraries.test_gateway import Site

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
-from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import AddAclEntry, DeleteAclEntry
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.plan.operations import AddAclEntry, DeleteAclEntry
+from haptic_trio.haproxy.plan.plan import make_plan
 from tests.libraries.conftest import Cluster
 from tests.libraries.test_ssl import secret, secure
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service

@@ -11,10 +11,10 @@ from typing import ClassVar
 import pytest
 import trustme
 
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import SetMapEntry
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.plan.operations import SetMapEntry
+from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from haptic_trio.config.libraries import library_names
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.config.parser import parse_config
 from tests.libraries.conftest import Cluster
 from tests.libraries.test_annotations import ALL, BESIDE, VENDORS, annotated, rendered
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service

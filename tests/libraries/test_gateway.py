@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.embedded.fixtures import make_stores
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.validation_tests.fixtures import make_stores
 from tests.gateway.objects import gateway, gateway_class, made, plural_of, route, rule, service
 from tests.support.rendering import library_config
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.attached import AttachedRoutes
-from haptic_trio.gateway.kinds import ROUTE_KINDS
+from haptic_trio.gateway.routes.attached import AttachedRoutes
+from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.k8s.status_gateway import RouteStatus
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.status.gateway import RouteStatus
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, grant, made, route, rule, service
 from tests.libraries.test_gateway import Site
 

@@ -16,8 +16,8 @@ import trio
 
 from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import parse_config
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.libraries.test_edge import seen

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import trustme
 
+from haptic_trio.chunked import differences
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.pages import differences
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.kubernetes import (
     endpoint,

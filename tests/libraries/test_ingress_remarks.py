@@ -9,7 +9,7 @@ import trustme
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Renderer
-from haptic_trio.templating.outputs import Recall
+from haptic_trio.templating.incremental.outputs import Recall
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
 from tests.support.rendering import KINDS, library_config
 

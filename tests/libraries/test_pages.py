@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.config.libraries import library_names, load_library, merge
-from haptic_trio.config.library_reference import MARKER, library_page, summary_of, write_pages
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import template_set
+from tools.docgen.libraries import MARKER, library_page, summary_of, write_pages
 
 PAGES = Path(__file__).parents[2] / "docs" / "libraries"
 _INCLUDED = re.compile(r'include_snippets "([^"]+)"')
@@ -19,7 +19,7 @@ def test_page_is_current(name: str) -> None:
     head, _, below = (PAGES / f"{name}.md").read_text("utf-8").partition(MARKER)
 
     assert head.startswith(f"# {name}\n")
-    hint = "run: python -m haptic_trio.config.library_reference docs/libraries"
+    hint = "run: python -m tools.docgen.libraries docs/libraries"
     assert below.strip() == library_page(name).strip(), hint
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from haptic_trio.config.model import Config, Snippet
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.templating.request_paths import readings as known_readings
+from haptic_trio.templating.filters.request_paths import readings as known_readings
 from tests.gateway.objects import gateway, route
 from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served

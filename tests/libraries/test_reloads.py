@@ -3,10 +3,10 @@
 import pytest
 import trustme
 
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import AddMapEntry, DeleteMapEntry, Plan, SetMapEntry, SetServerAddress
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, Plan, SetMapEntry, SetServerAddress
+from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.k8s.resource import Resource
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
 from tests.support.rendering import render

@@ -12,12 +12,12 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.embedded.fixtures import make_stores
-from haptic_trio.gateway.backends import backend_name
 from haptic_trio.gateway.objects import GatewayObjectError
+from haptic_trio.gateway.routes.backends import backend_name
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.templating.content import ident
+from haptic_trio.templating.filters.content import ident
+from haptic_trio.validation_tests.fixtures import make_stores
 from tests.gateway.objects import gateway_class, made, plural_of
 from tests.gateway.objects import rule as route_rule
 from tests.support.kubernetes import ingress, meta, path, rule, service

@@ -6,10 +6,10 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
-from haptic_trio.pages import Paged, Piece, Shelf
-from haptic_trio.pipeline.eclipsed import MOST_REMARKS, Eclipses
-from haptic_trio.templating.subjects import Origin, RenderedText, Subject
+from haptic_trio.pipeline.conflicts import MOST_REMARKS, Eclipses
+from haptic_trio.templating.incremental.subjects import Origin, RenderedText, Subject
 
 PATH = "maps/host.map"
 

@@ -12,9 +12,9 @@ from haptic_trio.httpstore.content import FetchError
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.k8s.resource import ref_of
 from haptic_trio.messages import ConfigRendered, Quarantined, Released, RenderDiffered
-from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
-from haptic_trio.pipeline.rehearsal import rehearse
+from haptic_trio.pipeline.rejection.errors import RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.review.dry_run_object import rehearse
 from tests.pipeline.content_bench import CONFIG, EACH, LIMIT, LIST, ContentBench, lines_of
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of

@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigValidated,
     Phases,
@@ -19,8 +20,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.coordinator import run_coordinator
 from haptic_trio.pipeline.cycle import Pipeline, Valid
-from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pulse import Pulse
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from tests.support.endpoints import generation
 from tests.support.facts import PROBLEM, drain
 

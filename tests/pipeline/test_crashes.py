@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import Quarantined, Released
-from haptic_trio.pipeline.crash_search import MOST_OF_GROUP, find_culprits
-from haptic_trio.pipeline.refusal import CrashedError, UndecidedError
+from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP, find_culprits
+from haptic_trio.pipeline.rejection.errors import CrashedError, UndecidedError
 from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, Bench
 from tests.support.scripts import script

@@ -9,7 +9,7 @@ import trio
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigRendered, Quarantined, Released
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from tests.support.controller import accepting_binary
 from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, Bench

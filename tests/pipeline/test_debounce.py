@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from haptic_trio.channels import Change, Facts
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import (
     DriftSuspected,
@@ -17,7 +18,6 @@ from haptic_trio.messages import (
     ResourceChanged,
 )
 from haptic_trio.pipeline.debounce import Debounce, run_debouncer
-from haptic_trio.pulse import Pulse
 
 CHANGE = ResourceChanged(stores=("ingresses",), refs=(ResourceRef("Ingress", "default", "web"),))
 INITIAL = ResourceChanged(stores=("ingresses",), refs=(), initial=True)

@@ -8,6 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
 from haptic_trio.haproxy.model import Generation, make_files
+from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -20,9 +21,8 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.coordinator import run_fast_lane
 from haptic_trio.pipeline.cycle import Pipeline, Prepared, Valid
-from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.pulse import Pulse
 from tests.support.endpoints import generation
 from tests.support.facts import PROBLEM
 

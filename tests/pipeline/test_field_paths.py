@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.pipeline.places import MOST_TEXTS, find_fields, without_emitter
-from haptic_trio.templating.emit import EmitError
-from haptic_trio.templating.emitters import EMITTERS
+from haptic_trio.pipeline.field_paths import MOST_TEXTS, find_fields, without_emitter
+from haptic_trio.templating.filters.emit import EmitError
+from haptic_trio.templating.filters.emitters import EMITTERS
 from tests.webhook.builders import web
 
 PATH_RULE = "a path must begin with / and hold no empty, . or .. element and no encoded slash"

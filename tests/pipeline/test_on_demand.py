@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.pipeline.test_incremental import MAPS, PARTS, SNIPPETS, objects
 from tests.support.on_demand import Pair, config_map, created, service

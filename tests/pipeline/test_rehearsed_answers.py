@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
-from haptic_trio.pipeline.rehearsal import Rehearsed, rehearse
 from haptic_trio.pipeline.render import Renderer
-from haptic_trio.templating.outputs import Recall
+from haptic_trio.pipeline.review.dry_run_object import Rehearsed, rehearse
+from haptic_trio.templating.incremental.outputs import Recall
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of, stores_of
 

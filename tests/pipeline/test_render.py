@@ -10,7 +10,7 @@ import trio.testing
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of, stores_of

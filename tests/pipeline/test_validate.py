@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.pipeline.refusal import RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from tests.support.kubernetes import service

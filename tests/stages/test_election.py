@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import Config, ControllerConfig, Duration, LeaderElection
-from haptic_trio.k8s.lease import LEASES
+from haptic_trio.k8s.api.lease import LEASES
 from haptic_trio.messages import LeadershipChanged
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
 from haptic_trio.stages.leadership import drain_limit

@@ -5,7 +5,7 @@ from trio.testing import MockClock
 from haptic_trio.channels import Latest
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import ConfigValidated, Phases, Reason
-from haptic_trio.stages.garbage import SETTLE_LIMIT, building_without_collections, run_freeze
+from haptic_trio.stages.gc_tuning import SETTLE_LIMIT, building_without_collections, run_freeze
 from tests.support.endpoints import generation
 
 

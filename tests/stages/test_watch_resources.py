@@ -9,14 +9,14 @@ import trio
 import trio.testing
 
 from haptic_trio.channels import Change, Facts, Latest
-from haptic_trio.k8s.api_errors import ForbiddenError
+from haptic_trio.k8s.errors import ForbiddenError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import IndexSynchronized, ResourceChanged
 from haptic_trio.stages.components import make_stores
 from haptic_trio.stages.watch_resources import run_watch_resources
-from haptic_trio.templating.deferred import Deferred
+from haptic_trio.templating.incremental.deferred import Deferred
 from tests.support.cluster import MemoryCluster
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of

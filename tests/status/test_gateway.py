@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.embedded.certificates import issue
-from haptic_trio.gateway.attached import AttachedRoutes
 from haptic_trio.gateway.features import FEATURES
-from haptic_trio.gateway.kinds import HTTP_ROUTE
-from haptic_trio.gateway.port_rules import PortRules
+from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.routes.attached import AttachedRoutes
+from haptic_trio.gateway.routes.kinds import HTTP_ROUTE
 from haptic_trio.k8s.resource import Resource, ref_of
-from haptic_trio.k8s.status import is_fulfilled
-from haptic_trio.k8s.status_gateway import (
+from haptic_trio.k8s.store import Stores
+from haptic_trio.status.gateway import (
     GatewayClassStatus,
     GatewayStatus,
     ListenerSetStatus,
     RouteStatus,
 )
-from haptic_trio.k8s.store import Stores
+from haptic_trio.status.sources import is_fulfilled
+from haptic_trio.validation_tests.live.certificates import issue
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, grant, made, route, rule, service, stores_of
 
 POOL = ["10.0.0.1", "10.0.0.2"]

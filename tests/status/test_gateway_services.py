@@ -8,11 +8,11 @@ import trio
 import trio.testing
 
 from haptic_trio.channels import Latest
-from haptic_trio.deployment.gateway_services import GatewayServices
-from haptic_trio.gateway.infrastructure import GATEWAY_LABEL, objects_of, service_name
-from haptic_trio.k8s.api_errors import InvalidError
+from haptic_trio.gateway.listeners.infrastructure import GATEWAY_LABEL, objects_of, service_name
 from haptic_trio.k8s.client import NotFoundError
+from haptic_trio.k8s.errors import InvalidError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
+from haptic_trio.status.gateway_services import GatewayServices
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
 
 SERVICE = ResourceRef("Service", "web", "gw-haptic")

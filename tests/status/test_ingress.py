@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus, addresses_of
+from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus, addresses_of
 from tests.support.kubernetes import ingress, ingress_class, service
 
 CLAIM = IngressClaim(class_name="haptic", controller="us/controller", without_class=False)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.k8s.events import (
+from haptic_trio.status.kubernetes_events import (
     Allowance,
     EventType,
     Notice,

@@ -8,13 +8,13 @@ import pytest
 import trio
 
 from haptic_trio.channels import ConfigSeen, Latest
-from haptic_trio.deployment.object_events import EventWriter, quarantined
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.events import EVENTS
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.messages import ConfigValidated, Phases, Reason, ValidationFailed
-from haptic_trio.templating.subjects import Remark, Subject
+from haptic_trio.status.kubernetes_events import EVENTS
+from haptic_trio.status.object_events import EventWriter, quarantined
+from haptic_trio.templating.incremental.subjects import Remark, Subject
 from tests.k8s.api_cluster import connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.endpoints import generation

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.k8s.status import application_of, is_fulfilled, merge_conditions
+from haptic_trio.status.sources import application_of, is_fulfilled, merge_conditions
 from tests.support.kubernetes import ingress
 
 NOW, BEFORE = "2026-02-02T00:00:00Z", "2026-01-01T00:00:00Z"

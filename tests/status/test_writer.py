@@ -8,17 +8,17 @@ import pytest
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.deployment.status import StatusLedger, StatusWriter, find_object, follow_service
-from haptic_trio.gateway.kinds import HTTP_ROUTE
-from haptic_trio.gateway.port_rules import PortRules
-from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.routes.kinds import HTTP_ROUTE
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
-from haptic_trio.k8s.status import StatusKey, StatusSource
-from haptic_trio.k8s.status_gateway import GatewayStatus, RouteStatus
-from haptic_trio.k8s.status_ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.status.gateway import GatewayStatus, RouteStatus
+from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
+from haptic_trio.status.sources import StatusKey, StatusSource
+from haptic_trio.status.writer import StatusLedger, StatusWriter, find_object, follow_service
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, stores_of
 from tests.gateway.objects import service as service_of_gateway
 from tests.k8s.api_cluster import Reports, connected

@@ -16,13 +16,13 @@ import msgspec
 import trio
 import trustme
 
-from haptic_trio.dataplane.agent import LocalAgent
-from haptic_trio.dataplane.agent_client import AgentAddress, AgentClient, open_http
-from haptic_trio.dataplane.agent_messages import AgentLimits, ErrorAnswer
-from haptic_trio.dataplane.agent_server import AgentOptions, ServedAgent, serve_agent
-from haptic_trio.dataplane.agent_tls import RenewedContext, TlsFiles
+from haptic_trio.dataplane.agent.client import AgentAddress, AgentClient, open_http
+from haptic_trio.dataplane.agent.endpoint import AgentLink, Cuts, RemoteAgent
+from haptic_trio.dataplane.agent.messages import AgentLimits, ErrorAnswer
+from haptic_trio.dataplane.agent.server import AgentOptions, ServedAgent, serve_agent
+from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
-from haptic_trio.dataplane.remote import AgentLink, Cuts, RemoteAgent
+from haptic_trio.dataplane.local.instance import LocalAgent
 
 
 class Authority:

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from haptic_trio.k8s.catalog import ObjectChange, type_of
 from haptic_trio.k8s.client import NotFoundError, Selection, WatchEvent
+from haptic_trio.k8s.manifests.catalog import ObjectChange, type_of
+from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
-from haptic_trio.k8s.subscription import Matcher, Subscription
 
 Key = tuple[ResourceType, str, str]
 

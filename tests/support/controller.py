@@ -13,9 +13,9 @@ import trio
 from trio.testing import MockClock
 
 from haptic_trio.channels import Facts, Latest
-from haptic_trio.cli.demo_facts import FactLog
 from haptic_trio.config.load import load_config
 from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.demo.facts import FactLog
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.messages import InstanceDeployed, IterationEnded, LeadershipChanged, StageReached
 from haptic_trio.stages.controller import run_controller

@@ -16,15 +16,15 @@ from typing import Final, Literal
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.endpoint import EndpointError
-from haptic_trio.dataplane.files import GenerationFiles
-from haptic_trio.dataplane.generation_directory import JOURNAL_NAME, MANIFEST_NAME, GenerationDirectory
-from haptic_trio.dataplane.patch_journal import PatchJournal
-from haptic_trio.dataplane.process import read_record, read_start_time
-from haptic_trio.dataplane.runtime import RuntimeClient
-from haptic_trio.haproxy.delta import decode_delta
+from haptic_trio.dataplane.local.generation_directory import JOURNAL_NAME, MANIFEST_NAME, GenerationDirectory
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.journal import PatchJournal
+from haptic_trio.dataplane.local.process import read_record, read_start_time
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.haproxy.plan.delta import decode_delta
 from tests.features.harness import Site
 from tests.support.launcher import Program
 from tests.support.wanted import Certificate, Wanted, change, is_made_of, read_wanted

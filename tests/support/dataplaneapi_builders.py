@@ -7,12 +7,12 @@ from functools import cache
 import httpx
 import trustme
 
-from haptic_trio.dataplane.dataplaneapi import DataplaneApiEndpoint, open_dataplaneapi_endpoint
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, Credentials, open_api_client
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
+from haptic_trio.dataplane.dataplaneapi.client import ApiClient, Credentials, open_api_client
+from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint, open_dataplaneapi_endpoint
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
 from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import parse_config
 from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi
 from tests.support.dataplaneapi_state import ROOT, load
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography import x509
 
-from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.config.maps import parse_map_file
 
 ROOT = "/etc/haproxy-test"
 DIRECTORIES = {"maps": "maps", "ssl_certificates": "ssl", "ssl_crt_lists": "ssl", "general": "general"}

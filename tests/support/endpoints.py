@@ -13,9 +13,9 @@ from haptic_trio.dataplane.endpoint import (
     Survey,
     SyncResult,
 )
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import Plan
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.plan.operations import Plan
 
 
 def generation(text: str) -> Generation:

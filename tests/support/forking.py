@@ -32,9 +32,9 @@ class Order(msgspec.Struct, frozen=True):
 
 def _main() -> None:
     steps = Steps()
-    import haptic_trio.cli.door  # noqa: F401, PLC0415 - once for all that are forked
+    import haptic_trio.cli.app  # noqa: F401, PLC0415 - once for all that are forked
     from haptic_trio.cli.main import main  # noqa: PLC0415 - after the functions are wrapped
-    from haptic_trio.dataplane import agent  # noqa: PLC0415
+    from haptic_trio.dataplane.local import instance as agent
 
     agent.WRITE_OUT_INTERVAL = WRITE_OUT_INTERVAL
     # Nobody waits for them here, and a process that nobody waits for is no zombie then.

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy
 from haptic_trio.dataplane.endpoint import EndpointError
-from haptic_trio.dataplane.supervisor import OnExit
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.supervisor import OnExit
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import parse_config
 
 BASE = """\
 global

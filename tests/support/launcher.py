@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from haptic_trio.dataplane.process import read_start_time
+from haptic_trio.dataplane.local.process import read_start_time
 from tests.support.forking import Order
 from tests.support.steps import StepFile
 

@@ -9,13 +9,13 @@ import trio.testing
 
 from haptic_trio.config.model import Config, StoreKind
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.api_errors import ForbiddenError
 from haptic_trio.k8s.client import NotFoundError
+from haptic_trio.k8s.errors import ForbiddenError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.stages.components import make_stores
 from tests.pipeline.test_incremental import WATCHED, everything

@@ -11,7 +11,7 @@ from haptic_trio.config.model import Config
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.cycle import Pipeline, Valid
-from haptic_trio.pipeline.quarantine import Quarantine
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
 from tests.support.controller import config_map

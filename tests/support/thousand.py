@@ -9,8 +9,8 @@ import msgspec
 import trio
 import trustme
 
-from haptic_trio.dataplane.master import MasterClient
-from haptic_trio.dataplane.process import read_record
+from haptic_trio.dataplane.local.master import MasterClient
+from haptic_trio.dataplane.local.process import read_record
 from tests.features.harness import Site, ingress, service
 from tests.support.agents import until
 from tests.support.crash_rig import Instance

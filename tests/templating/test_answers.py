@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
-from haptic_trio.templating.records import DependencyIndex, Root
-from haptic_trio.templating.refresh import Touched, take_changes
+from haptic_trio.templating.incremental.records import DependencyIndex, Root
+from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.views import ResourcesView
 from tests.k8s.objects import service
 from tests.templating.rendering import refused, render

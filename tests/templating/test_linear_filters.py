@@ -7,8 +7,8 @@ import pytest
 from jinja2 import Environment
 
 from haptic_trio.errors import HapticError
-from haptic_trio.templating.filters import FILTERS
-from haptic_trio.templating.run import CURRENT, RenderRun
+from haptic_trio.templating.filters.registry import FILTERS
+from haptic_trio.templating.incremental.run import CURRENT, RenderRun
 
 ARGUMENTS = {
     "auth_target": ("default",),

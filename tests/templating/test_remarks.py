@@ -3,10 +3,10 @@
 import pytest
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.outputs import Recall
+from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.remarks import MOST_REMARKS
+from tests.templating.incremental.test_each import Site
 from tests.templating.rendering import refused, render_run, resource
-from tests.templating.test_each import Site
 
 SAYING = """
 {% each s in resources.services as "s" %}

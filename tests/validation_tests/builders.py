@@ -8,10 +8,10 @@ import trio
 
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.dataplane.binary import find_haproxy
-from haptic_trio.embedded.cases import find_cases
-from haptic_trio.embedded.gate import suite_of
-from haptic_trio.embedded.results import CaseResult
-from haptic_trio.embedded.runner import Runner, RunOptions
+from haptic_trio.validation_tests.cases import find_cases
+from haptic_trio.validation_tests.gate import suite_of
+from haptic_trio.validation_tests.results import CaseResult
+from haptic_trio.validation_tests.runner import Runner, RunOptions
 
 SITES = """\
 templating: {libraries: [], extraContext: {greeting: hello}}

@@ -6,17 +6,17 @@ import pytest
 import trio
 
 from haptic_trio.config.assertions import Answer, Expect, Received, Request
-from haptic_trio.embedded.behaviour import judge
-from haptic_trio.embedded.client import Reply, write_request
-from haptic_trio.embedded.echo import Arrival
-from haptic_trio.embedded.instance import InstanceError, running
-from haptic_trio.embedded.isolation import Server
-from haptic_trio.embedded.results import Checked, Verdict
-from haptic_trio.embedded.runner import NO_HAPROXY
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import parse_config
-from tests.embedded.builders import SITES, WEB, load, loaded_with, run
+from haptic_trio.validation_tests.behaviour import judge
+from haptic_trio.validation_tests.live.client import Reply, write_request
+from haptic_trio.validation_tests.live.echo import Arrival
+from haptic_trio.validation_tests.live.instance import InstanceError, running
+from haptic_trio.validation_tests.live.isolation import Server
+from haptic_trio.validation_tests.results import Checked, Verdict
+from haptic_trio.validation_tests.runner import NO_HAPROXY
 from tests.support.haproxy import live_haproxies, paths_named
+from tests.validation_tests.builders import SITES, WEB, load, loaded_with, run
 
 SERVER = Server("web", "one", "10.0.0.1:80", "127.1.0.1")
 REPLY = Reply(status=200, headers={"x-a": ["1", "2"]}, body="hello", certificate=frozenset({"a.example.com"}))

@@ -1,12 +1,12 @@
 import trio
 
 from haptic_trio.config.load import load_config
-from haptic_trio.embedded.cases import find_cases
-from haptic_trio.embedded.coverage import Branch, TemplateCoverage, line_ranges, measure, total
-from haptic_trio.embedded.gate import suite_of
-from haptic_trio.embedded.runner import Runner, RunOptions
-from haptic_trio.embedded.tracing import TemplateTracer, slowest_of
-from tests.embedded.builders import config_map
+from haptic_trio.validation_tests.cases import find_cases
+from haptic_trio.validation_tests.coverage import Branch, TemplateCoverage, line_ranges, measure, total
+from haptic_trio.validation_tests.gate import suite_of
+from haptic_trio.validation_tests.runner import Runner, RunOptions
+from haptic_trio.validation_tests.tracing import TemplateTracer, slowest_of
+from tests.validation_tests.builders import config_map
 
 BASE = """\
 templating: {libraries: [], extraContext: {level: 1, names: [a, b]}}

@@ -5,8 +5,8 @@ import pytest
 from cryptography import x509
 
 from haptic_trio.config.model import Config, ValidationTest, WatchedResource
-from haptic_trio.embedded.fixtures import FixtureCache, fill_stores, make_stores, objects_by_store
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.validation_tests.fixtures import FixtureCache, fill_stores, make_stores, objects_by_store
 
 KINDS = {
     "services": WatchedResource(api_version="v1", resources="services"),

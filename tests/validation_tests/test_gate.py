@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.load import LoadedConfig, load_config
-from haptic_trio.embedded.gate import GuardedLoad, run_gate, suite_of
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from tests.embedded.builders import SITES, config_map, load
+from haptic_trio.validation_tests.gate import GuardedLoad, run_gate, suite_of
+from tests.validation_tests.builders import SITES, config_map, load
 
 GOOD = "good: {assertions: [{type: contains, text: maxconn 100}, {type: haproxy_valid}]}\n"
 BAD = """\
@@ -71,7 +71,7 @@ async def test_what_has_passed_is_not_tested_again(haproxy_binary: Path, monkeyp
         runs.append(suite.name)
         return []
 
-    monkeypatch.setattr("haptic_trio.embedded.gate.run_gate", count)
+    monkeypatch.setattr("haptic_trio.validation_tests.gate.run_gate", count)
     guarded = GuardedLoad(load_config, haproxy_binary)
     for version in ("1", "1", "2", "2"):
         await in_thread(guarded, config_map(GOOD, version=version), None)

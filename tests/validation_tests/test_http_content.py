@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.embedded.results import CaseResult, Verdict
-from tests.embedded.builders import load, run
+from haptic_trio.validation_tests.results import CaseResult, Verdict
+from tests.validation_tests.builders import load, run
 
 CONFIG = """\
 templating: {libraries: [], extraContext: {critical: false}}

@@ -8,10 +8,10 @@ import trio
 
 from haptic_trio.channels import ConfigSeen, Facts, Latest
 from haptic_trio.config.load import load_config
-from haptic_trio.embedded.gate import GuardedLoad
 from haptic_trio.messages import ConfigChanged
 from haptic_trio.stages.watch_config import run_watch_config
-from tests.embedded.builders import config_map
+from haptic_trio.validation_tests.gate import GuardedLoad
+from tests.validation_tests.builders import config_map
 
 TESTS = "it: {assertions: [{type: contains, text: maxconn LIMIT}]}\n"
 

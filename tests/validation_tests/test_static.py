@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.embedded.results import Checked, Verdict
-from tests.embedded.builders import API, BAD, WEB, loaded_with, run
+from haptic_trio.validation_tests.results import Checked, Verdict
+from tests.validation_tests.builders import API, BAD, WEB, loaded_with, run
 
 
 def outcome(assertion: dict[str, Any], **test: Any) -> Checked:

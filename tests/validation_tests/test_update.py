@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.embedded.update import UpdateError, update_config_map, update_tests
+from haptic_trio.validation_tests.update import UpdateError, update_config_map, update_tests
 
 FILE = """\
 # Ours.

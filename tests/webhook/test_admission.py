@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 from haptic_trio.config.load import load_config
 from haptic_trio.metrics import Families
-from haptic_trio.pipeline.dry_run import DryRun
-from haptic_trio.pipeline.rehearsal import RehearsalError, Replacements
+from haptic_trio.pipeline.review.dry_run import DryRun
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Replacements
 from haptic_trio.webhook.admission import Admission, AdmissionLimits, Present
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REFUSED, UNCHECKED, WebhookMetrics
 from haptic_trio.webhook.targets import targets_of

@@ -13,7 +13,7 @@ from haptic_trio import __version__
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
-from haptic_trio.pipeline.rehearsal import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError
 from haptic_trio.webhook.admission import Admission, AdmissionLimits
 from haptic_trio.webhook.configuration import VERSION_LABEL, ConfigurationReviews
 from haptic_trio.webhook.metrics import WebhookMetrics

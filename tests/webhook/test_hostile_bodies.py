@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from haptic_trio.config.load import load_config
 from haptic_trio.metrics import Families
-from haptic_trio.pipeline.dry_run import DryRun
-from haptic_trio.pipeline.rehearsal import Replacements
+from haptic_trio.pipeline.review.dry_run import DryRun
+from haptic_trio.pipeline.review.dry_run_object import Replacements
 from haptic_trio.webhook.admission import Admission, Present
 from haptic_trio.webhook.app import make_app
 from haptic_trio.webhook.metrics import WebhookMetrics

@@ -22,7 +22,7 @@ def test_the_bench_reports_speed_lateness_and_bytes_as_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["bench", "--keys", "500", "--spread", "0.1", "--json"])
-    runpy.run_path(str(ROOT / "bench" / "workqueue.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / "tools" / "bench" / "workqueue.py"), run_name="__main__")
     results = json.loads(capsys.readouterr().out)
     assert results["keys"] == 500
     assert results["fired_in_order"] == 1

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from haptic_trio.bench.backends import backend_name
-from haptic_trio.bench.clusters import Cluster
-from haptic_trio.bench.controller import Controller, Line
-from haptic_trio.bench.meter import Trial
-from haptic_trio.bench.objects import (
+from haptic_trio.k8s.resource import Resource, ref_of
+from tools.bench.figures.meter import Trial
+from tools.bench.rig.backends import backend_name
+from tools.bench.rig.clusters import Cluster
+from tools.bench.rig.controller import Controller, Line
+from tools.bench.rig.objects import (
     Intervals,
     app_name,
     host_of,
@@ -19,8 +20,7 @@ from haptic_trio.bench.objects import (
     make_slice,
     make_structure,
 )
-from haptic_trio.bench.traffic import Accept, Answer, Ask, ask, ask_certificate, make_context, wait_for
-from haptic_trio.k8s.resource import Resource, ref_of
+from tools.bench.rig.traffic import Accept, Answer, Ask, ask, ask_certificate, make_context, wait_for
 
 TLS_NAME = "secure"
 PATH_NAME = "paths"

@@ -9,11 +9,11 @@ from typing import Any, NoReturn, TypeVar
 import click
 import msgspec
 
-from haptic_trio.bench.clusters import Column, DirectoryColumn, KubeconfigColumn
-from haptic_trio.bench.report import make_console, print_tables
-from haptic_trio.bench.session import Options
-from haptic_trio.bench.suite import run_suite
 from haptic_trio.dataplane.binary import find_haproxy
+from tools.bench.figures.report import make_console, print_tables
+from tools.bench.rig.clusters import Column, DirectoryColumn, KubeconfigColumn
+from tools.bench.session import Options
+from tools.bench.suite import run_suite
 
 EXIT_INTERRUPTED = 130
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,9 +7,9 @@ from functools import partial
 
 import trio
 
-from haptic_trio.bench.controller import Controller
 from haptic_trio.dataplane.binary import clean_environment
-from haptic_trio.dataplane.process import PROC
+from haptic_trio.dataplane.local.process import PROC
+from tools.bench.rig.controller import Controller
 
 RELOAD_LIMIT = 60.0
 

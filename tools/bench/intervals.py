@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import msgspec
 
-from haptic_trio.bench.changes import Changes
-from haptic_trio.bench.meter import Meter, Trial
-from haptic_trio.bench.objects import CLASSIC, DEFAULTS
-from haptic_trio.bench.report import Case
 from haptic_trio.config.model import ReconcilerConfig
+from tools.bench.changes import Changes
+from tools.bench.figures.meter import Meter, Trial
+from tools.bench.figures.report import Case
+from tools.bench.rig.objects import CLASSIC, DEFAULTS
 
 DEBOUNCE = float(ReconcilerConfig().debounce_interval)
 SLACK = 1.0

@@ -1,4 +1,4 @@
-"""What one change costs from rendered text to plan: `python bench/model.py [backends …]`.
+"""What one change costs from rendered text to plan: `python tools/bench/model.py [backends …]`.
 
 One fragment among many differs: a server's address, a new route, a
 certificate. Times are CPU milliseconds, the least of several rounds.
@@ -14,13 +14,13 @@ from typing import TypeVar
 
 import msgspec
 
-from haptic_trio.haproxy.capabilities import capabilities_of
-from haptic_trio.haproxy.delta import encode_delta, make_delta
-from haptic_trio.haproxy.diff import diff_configs, diff_files
+from haptic_trio.chunked import Piece, Shelf
+from haptic_trio.haproxy.config.parser import SectionCache, parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import SectionCache, parse_config
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.pages import Piece, Shelf
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.delta import encode_delta, make_delta
+from haptic_trio.haproxy.plan.diff import diff_configs, diff_files
+from haptic_trio.haproxy.plan.plan import make_plan
 
 HEAD = """\
 global

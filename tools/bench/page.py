@@ -1,6 +1,6 @@
 """Puts measured figures into docs/performance.md, between the lines that say where.
 
-python -m bench.page [--figures FILE …] [--sync FILE] [--profile FILE]
+python -m tools.bench.page [--figures FILE …] [--sync FILE] [--profile FILE]
 
 FILE is what `--json` has written: of `make bench`, of `make bench-sync`, and of a run with `--profile`.
 """

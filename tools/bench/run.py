@@ -1,6 +1,6 @@
 """`make bench`: as `haptic-trio bench`, with an API server over TLS as the cluster and a directory beside it.
 
-python -m bench.run [--version 3.4] [--clusters api,directory] [options of `haptic-trio bench`]
+python -m tools.bench.run [--version 3.4] [--clusters api,directory] [options of `haptic-trio bench`]
 
 The API server is that of the tests, in a process of its own.
 """
@@ -15,15 +15,15 @@ from typing import Any
 import click
 import trio
 
-from haptic_trio.bench.clusters import ApiServer, Column, DirectoryColumn
-from haptic_trio.bench.objects import Place
-from haptic_trio.cli.bench import bench_options, measure
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.errors import HapticError, leaves_of
-from haptic_trio.k8s.api_auth import load_kubeconfig
+from haptic_trio.k8s.api.auth import load_kubeconfig
 from haptic_trio.k8s.resource import Resource
 from tests.support.api_server import objects_body
 from tests.support.haproxy_versions import VersionUnavailableError, provide
+from tools.bench.command import bench_options, measure
+from tools.bench.rig.clusters import ApiServer, Column, DirectoryColumn
+from tools.bench.rig.objects import Place
 
 ROOT = Path(__file__).parents[1]
 BATCH = 1000

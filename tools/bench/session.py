@@ -7,16 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from haptic_trio.bench.changes import Changes
-from haptic_trio.bench.clusters import Cluster
-from haptic_trio.bench.controller import Controller, Usage, run_controller
-from haptic_trio.bench.floor import time_check, time_reload
-from haptic_trio.bench.intervals import measure_classic, measure_defaults
-from haptic_trio.bench.load import run_background
-from haptic_trio.bench.meter import Meter, Trial
-from haptic_trio.bench.objects import AT_ONCE, app_name, host_of
-from haptic_trio.bench.report import Case
-from haptic_trio.bench.timeline import Trace, read_trace
+from tools.bench.changes import Changes
+from tools.bench.figures.meter import Meter, Trial
+from tools.bench.figures.report import Case
+from tools.bench.figures.timeline import Trace, read_trace
+from tools.bench.floor import time_check, time_reload
+from tools.bench.intervals import measure_classic, measure_defaults
+from tools.bench.rig.clusters import Cluster
+from tools.bench.rig.controller import Controller, Usage, run_controller
+from tools.bench.rig.load import run_background
+from tools.bench.rig.objects import AT_ONCE, app_name, host_of
 
 BACKGROUND_HOSTS = 10
 LARGE = 5000

@@ -5,10 +5,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from haptic_trio.bench.backends import reserve_ports, run_backends
-from haptic_trio.bench.changes import PATH_NAME, TLS_NAME
-from haptic_trio.bench.clusters import Column
-from haptic_trio.bench.objects import (
+from haptic_trio.dataplane.binary import probe_version
+from haptic_trio.k8s.resource import Resource
+from tools.bench.changes import PATH_NAME, TLS_NAME
+from tools.bench.figures.report import Case, Measured, Settings, count_processors, describe_system
+from tools.bench.rig.backends import reserve_ports, run_backends
+from tools.bench.rig.clusters import Column
+from tools.bench.rig.objects import (
     AT_ONCE,
     Place,
     app_name,
@@ -21,11 +24,8 @@ from haptic_trio.bench.objects import (
     make_slice,
     make_structure,
 )
-from haptic_trio.bench.report import Case, Measured, Settings, count_processors, describe_system
-from haptic_trio.bench.session import Options, Session
-from haptic_trio.bench.traffic import LOOPBACK
-from haptic_trio.dataplane.binary import probe_version
-from haptic_trio.k8s.resource import Resource
+from tools.bench.rig.traffic import LOOPBACK
+from tools.bench.session import Options, Session
 
 Say = Callable[[str], None]
 

@@ -1,6 +1,6 @@
 """What one deployment costs: `sync_endpoint` to a local instance, and to an agent over HTTPS in a process of its own.
 
-python -m bench.sync [--versions 2.8,3.4] [--sizes 1000,10000] [--samples 20] [--json FILE]
+python -m tools.bench.sync [--versions 2.8,3.4] [--sizes 1000,10000] [--samples 20] [--json FILE]
 
 Backends of three servers each, a map entry for each, twenty certificates. For every kind of change: how long the
 plan takes, how long it takes from the call of `sync_endpoint` until a client sees the effect and until the call
@@ -20,21 +20,21 @@ import msgspec
 import trio
 from rich.table import Table
 
-from haptic_trio.bench.backends import backend_name, reserve_ports, run_backends
-from haptic_trio.bench.objects import Place, make_secret
-from haptic_trio.bench.report import make_console
-from haptic_trio.bench.traffic import LOOPBACK, Accept, Ask, ask, ask_certificate, make_context, wait_for
-from haptic_trio.dataplane.agent import LocalAgent
+from haptic_trio.chunked import Piece, Shelf
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
-from haptic_trio.dataplane.remote import RemoteAgent
+from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.config.parser import SectionCache, parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import SectionCache, parse_config
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.pages import Piece, Shelf
+from haptic_trio.haproxy.plan.plan import make_plan
 from tests.support.agents import Authority, agent_process, remote_agent
 from tests.support.haproxy_versions import provide
 from tests.support.ports import free_port
+from tools.bench.figures.report import make_console
+from tools.bench.rig.backends import backend_name, reserve_ports, run_backends
+from tools.bench.rig.objects import Place, make_secret
+from tools.bench.rig.traffic import LOOPBACK, Accept, Ask, ask, ask_certificate, make_context, wait_for
 
 CERTIFICATES = 20
 HEAD = """\

@@ -1,6 +1,6 @@
 """Measure the work queue: operations a second, lateness of deferred keys, and bytes a key.
 
-python bench/workqueue.py [--keys N] [--json]
+python tools/bench/workqueue.py [--keys N] [--json]
 """
 
 import argparse

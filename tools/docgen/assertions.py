@@ -1,6 +1,6 @@
 """The reference of all assertions as Markdown, made from their structs.
 
-`python -m haptic_trio.config.assertion_reference docs/testing.md` writes what
+`python -m tools.docgen.assertions docs/testing.md` writes what
 is below the marker line of that page anew; without an argument, the
 reference goes to standard output.
 """
@@ -12,12 +12,10 @@ from msgspec import inspect
 
 from haptic_trio.config.assertions import TYPES
 from haptic_trio.config.model import ValidationTest
-from haptic_trio.config.reference import describe_struct, replace_below, structs_in
 from haptic_trio.config.suites import SuiteFile
+from tools.docgen.configuration import describe_struct, replace_below, structs_in
 
-MARKER = (
-    "<!-- Below this line the page is made from the structs: python -m haptic_trio.config.assertion_reference FILE -->"
-)
+MARKER = "<!-- Below this line the page is made from the structs: python -m tools.docgen.assertions FILE -->"
 
 
 def assertion_reference() -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import click
 
-from haptic_trio.cli.door import EXIT_FAILED, EXIT_PROBLEMS, cli
+from haptic_trio.cli.app import EXIT_FAILED, EXIT_PROBLEMS, cli
 from haptic_trio.cli.main import EXIT_INTERRUPTED
-from haptic_trio.cli.reference_text import table
-from haptic_trio.config.reference import cell
+from tools.docgen.configuration import cell
+from tools.docgen.markdown import table
 
 _HEAD = f"""\
 # Commands

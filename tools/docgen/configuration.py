@@ -1,4 +1,4 @@
-"""The reference of all fields as Markdown, made from the model: `python -m haptic_trio.config.reference`.
+"""The reference of all fields as Markdown, made from the model: `python -m tools.docgen.configuration`.
 
 With a path as argument, everything below the marker line of that file is
 written anew; without one, the reference goes to standard output.
@@ -19,7 +19,7 @@ from msgspec import inspect
 from haptic_trio.config import model
 from haptic_trio.config.encode import encode_value
 
-MARKER = "<!-- Below this line the page is made from the model: python -m haptic_trio.config.reference FILE -->"
+MARKER = "<!-- Below this line the page is made from the model: python -m tools.docgen.configuration FILE -->"
 
 _WORDS: dict[type[inspect.Type], str] = {
     inspect.AnyType: "anything",

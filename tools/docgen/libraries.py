@@ -1,4 +1,4 @@
-"""The pages of the shipped libraries, made from themselves: `python -m haptic_trio.config.library_reference`.
+"""The pages of the shipped libraries, made from themselves: `python -m tools.docgen.libraries`.
 
 With a directory as argument, everything below the marker line of each
 library's page there is written anew; without one, all of it goes to standard
@@ -16,12 +16,10 @@ import msgspec
 
 from haptic_trio.config.libraries import LibraryDoc, library_names, load_library
 from haptic_trio.config.model import Template
-from haptic_trio.config.reference import cell, replace_below
 from haptic_trio.config.settings import Setting, SettingType, limits_of
+from tools.docgen.configuration import cell, replace_below
 
-MARKER: Final = (
-    "<!-- Below this line the page is made from the library: python -m haptic_trio.config.library_reference -->"
-)
+MARKER: Final = "<!-- Below this line the page is made from the library: python -m tools.docgen.libraries -->"
 
 _WORDS: Final[Mapping[SettingType, str]] = {
     SettingType.SWITCH: "true or false",

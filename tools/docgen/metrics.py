@@ -1,4 +1,4 @@
-"""The reference of all metrics as Markdown, made from the registry: `python -m haptic_trio.cli.metrics_reference`.
+"""The reference of all metrics as Markdown, made from the registry: `python -m tools.docgen.metrics`.
 
 With a path as argument, everything below the marker line of that file is
 written anew; without one, the reference goes to standard output.
@@ -11,16 +11,14 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from haptic_trio.cli import probes
-from haptic_trio.config.reference import replace_below
+from haptic_trio.cli.serving import probes
 from haptic_trio.metrics import BUILD_INFO, PREFIX, Family, Metrics
 from haptic_trio.telemetry.accounts import OLDEST_CHANGE
 from haptic_trio.webhook.metrics import WebhookMetrics
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
+from tools.docgen.configuration import replace_below
 
-MARKER: Final = (
-    "<!-- Below this line the page is made from the code: python -m haptic_trio.cli.metrics_reference FILE -->"
-)
+MARKER: Final = "<!-- Below this line the page is made from the code: python -m tools.docgen.metrics FILE -->"
 
 _PROCESS: Final = (
     Family("process_cpu_seconds_total", "counter", "CPU time of the controller, in user and kernel mode."),

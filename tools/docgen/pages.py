@@ -1,14 +1,14 @@
-"""The pages below docs/reference, made from the program: `python -m haptic_trio.cli.reference DIRECTORY`."""
+"""The pages below docs/reference, made from the program: `python -m tools.docgen.pages DIRECTORY`."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from haptic_trio.cli.files import replace_file
-from haptic_trio.cli.reference_commands import commands_page
-from haptic_trio.cli.reference_structs import console_page, messages_page
-from haptic_trio.cli.reference_templates import templates_page
+from haptic_trio.cli.inputs.files import replace_file
+from tools.docgen.commands import commands_page
+from tools.docgen.structs import console_page, messages_page
+from tools.docgen.templates import templates_page
 
 NOTE: Final = "<!-- Made from the program by `make docs`. Changes by hand are lost. -->\n\n"
 

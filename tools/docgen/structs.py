@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from haptic_trio import channels, messages
-from haptic_trio.cli.reference_text import table
-from haptic_trio.config.reference import cell
 from haptic_trio.console import protocol, stream
+from tools.docgen.configuration import cell
+from tools.docgen.markdown import table
 
 _MESSAGES_HEAD = """\
 # Messages

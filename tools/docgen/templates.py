@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from jinja2 import filters, nodes, tests
 
-from haptic_trio.cli.reference_text import doc_of, table
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Snippet, Template
-from haptic_trio.config.reference import cell
 from haptic_trio.httpstore.fetches import HttpView
-from haptic_trio.templating import filters as ours
 from haptic_trio.templating import functions
-from haptic_trio.templating.filters import FILTERS
+from haptic_trio.templating.filters import registry as ours
+from haptic_trio.templating.filters.registry import FILTERS
 from haptic_trio.templating.functions import GLOBALS
 from haptic_trio.templating.sandbox import TemplateEnvironment
 from haptic_trio.templating.views import ResourceView
+from tools.docgen.configuration import cell
+from tools.docgen.markdown import doc_of, table
 
 _HEAD = """\
 # Filters, functions and macros

@@ -1,1 +1,1 @@
-"""Makes the keyword tables of `haptic_trio.haproxy.grammar` from real HAProxy binaries."""
+"""Makes the keyword tables of `haptic_trio.haproxy.grammar.placement` from real HAProxy binaries."""

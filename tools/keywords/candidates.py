@@ -1,6 +1,6 @@
 """Names that may be keywords of HAProxy 2.8 to 3.4 although no listing has them: built into its section parsers.
 
-`bench/dump_keywords.py` asks each real binary which of them it knows; only
+`tools/keywords/dump.py` asks each real binary which of them it knows; only
 the answers go into the shipped tables.
 """
 

@@ -1,6 +1,6 @@
 """Write the keyword tables of haptic_trio/haproxy/keywords.json from real HAProxy binaries.
 
-Usage: python -m bench.dump_keywords 2.8 3.2 3.4
+Usage: python -m tools.keywords.dump 2.8 3.2 3.4
 
 Each table says which of the versions know a word. Most come from the listing
 of `haproxy -dKall`; of what is built into section parsers and in no listing,
@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 
 import haptic_trio.haproxy
-from bench import keyword_candidates as candidates
-from bench.measure_shapes import measure_shapes
-from haptic_trio.haproxy.keywords import groups_of_dump
+from haptic_trio.haproxy.grammar.keywords import groups_of_dump
 from tests.support.haproxy_versions import provide
+from tools.keywords import candidates
+from tools.keywords.shapes import measure_shapes
 
 TABLE = Path(haptic_trio.haproxy.__file__).with_name("keywords.json")
 PREAMBLE = "global\n  expose-experimental-directives\n"

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from haptic_trio.haproxy.grammar_conditions import CONDITIONAL
-from haptic_trio.haproxy.keywords import key_of
+from haptic_trio.haproxy.grammar.conditions import CONDITIONAL
+from haptic_trio.haproxy.grammar.keywords import key_of
 from tests.haproxy.corpus_lines import PLACES, SURROUNDINGS, lines_of
 
 PREAMBLE: Final = "global\n  expose-experimental-directives\n"

@@ -5,11 +5,11 @@ from typing import Protocol
 
 import trio
 
-from haptic_trio.cli.options import InputOptions
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.api_auth import load_kubeconfig, load_service_account
+from haptic_trio.cli.inputs.options import InputOptions
+from haptic_trio.k8s.api.auth import load_kubeconfig, load_service_account
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client, Report
-from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.k8s.manifests.directory import DirectoryCluster
 
 
 class Cluster(Client, Protocol):

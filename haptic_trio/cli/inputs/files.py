@@ -7,7 +7,7 @@ from pathlib import Path
 
 from haptic_trio.dataplane.disk import check_paths
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.k8s.files import is_manifest
+from haptic_trio.k8s.manifests.files import is_manifest
 
 PUBLIC = 0o644
 PRIVATE = 0o600

@@ -8,10 +8,10 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Facts
-from haptic_trio.cli.cluster import make_cluster
-from haptic_trio.cli.findings import Area, Finding, find
-from haptic_trio.cli.options import InputOptions
-from haptic_trio.cli.origins import with_origins
+from haptic_trio.cli.inputs.cluster import make_cluster
+from haptic_trio.cli.inputs.options import InputOptions
+from haptic_trio.cli.inputs.template_lines import with_origins
+from haptic_trio.cli.output.findings import Area, Finding, find
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
@@ -23,14 +23,14 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.httpstore.store import Happening, Refused, Troubled
 from haptic_trio.k8s.client import Client, NotFoundError
-from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.pipeline.contents import open_contents
+from haptic_trio.pipeline.contents.store import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.stages.load_config import CONFIG_MAPS, SECRETS

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from haptic_trio.k8s.api_auth import read_namespace
+from haptic_trio.k8s.api.auth import read_namespace
 from haptic_trio.stages.process import ConfigSource
 
 F = TypeVar("F", bound=Callable[..., Any])

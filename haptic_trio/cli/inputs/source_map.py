@@ -9,16 +9,16 @@ from typing import Final
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from haptic_trio.cli.files import manifest_texts
-from haptic_trio.cli.findings import Area, Finding, find
-from haptic_trio.cli.options import InputOptions
-from haptic_trio.config.document import parse_document
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.cli.inputs.files import manifest_texts
+from haptic_trio.cli.inputs.options import InputOptions
+from haptic_trio.cli.output.findings import Area, Finding, find
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.embedded.results import CaseResult, Checked
+from haptic_trio.config.yaml.document import parse_document
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.stages.process import Load
+from haptic_trio.validation_tests.results import CaseResult, Checked
 
 _DOCUMENT: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 

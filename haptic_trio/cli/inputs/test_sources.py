@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import trio
 
-from haptic_trio.cli.oneshot import read_config
-from haptic_trio.cli.options import InputOptions
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.cli.inputs.oneshot import read_config
+from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.config.libraries import library_names
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config
 from haptic_trio.config.suites import Suite, read_library_suites, read_suite
 from haptic_trio.config.templates import template_set
-from haptic_trio.embedded.gate import suite_of
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.k8s.files import is_manifest
+from haptic_trio.k8s.manifests.files import is_manifest
+from haptic_trio.validation_tests.gate import suite_of
 
 SUFFIXES = (".yaml", ".yml")
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from haptic_trio.cli.files import manifest_texts, replace_file
-from haptic_trio.cli.suite_input import Input
-from haptic_trio.embedded.cases import updates_of
-from haptic_trio.embedded.results import CaseResult
-from haptic_trio.embedded.update import UpdateError, update_config_map, update_tests
+from haptic_trio.cli.inputs.files import manifest_texts, replace_file
+from haptic_trio.cli.inputs.test_sources import Input
 from haptic_trio.stages.process import ConfigSource
+from haptic_trio.validation_tests.cases import updates_of
+from haptic_trio.validation_tests.results import CaseResult
+from haptic_trio.validation_tests.update import UpdateError, update_config_map, update_tests
 
 
 def update_files(

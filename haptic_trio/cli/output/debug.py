@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from haptic_trio.cli.findings import visible
+from haptic_trio.cli.output.findings import visible
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _LEVELS = {"error": "red", "warning": "yellow", "info": "", "debug": "dim"}

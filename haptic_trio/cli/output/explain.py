@@ -7,7 +7,7 @@ from functools import singledispatch
 from rich.console import Console
 from rich.text import Text
 
-from haptic_trio.cli.findings import visible
+from haptic_trio.cli.output.findings import visible
 from haptic_trio.explain.answers import (
     Answer,
     Certificate,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from haptic_trio.embedded.results import CaseResult, Verdict
+from haptic_trio.validation_tests.results import CaseResult, Verdict
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

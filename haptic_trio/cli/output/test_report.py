@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from haptic_trio.cli.findings import visible
-from haptic_trio.embedded.coverage import TemplateCoverage, line_ranges, total
-from haptic_trio.embedded.results import CaseResult, Checked, Verdict, count
-from haptic_trio.embedded.tracing import Timing
+from haptic_trio.cli.output.findings import visible
+from haptic_trio.validation_tests.coverage import TemplateCoverage, line_ranges, total
+from haptic_trio.validation_tests.results import CaseResult, Checked, Verdict, count
+from haptic_trio.validation_tests.tracing import Timing
 
 _MARKS = {
     Verdict.PASSED: ("✓", "green"),

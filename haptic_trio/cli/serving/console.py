@@ -12,7 +12,7 @@ import msgspec
 import trio
 from starlette.routing import BaseRoute
 
-from haptic_trio.cli.fleet_service import fleet_of
+from haptic_trio.cli.serving.fleet import fleet_of
 from haptic_trio.commentator import STORIES
 from haptic_trio.console.hosts import Hosts, own_names
 from haptic_trio.console.recorder import Recorder

@@ -9,12 +9,12 @@ import click
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent_client import AgentAddress
-from haptic_trio.dataplane.agent_tls import TlsFiles
-from haptic_trio.dataplane.dataplaneapi_client import Credentials
-from haptic_trio.dataplane.dataplaneapi_list import ApiAddress, RemoteApis
+from haptic_trio.dataplane.agent.client import AgentAddress
+from haptic_trio.dataplane.agent.endpoints import RemoteAgents
+from haptic_trio.dataplane.agent.tls import TlsFiles
+from haptic_trio.dataplane.dataplaneapi.client import Credentials
+from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress, RemoteApis
 from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.dataplane.remote_agents import RemoteAgents
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess
 from haptic_trio.stages.process import Process
 

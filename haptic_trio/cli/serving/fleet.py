@@ -8,12 +8,12 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.dataplane.sockets import choose_socket_directory
+from haptic_trio.dataplane.local.sockets import choose_socket_directory
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.control import Fleet, make_control_app
 from haptic_trio.fleet.model import InstanceState
-from haptic_trio.fleet.observed import ObservedPods
 from haptic_trio.fleet.owner import FleetOwner
+from haptic_trio.fleet.providers.observed_pods import ObservedPods
 from haptic_trio.fleet.reconciler import FleetSnapshot
 from haptic_trio.health import GroupHealth, serve_app
 from haptic_trio.stages.fleet import LocalFleet

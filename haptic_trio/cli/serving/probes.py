@@ -9,12 +9,12 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Channels, Facts
-from haptic_trio.cli.fleet_service import count_groups, fleet_of
+from haptic_trio.cli.serving.fleet import count_groups, fleet_of
 from haptic_trio.health import HealthReport
 from haptic_trio.httpstore.store import HttpStore
-from haptic_trio.k8s.api import ApiCluster
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.api.watch_counts import WatchCounts
 from haptic_trio.k8s.client import Client
-from haptic_trio.k8s.watch_counts import WatchCounts
 from haptic_trio.metrics import PREFIX, Families, Family, Reading, Readings
 from haptic_trio.stages.process import Process
 from haptic_trio.telemetry.expiry import Expiries, find_expiries

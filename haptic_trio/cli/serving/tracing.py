@@ -10,7 +10,7 @@ import click
 import trio
 
 from haptic_trio import __version__
-from haptic_trio.cli.probes import Observe
+from haptic_trio.cli.serving.probes import Observe
 from haptic_trio.errors import HapticError
 from haptic_trio.logs import get_logger
 

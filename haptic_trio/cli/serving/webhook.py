@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from haptic_trio.channels import ConfigSeen, Latest
-from haptic_trio.cli.options import check_listen
+from haptic_trio.cli.inputs.options import check_listen
 from haptic_trio.config.load import load_config
-from haptic_trio.embedded.gate import Load, run_gate, suite_of
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
-from haptic_trio.pipeline.rehearsal import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError
 from haptic_trio.stages.process import ConfigSource, Process
+from haptic_trio.validation_tests.gate import Load, run_gate, suite_of
 from haptic_trio.webhook.admission import Admission, Present
 from haptic_trio.webhook.configuration import ConfigurationReviews
 from haptic_trio.webhook.hidden import hidden_words

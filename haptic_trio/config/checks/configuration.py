@@ -7,12 +7,12 @@ from itertools import chain
 
 import msgspec
 
-from haptic_trio.config.check_http import check_http
-from haptic_trio.config.check_tests import check_tests
-from haptic_trio.config.document import item_path, key_path
+from haptic_trio.config.checks.http import check_http
+from haptic_trio.config.checks.selectors import check_field_selector, check_label_selector
+from haptic_trio.config.checks.validation_tests import check_tests
 from haptic_trio.config.model import Config, WatchedResource
-from haptic_trio.config.selectors import check_field_selector, check_label_selector
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
+from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.ingress.served import COMPUTED_KEYS
 from haptic_trio.jsonpath import JSONPathError, compile_path, remove_path

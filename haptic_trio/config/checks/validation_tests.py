@@ -17,11 +17,11 @@ from haptic_trio.config.assertions import (
     RenderingError,
     type_of,
 )
-from haptic_trio.config.check_http import check_http_resources
+from haptic_trio.config.checks.http import check_http_resources
 from haptic_trio.config.decode import nearest_hint
-from haptic_trio.config.document import item_path, key_path
 from haptic_trio.config.model import ValidationTest, WatchedResource
 from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem
 from haptic_trio.jsonpath import JSONPathError, compile_path
 

@@ -18,7 +18,7 @@ from yaml.error import Mark, MarkedYAMLError, YAMLError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.templating.credentials import without_credentials_in_yaml
 

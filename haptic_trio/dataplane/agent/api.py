@@ -13,17 +13,17 @@ from typing import Final, TypeVar
 import trio
 
 from haptic_trio import __version__
-from haptic_trio.dataplane.agent_blobs import BlobStore, StoreFullError
-from haptic_trio.dataplane.agent_events import Observer
-from haptic_trio.dataplane.agent_generations import (
+from haptic_trio.dataplane.agent.blobs import BlobStore, StoreFullError
+from haptic_trio.dataplane.agent.events import Observer
+from haptic_trio.dataplane.agent.generations import (
     KnownGenerations,
     MissingBlobsError,
     UnknownBaseError,
     WrongContentError,
     make_manifest,
 )
-from haptic_trio.dataplane.agent_limits import RequestRefusedError
-from haptic_trio.dataplane.agent_messages import (
+from haptic_trio.dataplane.agent.limits import RequestRefusedError
+from haptic_trio.dataplane.agent.messages import (
     FRAME_HEAD,
     ActivateRequest,
     AgentLimits,
@@ -43,7 +43,7 @@ from haptic_trio.dataplane.agent_messages import (
     decode_frames,
     encode_frames,
 )
-from haptic_trio.dataplane.agent_pieces import OutsideBaseError, RecipeError
+from haptic_trio.dataplane.agent.pieces import OutsideBaseError, RecipeError
 from haptic_trio.dataplane.disk import UnsafePathError, check_paths
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
@@ -55,10 +55,10 @@ from haptic_trio.dataplane.endpoint import (
     PatchRefusedError,
     PortsUnavailableError,
 )
-from haptic_trio.dataplane.files import RESERVED
+from haptic_trio.dataplane.local.instance_directory import RESERVED
 from haptic_trio.errors import ProblemsError
-from haptic_trio.haproxy.delta import Delta
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.plan.delta import Delta
 
 T = TypeVar("T")
 

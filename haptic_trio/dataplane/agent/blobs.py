@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.dataplane.agent_messages import FrameError, decode_frames, encode_frames
+from haptic_trio.dataplane.agent.messages import FrameError, decode_frames, encode_frames
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.errors import HapticError
 

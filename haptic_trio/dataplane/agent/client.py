@@ -11,8 +11,7 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.connections import open_transport
-from haptic_trio.dataplane.agent_messages import (
+from haptic_trio.dataplane.agent.messages import (
     FRAMES_TYPE,
     JSON_TYPE,
     ErrorAnswer,
@@ -29,6 +28,7 @@ from haptic_trio.dataplane.endpoint import (
     PatchRefusedError,
     PortsUnavailableError,
 )
+from haptic_trio.http1 import open_transport
 
 CONNECT_LIMIT: Final = 5.0
 """Seconds that a connection, TLS included, may take to be made."""

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent_client import VERB_LIMIT, AgentAnswerError, AgentClient, AgentConflictError
-from haptic_trio.dataplane.agent_generations import (
+from haptic_trio.dataplane.agent.client import VERB_LIMIT, AgentAnswerError, AgentClient, AgentConflictError
+from haptic_trio.dataplane.agent.generations import (
     CutGeneration,
     KnownGenerations,
     MissingBlobsError,
@@ -24,7 +24,7 @@ from haptic_trio.dataplane.agent_generations import (
     make_manifest,
     pieces_of,
 )
-from haptic_trio.dataplane.agent_messages import (
+from haptic_trio.dataplane.agent.messages import (
     FRAME_HEAD,
     ActivateRequest,
     AgentLimits,
@@ -40,12 +40,12 @@ from haptic_trio.dataplane.agent_messages import (
     StoredAnswer,
     encode_frames,
 )
-from haptic_trio.dataplane.agent_pieces import RecipeError
+from haptic_trio.dataplane.agent.pieces import RecipeError
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, PatchRefusedError, Survey
 from haptic_trio.errors import ProblemsError
-from haptic_trio.haproxy.delta import Delta, encode_delta, make_delta
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.plan.delta import Delta, encode_delta, make_delta
+from haptic_trio.haproxy.plan.operations import Plan
 
 LARGEST_DELTA: Final = 256 << 10
 """Bytes of a delta that goes along with the verb; what is larger is staged first, in pieces."""

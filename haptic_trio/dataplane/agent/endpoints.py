@@ -11,11 +11,11 @@ import msgspec
 import trio
 import trio_websocket
 
-from haptic_trio.dataplane.agent_client import AgentAddress, AgentClient, open_http
-from haptic_trio.dataplane.agent_messages import AgentEvent, EventKind
-from haptic_trio.dataplane.agent_routes import HEARTBEAT
-from haptic_trio.dataplane.agent_tls import RenewedContext, TlsFiles
-from haptic_trio.dataplane.remote import AgentLink, Cuts, RemoteAgent
+from haptic_trio.dataplane.agent.client import AgentAddress, AgentClient, open_http
+from haptic_trio.dataplane.agent.endpoint import AgentLink, Cuts, RemoteAgent
+from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
+from haptic_trio.dataplane.agent.routes import HEARTBEAT
+from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles
 from haptic_trio.errors import leaves_of
 from haptic_trio.logs import get_logger
 

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent_messages import AgentEvent, AgentHealth, EventKind
+from haptic_trio.dataplane.agent.messages import AgentEvent, AgentHealth, EventKind
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointInfo
-from haptic_trio.dataplane.process import MasterProcess
+from haptic_trio.dataplane.local.process import MasterProcess
 from haptic_trio.errors import HapticError
 
 QUEUE: Final = 64

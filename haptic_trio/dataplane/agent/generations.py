@@ -1,6 +1,6 @@
 """Generations as deltas to known ones: what the agent can assemble, and what the controller has to send.
 
-A small change is a delta (`haptic_trio.haproxy.delta`), which says it all. A
+A small change is a delta (`haptic_trio.haproxy.plan.delta`), which says it all. A
 large one, or one for an agent of which nothing is known, is a manifest: the
 digests of pieces. Both sides cut contents in the same way (`agent_pieces`),
 so an agent that has only files, after its own restart, still has the pieces
@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.dataplane.agent_messages import FileRecipe, Manifest, Recipe
-from haptic_trio.dataplane.agent_pieces import (
+from haptic_trio.dataplane.agent.messages import FileRecipe, Manifest, Recipe
+from haptic_trio.dataplane.agent.pieces import (
     OutsideBaseError,
     Pieces,
     cut_config,
@@ -25,9 +25,9 @@ from haptic_trio.dataplane.agent_pieces import (
     make_steps,
 )
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.delta import Delta, DeltaError, apply_delta
+from haptic_trio.haproxy.config.parser import SectionCache, parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_files, make_generation
-from haptic_trio.haproxy.parser import SectionCache, parse_config
+from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta
 
 KEPT: Final = 4
 """Generations that are known: the running one, the one before, and what is being prepared."""

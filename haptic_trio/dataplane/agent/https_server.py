@@ -8,7 +8,7 @@ import trio
 from hypercorn.config import Config
 from starlette.types import ASGIApp
 
-from haptic_trio.dataplane.agent_tls import ALPN, RenewedContext
+from haptic_trio.dataplane.agent.tls import ALPN, RenewedContext
 
 GRACE: Final = 1.0
 """Seconds that requests in flight are given at the end."""

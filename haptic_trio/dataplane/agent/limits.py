@@ -9,8 +9,8 @@ import msgspec
 import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from haptic_trio.dataplane.agent_messages import JSON_TYPE, AgentLimits, ErrorAnswer, ErrorCode
-from haptic_trio.dataplane.agent_tls import Client, current_client
+from haptic_trio.dataplane.agent.messages import JSON_TYPE, AgentLimits, ErrorAnswer, ErrorCode
+from haptic_trio.dataplane.agent.tls import Client, current_client
 from haptic_trio.dataplane.endpoint import UnboundAddress
 from haptic_trio.errors import HapticError
 

@@ -11,13 +11,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-from haptic_trio.dataplane.agent_pieces import Step
+from haptic_trio.dataplane.agent.pieces import Step
 from haptic_trio.dataplane.endpoint import EndpointInfo, UnboundAddress
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.delta import Delta
 from haptic_trio.haproxy.model import FileKind
-from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.delta import Delta
+from haptic_trio.haproxy.plan.operations import Plan
 
 FRAME_HEAD: Final = 24
 """Bytes before the content of a blob."""

@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from haptic_trio.dataplane.agent_api import Agent, refuse
-from haptic_trio.dataplane.agent_events import Observer
-from haptic_trio.dataplane.agent_limits import AUTHORISE, RequestRefusedError
-from haptic_trio.dataplane.agent_messages import (
+from haptic_trio.dataplane.agent.api import Agent, refuse
+from haptic_trio.dataplane.agent.events import Observer
+from haptic_trio.dataplane.agent.limits import AUTHORISE, RequestRefusedError
+from haptic_trio.dataplane.agent.messages import (
     FRAMES_TYPE,
     JSON_TYPE,
     ActivateRequest,

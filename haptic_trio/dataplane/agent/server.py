@@ -9,17 +9,17 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent_api import Agent
-from haptic_trio.dataplane.agent_blobs import BlobStore
-from haptic_trio.dataplane.agent_events import Observer
-from haptic_trio.dataplane.agent_limits import Guard
-from haptic_trio.dataplane.agent_messages import AgentLimits, Worker
-from haptic_trio.dataplane.agent_routes import HEARTBEAT, make_agent_app
-from haptic_trio.dataplane.agent_tls import RenewedContext, TlsFiles
+from haptic_trio.dataplane.agent.api import Agent
+from haptic_trio.dataplane.agent.blobs import BlobStore
+from haptic_trio.dataplane.agent.events import Observer
+from haptic_trio.dataplane.agent.https_server import HttpsConfig, serve_https
+from haptic_trio.dataplane.agent.limits import Guard
+from haptic_trio.dataplane.agent.messages import AgentLimits, Worker
+from haptic_trio.dataplane.agent.routes import HEARTBEAT, make_agent_app
+from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles
 from haptic_trio.dataplane.cli_socket import exchange
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
-from haptic_trio.dataplane.https_server import HttpsConfig, serve_https
-from haptic_trio.haproxy.replies import parse_proc
+from haptic_trio.haproxy.runtime.replies import parse_proc
 
 HANDSHAKE_LIMIT: Final = 10.0
 """Seconds that a TLS handshake may take."""

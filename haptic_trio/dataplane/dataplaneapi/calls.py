@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from haptic_trio.dataplane.dataplaneapi_client import quote_name
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
-from haptic_trio.dataplane.dataplaneapi_servers import describe_server
-from haptic_trio.haproxy.certificates import parse_crt_list
-from haptic_trio.haproxy.commands import UnsendableError
-from haptic_trio.haproxy.maps import Entry, MapUse, find_map_use
+from haptic_trio.dataplane.dataplaneapi.client import quote_name
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
+from haptic_trio.dataplane.dataplaneapi.servers import describe_server
+from haptic_trio.haproxy.config.certificates import parse_crt_list
+from haptic_trio.haproxy.config.maps import Entry, MapUse, find_map_use
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.commands import UnsendableError
+from haptic_trio.haproxy.plan.operations import (
     AddCrtListEntry,
     AddMapEntry,
     AddServer,

@@ -10,8 +10,8 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.connections import open_transport
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
+from haptic_trio.http1 import open_transport
 
 REQUEST_LIMIT: Final = 30.0
 """Seconds that one request may take, its answer included."""

@@ -11,11 +11,11 @@ from typing import Final, Literal
 import msgspec
 import trio
 
-from haptic_trio.dataplane.dataplaneapi_client import Answer, ApiClient, ApiStatusError, Params, quote_name
+from haptic_trio.dataplane.dataplaneapi.client import Answer, ApiClient, ApiStatusError, Params, quote_name
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError
-from haptic_trio.dataplane.ports import read_conflicts
+from haptic_trio.dataplane.local.ports import read_conflicts
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.haproxy.check_output import parse_check_output
+from haptic_trio.haproxy.config.check_output import parse_check_output
 
 PUSH_LIMIT: Final = 90.0
 """Seconds for a push: the API runs `haproxy -c` and, when told to, a reload before it answers."""

@@ -1,16 +1,16 @@
 """Drift of a process behind a Data Plane API: found, and repaired at runtime or by a reload."""
 
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError
-from haptic_trio.dataplane.dataplaneapi_look import look_at_process
-from haptic_trio.dataplane.dataplaneapi_runtime import RuntimeApi
-from haptic_trio.dataplane.dataplaneapi_snapshot import Snapshot
+from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError
+from haptic_trio.dataplane.dataplaneapi.observe import look_at_process
+from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi
+from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot
 from haptic_trio.dataplane.endpoint import DriftReport, PatchRefusedError
-from haptic_trio.dataplane.futile import FutileFindings
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.differences import Kind, count_kinds, reload_reasons, repair_operations
+from haptic_trio.dataplane.permanent_errors import FutileFindings
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import DeleteServer
-from haptic_trio.haproxy.replies import UnreadableReplyError
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.operations import DeleteServer
+from haptic_trio.haproxy.runtime.differences import Kind, count_kinds, reload_reasons, repair_operations
+from haptic_trio.haproxy.runtime.replies import UnreadableReplyError
 from haptic_trio.logs import get_logger
 
 NAMED_FILES = 5

@@ -17,23 +17,23 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.dataplane.dataplaneapi_client import (
+from haptic_trio.dataplane.dataplaneapi.client import (
     ApiClient,
     ApiStatusError,
     Credentials,
     CredentialSource,
     open_api_client,
 )
-from haptic_trio.dataplane.dataplaneapi_config import RawConfig, ReloadMode
-from haptic_trio.dataplane.dataplaneapi_drift import DriftRepair
-from haptic_trio.dataplane.dataplaneapi_look import read_certificates
-from haptic_trio.dataplane.dataplaneapi_manifest import Manifest, begin, encode_manifest, finish, pack_text
-from haptic_trio.dataplane.dataplaneapi_probe import probe_api
-from haptic_trio.dataplane.dataplaneapi_rewrite import ApiConflictError, NotTakenError, Rewrite
-from haptic_trio.dataplane.dataplaneapi_runtime import RuntimeApi
-from haptic_trio.dataplane.dataplaneapi_servers import OPTIONS
-from haptic_trio.dataplane.dataplaneapi_snapshot import Snapshot, SnapshotReader
-from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST, Place, Storage, Store, StoredFile, place_files
+from haptic_trio.dataplane.dataplaneapi.config import RawConfig, ReloadMode
+from haptic_trio.dataplane.dataplaneapi.drift import DriftRepair
+from haptic_trio.dataplane.dataplaneapi.manifest import Manifest, begin, encode_manifest, finish, pack_text
+from haptic_trio.dataplane.dataplaneapi.observe import read_certificates
+from haptic_trio.dataplane.dataplaneapi.probe import probe_api
+from haptic_trio.dataplane.dataplaneapi.rewrite import ApiConflictError, NotTakenError, Rewrite
+from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi
+from haptic_trio.dataplane.dataplaneapi.servers import OPTIONS
+from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot, SnapshotReader
+from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST, Place, Storage, Store, StoredFile, place_files
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
     DriftReport,
@@ -43,10 +43,10 @@ from haptic_trio.dataplane.endpoint import (
     PatchRefusedError,
     Survey,
 )
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.config.maps import parse_map_file
 from haptic_trio.haproxy.model import AuxFile, Generation, digest_of
-from haptic_trio.haproxy.operations import Plan, ReplaceMap, StoreCertificate
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.operations import Plan, ReplaceMap, StoreCertificate
 from haptic_trio.logs import get_logger
 
 SNAPSHOT_AGE: Final = 10.0

@@ -11,9 +11,9 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.dataplane.dataplaneapi import DataplaneApiEndpoint
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, CredentialSource, open_api_client
-from haptic_trio.dataplane.dataplaneapi_probe import probe_api
+from haptic_trio.dataplane.dataplaneapi.client import ApiClient, CredentialSource, open_api_client
+from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
+from haptic_trio.dataplane.dataplaneapi.probe import probe_api
 from haptic_trio.dataplane.endpoint import EndpointError
 from haptic_trio.errors import HapticError
 from haptic_trio.logs import get_logger

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.dataplane.dataplaneapi_storage import Place, StoredFile
+from haptic_trio.dataplane.dataplaneapi.storage import Place, StoredFile
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, digest_of
 
 FORMAT: Final = 2

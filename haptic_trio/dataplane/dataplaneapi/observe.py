@@ -1,6 +1,6 @@
 """Observed state of the process behind a Data Plane API, in the form of runtime socket replies.
 
-What a process should be is compared by `haptic_trio.haproxy.read_back`, which
+What a process should be is compared by `haptic_trio.haproxy.runtime.read_back`, which
 asks as one asks the socket. Here its questions are answered from what the API
 shows. Servers come from the statistics, in one request for all of them; a
 backend that differs there is asked for by itself, since a weight in the
@@ -14,19 +14,19 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.dataplane.dataplaneapi_calls import PresentMaps, certificate_path
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError, quote_name
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
-from haptic_trio.dataplane.dataplaneapi_runtime import RuntimeApi, RuntimeServer
-from haptic_trio.dataplane.dataplaneapi_storage import StoredFile
+from haptic_trio.dataplane.dataplaneapi.calls import PresentMaps, certificate_path
+from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError, quote_name
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
+from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi, RuntimeServer
+from haptic_trio.dataplane.dataplaneapi.storage import StoredFile
 from haptic_trio.dataplane.endpoint import EndpointError
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.commands import UnsendableError, escape_word
-from haptic_trio.haproxy.differences import Kind
-from haptic_trio.haproxy.maps import Entry, parse_map_file
+from haptic_trio.haproxy.config.maps import Entry, parse_map_file
 from haptic_trio.haproxy.model import FileKind, Generation
-from haptic_trio.haproxy.read_back import Differences, ReadBack
-from haptic_trio.haproxy.store_commands import file_word
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.commands import UnsendableError, escape_word
+from haptic_trio.haproxy.plan.store_commands import file_word
+from haptic_trio.haproxy.runtime.differences import Kind
+from haptic_trio.haproxy.runtime.read_back import Differences, ReadBack
 
 PARALLEL_LOOKS: Final = 8
 """Certificates that are looked at at once."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError, ApiUnsupportedError
+from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError, ApiUnsupportedError
 from haptic_trio.dataplane.endpoint import EndpointUnreachableError
 
 OLDEST: Final = (2, 8)

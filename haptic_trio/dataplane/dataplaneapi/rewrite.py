@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from haptic_trio.dataplane.dataplaneapi_client import ApiStatusError
-from haptic_trio.dataplane.dataplaneapi_config import RawConfig, ReloadFailedError, ReloadMode
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
-from haptic_trio.dataplane.dataplaneapi_storage import Place, Storage, Store, StoredFile, check_place
+from haptic_trio.dataplane.dataplaneapi.client import ApiStatusError
+from haptic_trio.dataplane.dataplaneapi.config import RawConfig, ReloadFailedError, ReloadMode
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
+from haptic_trio.dataplane.dataplaneapi.storage import Place, Storage, Store, StoredFile, check_place
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
     EndpointError,

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.dataplane.dataplaneapi_calls import (
+from haptic_trio.dataplane.dataplaneapi.calls import (
     Call,
     PresentMaps,
     ServerOperation,
@@ -21,13 +21,13 @@ from haptic_trio.dataplane.dataplaneapi_calls import (
     map_path,
     name_operation,
 )
-from haptic_trio.dataplane.dataplaneapi_client import ApiClient, ApiStatusError
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
+from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
 from haptic_trio.dataplane.endpoint import PatchRefusedError
-from haptic_trio.haproxy.commands import UnsendableError
-from haptic_trio.haproxy.maps import Entry
+from haptic_trio.haproxy.config.maps import Entry
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.commands import UnsendableError
+from haptic_trio.haproxy.plan.operations import (
     DeleteServer,
     Operation,
     SetMapEntry,

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
-from haptic_trio.haproxy.commands import UnsendableError
-from haptic_trio.haproxy.keywords import shipped_keywords
-from haptic_trio.haproxy.operations import AddServer
-from haptic_trio.haproxy.options import walk_options
-from haptic_trio.haproxy.servers import read_address
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
+from haptic_trio.haproxy.config.servers import read_address
+from haptic_trio.haproxy.grammar.keywords import shipped_keywords
+from haptic_trio.haproxy.grammar.options import walk_options
+from haptic_trio.haproxy.plan.commands import UnsendableError
+from haptic_trio.haproxy.plan.operations import AddServer
 
 
 class _Form(Enum):

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 import msgspec
 import trio
 
-from haptic_trio.dataplane.dataplaneapi_client import ApiStatusError
-from haptic_trio.dataplane.dataplaneapi_config import RawConfig
-from haptic_trio.dataplane.dataplaneapi_manifest import (
+from haptic_trio.dataplane.dataplaneapi.client import ApiStatusError
+from haptic_trio.dataplane.dataplaneapi.config import RawConfig
+from haptic_trio.dataplane.dataplaneapi.manifest import (
     NOTHING,
     FileRecord,
     Manifest,
     decode_manifest,
     unpack_text,
 )
-from haptic_trio.dataplane.dataplaneapi_paths import Paths
-from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST, Place, Storage, Store, StoredFile
+from haptic_trio.dataplane.dataplaneapi.paths import Paths
+from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST, Place, Storage, Store, StoredFile
 from haptic_trio.dataplane.endpoint import EndpointError
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, digest_of, make_generation
-from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
 
 PARALLEL_READS = 8
 """Files that are read at once."""

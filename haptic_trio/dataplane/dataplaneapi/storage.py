@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from haptic_trio.dataplane.dataplaneapi_client import Answer, ApiClient, ApiStatusError, quote_name
+from haptic_trio.dataplane.dataplaneapi.client import Answer, ApiClient, ApiStatusError, quote_name
 from haptic_trio.haproxy.model import AuxFile, FileKind, digest_of
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.dataplane.agent import LocalAgent
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError
-from haptic_trio.dataplane.files import GenerationFiles
-from haptic_trio.dataplane.master import MasterClient, MasterState
-from haptic_trio.dataplane.sockets import choose_socket_directory
-from haptic_trio.dataplane.supervisor import START_LIMIT, LoadRefusedError, OnExit, Supervisor
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.master import MasterClient, MasterState
+from haptic_trio.dataplane.local.sockets import choose_socket_directory
+from haptic_trio.dataplane.local.supervisor import START_LIMIT, LoadRefusedError, OnExit, Supervisor
 
 WATCH_INTERVAL = 0.5
 """Seconds between two looks whether HAProxy runs."""

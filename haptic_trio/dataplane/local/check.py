@@ -18,9 +18,9 @@ import trio
 
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.disk import check_files
-from haptic_trio.dataplane.files import CONFIG_NAME, RESERVED
+from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, RESERVED
 from haptic_trio.errors import HapticError, Problem, ProblemsError
-from haptic_trio.haproxy.check_output import parse_check_output
+from haptic_trio.haproxy.config.check_output import parse_check_output
 from haptic_trio.haproxy.model import Generation, make_files
 
 PRELUDE_NAME = "process.cfg"

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from haptic_trio.dataplane.disk import Stamp, folders_of, read_stamp
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, digest_of, make_file, make_generation
-from haptic_trio.haproxy.parser import parse_config
 
 CONFIG_NAME: Final = "haproxy.cfg"
 MANIFEST_NAME: Final = "generation.json"

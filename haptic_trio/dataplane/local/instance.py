@@ -28,15 +28,6 @@ from pathlib import Path
 import trio
 
 from haptic_trio.dataplane.binary import probe_version
-from haptic_trio.dataplane.check import (
-    CheckDirectory,
-    CheckFailedError,
-    CheckTimeoutError,
-    ConfigRefusedError,
-    check_config,
-    find_acceptance,
-    run_check,
-)
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
@@ -49,19 +40,28 @@ from haptic_trio.dataplane.endpoint import (
     PortsUnavailableError,
     Survey,
 )
-from haptic_trio.dataplane.files import GenerationFiles
-from haptic_trio.dataplane.ports import find_conflicts, read_conflicts
-from haptic_trio.dataplane.runtime import OtherWorkerError
-from haptic_trio.dataplane.supervisor import LoadRefusedError, OnExit, Supervisor, SupervisorFactory
-from haptic_trio.dataplane.worker import WorkerState
+from haptic_trio.dataplane.local.check import (
+    CheckDirectory,
+    CheckFailedError,
+    CheckTimeoutError,
+    ConfigRefusedError,
+    check_config,
+    find_acceptance,
+    run_check,
+)
+from haptic_trio.dataplane.local.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
+from haptic_trio.dataplane.local.runtime import OtherWorkerError
+from haptic_trio.dataplane.local.supervisor import LoadRefusedError, OnExit, Supervisor, SupervisorFactory
+from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.check_output import parse_check_output
-from haptic_trio.haproxy.delta import make_delta
-from haptic_trio.haproxy.differences import Kind
+from haptic_trio.haproxy.config.check_output import parse_check_output
+from haptic_trio.haproxy.config.reduced import with_stand_ins
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import Plan
-from haptic_trio.haproxy.stand_ins import with_stand_ins
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.delta import make_delta
+from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.runtime.differences import Kind
 from haptic_trio.logs import get_logger
 
 CHECK_LIMIT = 60.0

@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.dataplane.cli_socket import exchange
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError
-from haptic_trio.haproxy.replies import parse_proc
+from haptic_trio.haproxy.runtime.replies import parse_proc
 
 ANSWER_LIMIT = 5.0
 """Seconds for a question."""

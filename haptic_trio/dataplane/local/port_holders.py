@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from haptic_trio.dataplane.check import PRELUDE_NAME
-from haptic_trio.dataplane.ports import Address
-from haptic_trio.dataplane.process import PROC
+from haptic_trio.dataplane.local.check import PRELUDE_NAME
+from haptic_trio.dataplane.local.ports import Address
+from haptic_trio.dataplane.local.process import PROC
 
 INSTANCES_NAME = "instances"
 """The directory, in that of a controller's state, in which its instances have theirs."""

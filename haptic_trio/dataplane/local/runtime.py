@@ -14,16 +14,16 @@ from haptic_trio.dataplane.endpoint import (
     EndpointUnreachableError,
     PatchRefusedError,
 )
-from haptic_trio.haproxy.capabilities import Capabilities, read_capabilities
-from haptic_trio.haproxy.commands import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities, read_capabilities
+from haptic_trio.haproxy.plan.commands import (
     RuntimeCommandError,
     UnsendableError,
     count_replies,
     join_commands,
     split_replies,
 )
-from haptic_trio.haproxy.conversation import Conversation, Pause, converse, retry_removals
-from haptic_trio.haproxy.operations import Operation, Removal
+from haptic_trio.haproxy.plan.operations import Operation, Removal
+from haptic_trio.haproxy.runtime.conversation import Conversation, Pause, converse, retry_removals
 
 ANSWER_LIMIT = 5.0
 """Seconds for one batch."""

@@ -9,12 +9,12 @@ from typing import Literal, Protocol
 
 import trio
 
-from haptic_trio.dataplane.check import PRELUDE, PRELUDE_NAME, ConfigRefusedError, run_check
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
-from haptic_trio.dataplane.files import CONFIG_NAME, GenerationFiles
-from haptic_trio.dataplane.master import MasterClient, ReloadReport
-from haptic_trio.dataplane.process import (
+from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRefusedError, run_check
+from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, GenerationFiles
+from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
+from haptic_trio.dataplane.local.process import (
     MasterProcess,
     ProcessRecord,
     find_masters,
@@ -24,9 +24,9 @@ from haptic_trio.dataplane.process import (
     spawn,
     write_record,
 )
-from haptic_trio.dataplane.process_log import ProcessLog
-from haptic_trio.dataplane.runtime import RuntimeClient
-from haptic_trio.dataplane.sockets import choose_socket_directory
+from haptic_trio.dataplane.local.process_log import ProcessLog
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.dataplane.local.sockets import choose_socket_directory
 from haptic_trio.errors import HapticError
 from haptic_trio.logs import get_logger
 

@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRefusedError
-from haptic_trio.dataplane.futile import FutileFindings
-from haptic_trio.dataplane.runtime import RuntimeClient
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.differences import count_kinds, reload_reasons, repair_operations
-from haptic_trio.haproxy.leftovers import Leftover, note_leftovers, revive
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.dataplane.permanent_errors import FutileFindings
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import Operation
-from haptic_trio.haproxy.read_back import Differences, ReadBack
-from haptic_trio.haproxy.replies import UnreadableReplyError
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.operations import Operation
+from haptic_trio.haproxy.runtime.differences import count_kinds, reload_reasons, repair_operations
+from haptic_trio.haproxy.runtime.leftovers import Leftover, note_leftovers, revive
+from haptic_trio.haproxy.runtime.read_back import Differences, ReadBack
+from haptic_trio.haproxy.runtime.replies import UnreadableReplyError
 from haptic_trio.logs import get_logger
 
 FindFormer = Callable[[], Awaitable[Generation | None]]

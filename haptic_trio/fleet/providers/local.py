@@ -19,13 +19,22 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.dataplane.agent import lock_directory
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
-from haptic_trio.dataplane.port_holders import INSTANCES_NAME
-from haptic_trio.dataplane.process import is_alive, read_record
-from haptic_trio.dataplane.supervisor import OnExit
-from haptic_trio.fleet.local_instance import (
+from haptic_trio.dataplane.local.instance import lock_directory
+from haptic_trio.dataplane.local.port_holders import INSTANCES_NAME
+from haptic_trio.dataplane.local.process import is_alive, read_record
+from haptic_trio.dataplane.local.supervisor import OnExit
+from haptic_trio.fleet.model import (
+    LIVING,
+    GroupKey,
+    GroupSpec,
+    InstanceRecord,
+    ProviderInstance,
+    ProviderStatus,
+)
+from haptic_trio.fleet.names import NumberedNames
+from haptic_trio.fleet.providers.local_instance import (
     ADMIN_SOCKET,
     MARK_NAME,
     MASTER_SOCKET,
@@ -36,15 +45,6 @@ from haptic_trio.fleet.local_instance import (
     probe,
     read_mark,
 )
-from haptic_trio.fleet.model import (
-    LIVING,
-    GroupKey,
-    GroupSpec,
-    InstanceRecord,
-    ProviderInstance,
-    ProviderStatus,
-)
-from haptic_trio.fleet.names import NumberedNames
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.workqueue.outcome import PermanentError
 

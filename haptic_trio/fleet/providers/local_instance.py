@@ -16,14 +16,14 @@ from typing import Protocol
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent import LocalAgent
-from haptic_trio.dataplane.check import PRELUDE_NAME
 from haptic_trio.dataplane.cli_socket import exchange
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointError, EndpointTimeoutError
-from haptic_trio.dataplane.port_holders import find_holders
-from haptic_trio.dataplane.ports import find_addresses
-from haptic_trio.dataplane.process import MasterProcess, find_masters, is_alive, read_record
-from haptic_trio.dataplane.supervisor import LoadRefusedError, Supervisor
+from haptic_trio.dataplane.local.check import PRELUDE_NAME
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.port_holders import find_holders
+from haptic_trio.dataplane.local.ports import find_addresses
+from haptic_trio.dataplane.local.process import MasterProcess, find_masters, is_alive, read_record
+from haptic_trio.dataplane.local.supervisor import LoadRefusedError, Supervisor
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.model import GroupKey, ProviderStatus
 from haptic_trio.haproxy.model import Generation

@@ -9,7 +9,7 @@ import trio
 from haptic_trio.channels import Latest
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, ProviderStatus, ReconcileEvent
-from haptic_trio.fleet.pods import PODS, read_time, status_of
+from haptic_trio.fleet.providers.pod_objects import PODS, read_time, status_of
 from haptic_trio.fleet.reconciler import FleetSnapshot, GroupSnapshot
 from haptic_trio.fleet.status import FleetStatus, describe_fleet
 from haptic_trio.k8s.client import Client, Deleted, Listed, Selection, Upserted

@@ -30,7 +30,7 @@ from haptic_trio.fleet.model import (
     ReconcileEvent,
     RetryableError,
 )
-from haptic_trio.fleet.pods import (
+from haptic_trio.fleet.providers.pod_objects import (
     MARK,
     POD_TEMPLATES,
     PODS,
@@ -47,8 +47,8 @@ from haptic_trio.fleet.pods import (
     status_of,
     with_metadata,
 )
-from haptic_trio.k8s.api_errors import AlreadyExistsError, ConflictError, InvalidError
 from haptic_trio.k8s.client import Deleted, Listed, NotFoundError, Report, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.errors import AlreadyExistsError, ConflictError, InvalidError
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.workqueue.outcome import PermanentError
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.gateway.expression_cost import Automaton, Polynomial, Scan, bound_of, stack_length, value_of
-from haptic_trio.gateway.expression_nodes import (
+from haptic_trio.gateway.expressions.cost import Automaton, Polynomial, Scan, bound_of, stack_length, value_of
+from haptic_trio.gateway.expressions.nodes import (
     ALL_BYTES,
     Alternatives,
     Assertion,
@@ -23,7 +23,7 @@ from haptic_trio.gateway.expression_nodes import (
     Sequence,
     fixed_length,
 )
-from haptic_trio.gateway.expression_syntax import ExpressionError, parse
+from haptic_trio.gateway.expressions.syntax import ExpressionError, parse
 
 MOST_STEPS: Final = 2_000_000
 """Steps of PCRE for one text, at most: a few milliseconds."""

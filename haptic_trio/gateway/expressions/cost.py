@@ -17,7 +17,8 @@ from itertools import pairwise, zip_longest
 from math import comb
 from typing import Final, TypeAlias
 
-from haptic_trio.gateway.expression_nodes import (
+from haptic_trio.gateway.expressions.graphs import is_ambiguous, strong_components
+from haptic_trio.gateway.expressions.nodes import (
     ALL_BYTES,
     Alternatives,
     Assertion,
@@ -27,9 +28,8 @@ from haptic_trio.gateway.expression_nodes import (
     has_condition,
     shortest,
 )
-from haptic_trio.gateway.expression_nodes import Sequence as SequenceNode
-from haptic_trio.gateway.expression_syntax import ExpressionError
-from haptic_trio.gateway.graphs import is_ambiguous, strong_components
+from haptic_trio.gateway.expressions.nodes import Sequence as SequenceNode
+from haptic_trio.gateway.expressions.syntax import ExpressionError
 
 MOST_POSITIONS: Final = 500
 MOST_TRANSITIONS: Final = 5_000

@@ -8,7 +8,7 @@ import re
 import string
 from typing import Final
 
-from haptic_trio.gateway.expression_nodes import (
+from haptic_trio.gateway.expressions.nodes import (
     ALL_BYTES,
     BEGIN,
     END,

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.gateway.certificates import CertificateProblem, authorities_in, secret_of
 from haptic_trio.gateway.grants import is_granted
-from haptic_trio.gateway.listeners import parent_of
+from haptic_trio.gateway.listeners.certificates import CertificateProblem, authorities_in, secret_of
+from haptic_trio.gateway.listeners.listeners import parent_of
 from haptic_trio.gateway.objects import (
     GROUP,
     Lookups,

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from haptic_trio.gateway.answers import Answers
-from haptic_trio.gateway.listeners import (
+from haptic_trio.gateway.listeners.listeners import (
     accepts_port,
     all_listeners,
     class_of,
@@ -23,6 +23,7 @@ from haptic_trio.gateway.listeners import (
     selects,
     wants_port,
 )
+from haptic_trio.gateway.listeners.port_rules import HELD, PortRules, taken_reason
 from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
@@ -33,7 +34,6 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
-from haptic_trio.gateway.port_rules import HELD, PortRules, taken_reason
 
 PORT_STORES: Final = ("gatewaysByPort", "listenerSetsByPort")
 """What is asked who has a port."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from haptic_trio.gateway.listeners import all_listeners
+from haptic_trio.gateway.listeners.listeners import all_listeners
 from haptic_trio.gateway.objects import GROUP, Lookups, Resource, dig, items_of, name_of, namespace_of, text_of
 
 GATEWAY_LABEL: Final = f"{GROUP}/gateway-name"

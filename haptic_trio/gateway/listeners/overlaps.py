@@ -8,7 +8,7 @@ that, the status says.
 from collections.abc import Iterable
 
 from haptic_trio.gateway.hostnames import ANY, wider
-from haptic_trio.gateway.listeners import Listener, has_hostname_fault
+from haptic_trio.gateway.listeners.listeners import Listener, has_hostname_fault
 
 _WITH_TLS = frozenset({"HTTPS", "TLS"})
 

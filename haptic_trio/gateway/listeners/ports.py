@@ -13,14 +13,19 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.gateway.addresses import Placement, place_gateways
-from haptic_trio.gateway.certificates import CertificateProblem, certificates_of, names_in
-from haptic_trio.gateway.clients import ClientValidation, certificate_suffix, client_certificate, client_validation
-from haptic_trio.gateway.held_ports import classes_of, unavailable_ports
 from haptic_trio.gateway.hostnames import ANY, covers, is_hostname
-from haptic_trio.gateway.listeners import Listener, all_listeners, class_of, is_ours, is_refused
+from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
+from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of, names_in
+from haptic_trio.gateway.listeners.clients import (
+    ClientValidation,
+    certificate_suffix,
+    client_certificate,
+    client_validation,
+)
+from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_ports
+from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_ours, is_refused
+from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of, text_of
-from haptic_trio.gateway.port_rules import PortRules
 
 MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})

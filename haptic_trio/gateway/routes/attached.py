@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from haptic_trio.gateway.answers import Answers, Record
-from haptic_trio.gateway.attachment import listeners_for
-from haptic_trio.gateway.kinds import RIVALS, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.objects import Lookups, Resource, found_in, name_of
+from haptic_trio.gateway.routes.attachment import listeners_for
+from haptic_trio.gateway.routes.kinds import RIVALS, ROUTE_KINDS, RouteKind
 
 T = TypeVar("T")
 ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces")

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from haptic_trio.gateway.hostnames import ANY, intersection, is_hostname, wider
-from haptic_trio.gateway.kinds import RIVALS, RouteKind
-from haptic_trio.gateway.listeners import (
+from haptic_trio.gateway.listeners.listeners import (
     Listener,
     WantedListeners,
     all_listeners,
@@ -31,6 +30,7 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
+from haptic_trio.gateway.routes.kinds import RIVALS, RouteKind
 
 NO_PARENT = "NoMatchingParent"
 NOT_ALLOWED = "NotAllowedByListeners"

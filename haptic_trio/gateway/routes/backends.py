@@ -8,7 +8,6 @@ import msgspec
 
 from haptic_trio.gateway.durations import milliseconds
 from haptic_trio.gateway.grants import is_granted
-from haptic_trio.gateway.kinds import RouteKind
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -21,6 +20,7 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
+from haptic_trio.gateway.routes.kinds import RouteKind
 
 _PLAIN_PROTOCOLS: Final = frozenset({"", "http", "kubernetes.io/ws", "kubernetes.io/h2c"})
 

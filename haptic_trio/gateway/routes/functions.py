@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from haptic_trio.gateway import routing
-from haptic_trio.gateway.attachment import listeners_for
-from haptic_trio.gateway.backends import backend_name
-from haptic_trio.gateway.kinds import ROUTE_KINDS
-from haptic_trio.gateway.matches import EXACT, PREFIX
+from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.listeners.ports import ServedPort, refused_ports, served_ports
 from haptic_trio.gateway.objects import Lookups, Resource, name_of, namespace_of
-from haptic_trio.gateway.policies import BackendTls, tls_for
-from haptic_trio.gateway.port_rules import PortRules
-from haptic_trio.gateway.ports import ServedPort, refused_ports, served_ports
-from haptic_trio.gateway.rules import ineffective
-from haptic_trio.gateway.variants import Variant, variants_of
+from haptic_trio.gateway.routes import routing
+from haptic_trio.gateway.routes.attachment import listeners_for
+from haptic_trio.gateway.routes.backends import backend_name
+from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
+from haptic_trio.gateway.routes.matches import EXACT, PREFIX
+from haptic_trio.gateway.routes.policies import BackendTls, tls_for
+from haptic_trio.gateway.routes.rules import ineffective
+from haptic_trio.gateway.routes.variants import Variant, variants_of
 
 
 class GatewayFunctions:

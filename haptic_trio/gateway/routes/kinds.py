@@ -5,8 +5,16 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.matches import EXACT, PREFIX, Condition, Match, checked_expression, headers_of, matches_of
 from haptic_trio.gateway.objects import GatewayObjectError, items_of, text_of
+from haptic_trio.gateway.routes.matches import (
+    EXACT,
+    PREFIX,
+    Condition,
+    Match,
+    checked_expression,
+    headers_of,
+    matches_of,
+)
 
 
 class Key(msgspec.Struct, frozen=True, order=True):

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.expressions import Expression, expression
+from haptic_trio.gateway.expressions.check import Expression, expression
 from haptic_trio.gateway.objects import GatewayObjectError, Resource, dig, items_of, text_of
 
 EXACT: Final = "Exact"

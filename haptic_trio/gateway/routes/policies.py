@@ -6,11 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.attachment import attach
-from haptic_trio.gateway.certificates import authorities_in
 from haptic_trio.gateway.conditions import condition
 from haptic_trio.gateway.hostnames import is_hostname
-from haptic_trio.gateway.kinds import ROUTE_KINDS
+from haptic_trio.gateway.listeners.certificates import authorities_in
 from haptic_trio.gateway.objects import (
     GROUP,
     GatewayObjectError,
@@ -26,6 +24,8 @@ from haptic_trio.gateway.objects import (
     single,
     text_of,
 )
+from haptic_trio.gateway.routes.attachment import attach
+from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 
 _MOST_ANCESTORS: Final = 16
 """The API allows no more."""

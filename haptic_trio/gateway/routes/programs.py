@@ -9,11 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from haptic_trio.gateway.backends import Backend, backends_of, endpoints_of, limit_of, resolve
-from haptic_trio.gateway.expressions import Expression
+from haptic_trio.gateway.expressions.check import Expression
 from haptic_trio.gateway.hostnames import is_hostname
-from haptic_trio.gateway.kinds import RouteKind
-from haptic_trio.gateway.matches import Condition, Match, checked_path, checked_text, header_name
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -23,6 +20,9 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
+from haptic_trio.gateway.routes.backends import Backend, backends_of, endpoints_of, limit_of, resolve
+from haptic_trio.gateway.routes.kinds import RouteKind
+from haptic_trio.gateway.routes.matches import Condition, Match, checked_path, checked_text, header_name
 
 MOST_ENDPOINTS: Final = 64
 """Endpoints that mirrored requests are spread over, at most."""

@@ -10,12 +10,8 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.gateway.attachment import Attached, hostnames_of, listeners_for
-from haptic_trio.gateway.backends import backends_of
 from haptic_trio.gateway.hostnames import ANY, intersection, specificity, wider
-from haptic_trio.gateway.kinds import Key, RouteKind
-from haptic_trio.gateway.listeners import Listener
-from haptic_trio.gateway.matches import EXACT, PREFIX, Match
+from haptic_trio.gateway.listeners.listeners import Listener
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -29,8 +25,12 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
-from haptic_trio.gateway.programs import is_plain, list_text, rule_text
-from haptic_trio.gateway.rules import ServedRule, served_rules
+from haptic_trio.gateway.routes.attachment import Attached, hostnames_of, listeners_for
+from haptic_trio.gateway.routes.backends import backends_of
+from haptic_trio.gateway.routes.kinds import Key, RouteKind
+from haptic_trio.gateway.routes.matches import EXACT, PREFIX, Match
+from haptic_trio.gateway.routes.programs import is_plain, list_text, rule_text
+from haptic_trio.gateway.routes.rules import ServedRule, served_rules
 
 
 class Entry(msgspec.Struct, frozen=True):

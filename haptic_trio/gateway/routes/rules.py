@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.kinds import RouteKind
-from haptic_trio.gateway.matches import Match, expression_count, rules_of
 from haptic_trio.gateway.objects import GatewayObjectError, Lookups, Resource, dig, items_of, text_of
-from haptic_trio.gateway.programs import checked_size, conditions_text, rule_text
+from haptic_trio.gateway.routes.kinds import RouteKind
+from haptic_trio.gateway.routes.matches import Match, expression_count, rules_of
+from haptic_trio.gateway.routes.programs import checked_size, conditions_text, rule_text
 
 UNSUPPORTED: Final = "UnsupportedValue"
 INCOMPATIBLE: Final = "IncompatibleFilters"

@@ -5,9 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.backends import Retry, retry_of
-from haptic_trio.gateway.clients import certificates_for, has_client_certificate
-from haptic_trio.gateway.kinds import GRPC_ROUTE, HTTP_ROUTE, ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.listeners.clients import certificates_for, has_client_certificate
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -18,6 +16,8 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
+from haptic_trio.gateway.routes.backends import Retry, retry_of
+from haptic_trio.gateway.routes.kinds import GRPC_ROUTE, HTTP_ROUTE, ROUTE_KINDS, RouteKind
 
 _HTTP_KINDS: Final = (HTTP_ROUTE.name, GRPC_ROUTE.name)
 

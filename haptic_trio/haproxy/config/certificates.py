@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import msgspec
 from cryptography import x509
 
+from haptic_trio.chunked import Page, Piece, Stretch, stretches
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 from haptic_trio.haproxy.text_lines import Lines
-from haptic_trio.pages import Page, Piece, Stretch, stretches
 
 _ENTRY: Final = re.compile(
     r"(?P<certificate>[^\s\[\]]+)(?:\s*\[(?P<options>[^\[\]]*)\])?(?P<filters>(?:\s+[^\s\[\]]+)*)"

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from haptic_trio.haproxy.grammar import UNNAMED_KINDS, Finding, read_header, suggest
+from haptic_trio.haproxy.grammar.keyword_families import PROXY_KINDS
+from haptic_trio.haproxy.grammar.placement import UNNAMED_KINDS, Finding, read_header, suggest
 from haptic_trio.haproxy.model import Directive, Section
-from haptic_trio.haproxy.unlisted import PROXY_KINDS
 
 # A `listen` is a frontend and a backend, and a `log-forward` has the name of both.
 _TWO_SPACES: Final = {

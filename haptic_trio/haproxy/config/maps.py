@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.diff import FileChange
+from haptic_trio.chunked import Piece, stretches
 from haptic_trio.haproxy.model import Directive, FileKind, Generation
+from haptic_trio.haproxy.plan.diff import FileChange
 from haptic_trio.haproxy.text_lines import Lines
-from haptic_trio.pages import Piece, stretches
 
 Entry: TypeAlias = tuple[str, str]
 """Key and value."""

@@ -7,8 +7,9 @@ from itertools import chain
 
 import msgspec
 
+from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.errors import Problem, ProblemsError
-from haptic_trio.haproxy.coherence import (
+from haptic_trio.haproxy.config.coherence import (
     NameRules,
     Names,
     PlacedSection,
@@ -18,13 +19,26 @@ from haptic_trio.haproxy.coherence import (
     names_of,
     rules_of,
 )
-from haptic_trio.haproxy.grammar import Finding, check_directives, check_header, check_macro, read_header, suggest
-from haptic_trio.haproxy.keywords import Keywords, shipped_keywords
+from haptic_trio.haproxy.config.section_text import Chunk, SectionCutter
+from haptic_trio.haproxy.config.text_pages import (
+    ParsedSection,
+    TextPage,
+    TextPiece,
+    ends_whole,
+    nesting_of,
+    whole_pages,
+)
+from haptic_trio.haproxy.grammar.keywords import Keywords, shipped_keywords
+from haptic_trio.haproxy.grammar.placement import (
+    Finding,
+    check_directives,
+    check_header,
+    check_macro,
+    read_header,
+    suggest,
+)
 from haptic_trio.haproxy.lexer import Fault, lex_lines, problem_at, split_line
 from haptic_trio.haproxy.model import Config, Directive, Section, seal_of
-from haptic_trio.haproxy.section_text import Chunk, SectionCutter
-from haptic_trio.haproxy.text_pages import ParsedSection, TextPage, TextPiece, ends_whole, nesting_of, whole_pages
-from haptic_trio.pages import Page, Paged, Piece
 
 SPARE = 1000
 """Sections of earlier texts that a cache keeps beside those of the last one."""

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from haptic_trio.haproxy.certificates import parse_crt_list
-from haptic_trio.haproxy.grammar import read_header
+from haptic_trio.chunked import Paged
+from haptic_trio.haproxy.config.certificates import parse_crt_list
+from haptic_trio.haproxy.grammar.placement import read_header
 from haptic_trio.haproxy.model import (
     AuxFile,
     Config,
@@ -28,7 +29,6 @@ from haptic_trio.haproxy.model import (
     make_generation,
     seal_of,
 )
-from haptic_trio.pages import Paged
 
 WORTHWHILE: Final = 0.25
 """Nothing is gained where more than this part of the sections has to be read anyway."""

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.haproxy.grammar import read_header
-from haptic_trio.haproxy.keywords import shipped_keywords
+from haptic_trio.haproxy.grammar.keywords import shipped_keywords
+from haptic_trio.haproxy.grammar.options import walk_options
+from haptic_trio.haproxy.grammar.placement import read_header
 from haptic_trio.haproxy.model import Bases, Directive, Section
-from haptic_trio.haproxy.options import walk_options
 
 MAX_WEIGHT: Final = 256
 

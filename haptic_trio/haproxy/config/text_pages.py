@@ -12,11 +12,11 @@ from itertools import chain
 
 import msgspec
 
+from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.errors import Problem
-from haptic_trio.haproxy.coherence import Claims, Name
+from haptic_trio.haproxy.config.coherence import Claims, Name
+from haptic_trio.haproxy.config.section_text import Chunk, SectionCutter
 from haptic_trio.haproxy.model import Directive, Section
-from haptic_trio.haproxy.section_text import Chunk, SectionCutter
-from haptic_trio.pages import Page, Paged, Piece
 
 NOTHING_CLAIMED = Claims((), frozenset())
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from haptic_trio.haproxy.grammar_expressions import NameFault, check_expression, check_format
-from haptic_trio.haproxy.keywords import Keywords
+from haptic_trio.haproxy.grammar.expressions import NameFault, check_expression, check_format
+from haptic_trio.haproxy.grammar.keywords import Keywords
 from haptic_trio.haproxy.model import Directive
 
 # Names that every proxy has without an `acl` line.

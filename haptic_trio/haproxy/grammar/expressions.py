@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from haptic_trio.haproxy.keywords import Arity, Keywords
+from haptic_trio.haproxy.grammar.keywords import Arity, Keywords
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:+-]+")
 # An expression without quoting or escapes, which almost all are; arguments never nest.

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from haptic_trio.haproxy.keywords import versions_that_know
+from haptic_trio.haproxy.grammar.keywords import versions_that_know
 from haptic_trio.haproxy.model import Directive
 
 

@@ -2,7 +2,7 @@
 
 `keywords.json` beside this module holds, by place and by the versions that
 know it, each word of `haproxy -dKall`, and of what that listing leaves out
-each name that a binary was found to accept; `bench/dump_keywords.py` writes
+each name that a binary was found to accept; `tools/keywords/dump.py` writes
 it. A target that is not one of those versions gets the tables of its
 neighbours, and a running controller adds the listing of the very binary: a
 word that the target knows is never refused.
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from haptic_trio.haproxy.unlisted import PROXY_KINDS
+from haptic_trio.haproxy.grammar.keyword_families import PROXY_KINDS
 
 RULE_SETS: Final = (
     "http-request",
@@ -208,7 +208,7 @@ def _place(place: str, line: str) -> tuple[str, str]:
 
 @cache
 def _tables() -> _Tables:
-    data = resources.files("haptic_trio.haproxy").joinpath("keywords.json").read_bytes()
+    data = resources.files("haptic_trio.haproxy.grammar").joinpath("keywords.json").read_bytes()
     return msgspec.json.decode(data, type=_Tables)
 
 

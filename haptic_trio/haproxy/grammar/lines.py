@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from haptic_trio.haproxy.grammar_conditions import (
+from haptic_trio.haproxy.grammar.conditions import (
     CONDITIONAL,
     check_acl,
     check_action,
@@ -12,12 +12,12 @@ from haptic_trio.haproxy.grammar_conditions import (
     check_flagged_formats,
     find_condition,
 )
-from haptic_trio.haproxy.grammar_expressions import NameFault, check_expression, check_format
-from haptic_trio.haproxy.grammar_findings import Finding, hint_at
-from haptic_trio.haproxy.keywords import Keywords, Shape, key_of
+from haptic_trio.haproxy.grammar.expressions import NameFault, check_expression, check_format
+from haptic_trio.haproxy.grammar.findings import Finding, hint_at
+from haptic_trio.haproxy.grammar.keyword_families import PROXY_KINDS
+from haptic_trio.haproxy.grammar.keywords import Keywords, Shape, key_of
+from haptic_trio.haproxy.grammar.options import check_bind, check_default_server, check_server, check_template
 from haptic_trio.haproxy.model import Directive
-from haptic_trio.haproxy.options import check_bind, check_default_server, check_server, check_template
-from haptic_trio.haproxy.unlisted import PROXY_KINDS
 
 _RULE_HOOKS: Final[Mapping[str, frozenset[str]]] = {
     "tcp-request": frozenset({"connection", "session", "content", "inspect-delay"}),

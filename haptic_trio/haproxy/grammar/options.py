@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from haptic_trio.haproxy.keywords import Keywords
+from haptic_trio.haproxy.grammar.keywords import Keywords
 from haptic_trio.haproxy.model import Directive
 
 Fault: TypeAlias = tuple[int, str, Iterable[str]]

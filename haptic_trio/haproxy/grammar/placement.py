@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from haptic_trio.haproxy.grammar_conditions import find_quoted_flags
-from haptic_trio.haproxy.grammar_findings import Finding, hint_at, suggest
-from haptic_trio.haproxy.grammar_lines import Scope, check_line, check_word, group_of
-from haptic_trio.haproxy.keywords import Keywords
+from haptic_trio.haproxy.grammar.conditions import find_quoted_flags
+from haptic_trio.haproxy.grammar.findings import Finding, hint_at, suggest
+from haptic_trio.haproxy.grammar.keyword_families import OPEN_PREFIXES, PROXY_KINDS
+from haptic_trio.haproxy.grammar.keywords import Keywords
+from haptic_trio.haproxy.grammar.lines import Scope, check_line, check_word, group_of
 from haptic_trio.haproxy.model import Directive
-from haptic_trio.haproxy.unlisted import OPEN_PREFIXES, PROXY_KINDS
 
 __all__ = [
     "UNNAMED_KINDS",

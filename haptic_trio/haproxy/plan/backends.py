@@ -6,19 +6,19 @@ it consists of `server` lines, and its header of `backend <name> from
 names it outright, which HAProxy then says itself.
 """
 
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.grammar import read_header
+from haptic_trio.haproxy.config.servers import ServerSettings, names_are_unique
+from haptic_trio.haproxy.grammar.placement import read_header
 from haptic_trio.haproxy.model import Bases, Section
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.operations import (
     AddBackend,
     DeleteBackend,
     DeleteServer,
     PublishBackend,
     UnpublishBackend,
 )
-from haptic_trio.haproxy.server_plan import add_server
-from haptic_trio.haproxy.servers import ServerSettings, names_are_unique
-from haptic_trio.haproxy.steps import Phase, Step
+from haptic_trio.haproxy.plan.servers import add_server
+from haptic_trio.haproxy.plan.steps import Phase, Step
 
 
 def add_backend(running: Bases, desired: Bases, section: Section, capabilities: Capabilities) -> list[Step] | None:

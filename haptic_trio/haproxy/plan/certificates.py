@@ -16,8 +16,7 @@ a server without a certificate of its own never learns of new authorities.
 from itertools import pairwise
 from typing import Final
 
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.certificates import (
+from haptic_trio.haproxy.config.certificates import (
     PEM,
     CrtList,
     CrtListEntry,
@@ -27,17 +26,18 @@ from haptic_trio.haproxy.certificates import (
     names_are_files,
     names_of,
 )
-from haptic_trio.haproxy.diff import FileChange
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.diff import FileChange
+from haptic_trio.haproxy.plan.operations import (
     AddCrtListEntry,
     DeleteCertificate,
     DeleteCrtListEntry,
     StoreCertificate,
     StoreTrust,
 )
-from haptic_trio.haproxy.steps import Phase, Step
-from haptic_trio.haproxy.store_commands import is_sendable
+from haptic_trio.haproxy.plan.steps import Phase, Step
+from haptic_trio.haproxy.plan.store_commands import is_sendable
 
 COMPANIONS: Final = (".key", ".ocsp", ".issuer", ".sctl", ".dh")
 """HAProxy loads files of these names along with a certificate."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.operations import (
     AddAclEntry,
     AddBackend,
     AddMapEntry,

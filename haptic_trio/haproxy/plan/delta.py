@@ -14,7 +14,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from haptic_trio.chunked import Page, Paged, Piece, Splice, Stretch, spliced, stretches
 from haptic_trio.errors import HapticError
+from haptic_trio.haproxy.config.parser import read_head, read_section
 from haptic_trio.haproxy.model import (
     BY_LINE,
     AuxFile,
@@ -26,9 +28,7 @@ from haptic_trio.haproxy.model import (
     make_file,
     make_generation,
 )
-from haptic_trio.haproxy.parser import read_head, read_section
 from haptic_trio.haproxy.text_lines import Lines, lines_in, pages_of
-from haptic_trio.pages import Page, Paged, Piece, Splice, Stretch, spliced, stretches
 
 P = TypeVar("P")
 T = TypeVar("T")

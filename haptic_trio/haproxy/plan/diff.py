@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.grammar import read_header
+from haptic_trio.chunked import Page, Stretch, stretches
+from haptic_trio.haproxy.grammar.keyword_families import PROXY_KINDS
+from haptic_trio.haproxy.grammar.placement import read_header
 from haptic_trio.haproxy.model import AuxFile, Config, Directive, Files, Section
 from haptic_trio.haproxy.sections import index_names
-from haptic_trio.haproxy.unlisted import PROXY_KINDS
-from haptic_trio.pages import Page, Stretch, stretches
 
 # Beyond this many differing lines the shortest edit is not worth its quadratic price.
 _EXACT_LIMIT: Final = 2000

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from haptic_trio.haproxy.commands import Replacement
-from haptic_trio.haproxy.maps import Entry, MapUse, diff_maps, file_entries, form_of
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.config.maps import Entry, MapUse, diff_maps, file_entries, form_of
+from haptic_trio.haproxy.plan.commands import Replacement
+from haptic_trio.haproxy.plan.operations import (
     AddAclEntry,
     AddMapEntry,
     DeleteAclEntry,

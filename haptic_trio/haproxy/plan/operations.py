@@ -212,7 +212,7 @@ class Plan(msgspec.Struct, frozen=True):
     The files on disk always become the desired ones. With `reasons` a reload
     takes them in; without, `operations` bring the running process to the
     same state. A change that is partly one and partly the other is split
-    (`haptic_trio.haproxy.split`) into a plan of each kind.
+    (`haptic_trio.haproxy.plan.split`) into a plan of each kind.
     """
 
     operations: tuple[Operation, ...] = ()

@@ -4,17 +4,19 @@ A pure function. What needs no reload: servers that come, go, or change, the
 entries of maps and of the lists of ACLs, certificates with their crt-list entries, authorities, and,
 where the process can do that, whole backends. When anything else differs the
 reload takes in everything, and there are no operations: what can be done
-ahead of the reload is for `haptic_trio.haproxy.split` to say.
+ahead of the reload is for `haptic_trio.haproxy.plan.split` to say.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from haptic_trio.haproxy.backend_plan import add_backend, delete_backend
-from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of
-from haptic_trio.haproxy.certificate_plan import CertificatePlanner
-from haptic_trio.haproxy.diff import (
+from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries
+from haptic_trio.haproxy.model import FileKind, Generation, Section
+from haptic_trio.haproxy.plan.backends import add_backend, delete_backend
+from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.plan.certificates import CertificatePlanner
+from haptic_trio.haproxy.plan.diff import (
     ConfigDiff,
     FileChange,
     SectionChange,
@@ -22,12 +24,10 @@ from haptic_trio.haproxy.diff import (
     diff_files,
     same_words,
 )
-from haptic_trio.haproxy.map_plan import plan_entries
-from haptic_trio.haproxy.maps import MapUse, find_map_use, has_entries
-from haptic_trio.haproxy.model import FileKind, Generation, Section
-from haptic_trio.haproxy.operations import Plan
-from haptic_trio.haproxy.server_plan import plan_servers
-from haptic_trio.haproxy.steps import Phase, Step, order_steps
+from haptic_trio.haproxy.plan.maps import plan_entries
+from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.plan.servers import plan_servers
+from haptic_trio.haproxy.plan.steps import Phase, Step, order_steps
 
 FIRST_GENERATION: Final = "first generation"
 

@@ -11,11 +11,13 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.diff import same_words
-from haptic_trio.haproxy.keywords import shipped_keywords
+from haptic_trio.haproxy.config.servers import Member, ServerLine, ServerSettings, names_are_unique, read_server
+from haptic_trio.haproxy.grammar.keywords import shipped_keywords
+from haptic_trio.haproxy.grammar.options import walk_options
 from haptic_trio.haproxy.model import Bases, Section
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.diff import same_words
+from haptic_trio.haproxy.plan.operations import (
     AddServer,
     DeleteServer,
     EnableChecks,
@@ -24,9 +26,7 @@ from haptic_trio.haproxy.operations import (
     SetServerState,
     SetServerWeight,
 )
-from haptic_trio.haproxy.options import walk_options
-from haptic_trio.haproxy.servers import Member, ServerLine, ServerSettings, names_are_unique, read_server
-from haptic_trio.haproxy.steps import Phase, Step
+from haptic_trio.haproxy.plan.steps import Phase, Step
 
 # With these the address means more than where to connect to.
 _BOUND_TO_ADDRESS: Final = frozenset({"resolvers", "init-addr", "hash-key"})

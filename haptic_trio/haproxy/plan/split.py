@@ -18,20 +18,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from haptic_trio.haproxy.backend_plan import add_backend
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.diff import SectionChange, diff_configs
+from haptic_trio.chunked import Splice, spliced
+from haptic_trio.haproxy.config.parser import read_section
+from haptic_trio.haproxy.config.servers import ServerLine, ServerSettings, read_server
+from haptic_trio.haproxy.config.writer import write_directive
 from haptic_trio.haproxy.model import AuxFile, Config, Directive, Generation, Section, make_generation
-from haptic_trio.haproxy.operations import AddServer, Operation
-from haptic_trio.haproxy.parser import read_section
-from haptic_trio.haproxy.plan import OLDEST, make_plan
+from haptic_trio.haproxy.plan.backends import add_backend
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.diff import SectionChange, diff_configs
+from haptic_trio.haproxy.plan.operations import AddServer, Operation
+from haptic_trio.haproxy.plan.plan import OLDEST, make_plan
+from haptic_trio.haproxy.plan.servers import plan_servers
+from haptic_trio.haproxy.plan.split_files import SERVING_KINDS, choose_files
+from haptic_trio.haproxy.plan.steps import Step
 from haptic_trio.haproxy.sections import index_names, place_in
-from haptic_trio.haproxy.server_plan import plan_servers
-from haptic_trio.haproxy.servers import ServerLine, ServerSettings, read_server
-from haptic_trio.haproxy.split_files import SERVING_KINDS, choose_files
-from haptic_trio.haproxy.steps import Step
-from haptic_trio.haproxy.writer import write_directive
-from haptic_trio.pages import Splice, spliced
 
 _Key: TypeAlias = tuple[str, str]
 

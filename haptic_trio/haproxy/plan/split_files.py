@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.certificate_plan import CertificatePlanner
-from haptic_trio.haproxy.diff import FileChange, diff_files
-from haptic_trio.haproxy.maps import MapUse, find_map_use, has_entries, parse_map_file
+from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries, parse_map_file
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Files, Generation, make_file
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.certificates import CertificatePlanner
+from haptic_trio.haproxy.plan.diff import FileChange, diff_files
 
 SERVING_KINDS: Final = ("backend", "listen")
 

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import TypeAlias
 
-from haptic_trio.haproxy.operations import Operation
+from haptic_trio.haproxy.plan.operations import Operation
 
 
 class Phase(IntEnum):

@@ -7,12 +7,12 @@ ends; so the content goes without empty lines, which mean nothing in PEM.
 import re
 from typing import Final
 
-from haptic_trio.haproxy.commands import (
+from haptic_trio.haproxy.plan.commands import (
     MAX_COMMAND_BYTES,
     UnsendableError,
     escape_word,
 )
-from haptic_trio.haproxy.operations import AddCrtListEntry, DeleteCrtListEntry, StoreCertificate, StoreTrust
+from haptic_trio.haproxy.plan.operations import AddCrtListEntry, DeleteCrtListEntry, StoreCertificate, StoreTrust
 
 _SEVERAL: Final = re.compile(r"found the certificate '.*' in several entries, .*\((?P<lines>[\d, ]+)\)")
 

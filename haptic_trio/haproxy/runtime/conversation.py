@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.commands import (
+from haptic_trio.haproxy.plan.commands import (
     MAX_BATCH,
     MAX_COMMAND_BYTES,
     Replacement,
@@ -36,7 +36,7 @@ from haptic_trio.haproxy.commands import (
     prepare_version,
     read_prepared_version,
 )
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.operations import (
     AddCrtListEntry,
     DeleteBackend,
     DeleteCrtListEntry,
@@ -49,14 +49,14 @@ from haptic_trio.haproxy.operations import (
     StoreCertificate,
     StoreTrust,
 )
-from haptic_trio.haproxy.replies import UnreadableReplyError, parse_servers_state
-from haptic_trio.haproxy.store_commands import (
+from haptic_trio.haproxy.plan.store_commands import (
     abort_command,
     list_command,
     read_oldest_line,
     store_commands,
     unlist_command,
 )
+from haptic_trio.haproxy.runtime.replies import UnreadableReplyError, parse_servers_state
 
 REMOVAL_ATTEMPTS: Final = 25
 """How often in all the process is asked to delete what is still in use."""

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from haptic_trio.haproxy.operations import Operation
-from haptic_trio.haproxy.steps import Step, order_steps
+from haptic_trio.haproxy.plan.operations import Operation
+from haptic_trio.haproxy.plan.steps import Step, order_steps
 
 
 class Kind(StrEnum):

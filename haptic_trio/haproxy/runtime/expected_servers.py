@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from haptic_trio.haproxy.grammar import read_header
-from haptic_trio.haproxy.keywords import shipped_keywords
+from haptic_trio.haproxy.config.servers import ServerSettings
+from haptic_trio.haproxy.grammar.keywords import shipped_keywords
+from haptic_trio.haproxy.grammar.options import walk_options
+from haptic_trio.haproxy.grammar.placement import read_header
 from haptic_trio.haproxy.model import Config, Directive, Section
-from haptic_trio.haproxy.options import walk_options
-from haptic_trio.haproxy.servers import ServerSettings
 
 _SERVING_KINDS: Final = frozenset({"backend", "listen"})
 
@@ -17,7 +17,7 @@ class Expected(NamedTuple):
     """A server; None stands for what the process may decide by itself, or what its line does not tell."""
 
     address: str | None
-    """As written; see `haptic_trio.haproxy.servers.read_address`."""
+    """As written; see `haptic_trio.haproxy.config.servers.read_address`."""
     weight: int | None
     state: str | None
     """`ready` or `maint`."""

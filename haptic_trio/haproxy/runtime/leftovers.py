@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.keywords import shipped_keywords
+from haptic_trio.haproxy.config.servers import ServerSettings, read_address
+from haptic_trio.haproxy.grammar.keywords import shipped_keywords
+from haptic_trio.haproxy.grammar.options import walk_options
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.operations import (
     AddServer,
     DeleteServer,
     Operation,
@@ -21,9 +23,7 @@ from haptic_trio.haproxy.operations import (
     SetServerAddress,
     SetServerWeight,
 )
-from haptic_trio.haproxy.options import walk_options
-from haptic_trio.haproxy.server_plan import spell_out
-from haptic_trio.haproxy.servers import ServerSettings, read_address
+from haptic_trio.haproxy.plan.servers import spell_out
 
 
 class Leftover(msgspec.Struct, frozen=True):

@@ -16,13 +16,12 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.haproxy.backend_plan import add_backend
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.differences import Finding, Kind
-from haptic_trio.haproxy.expected_servers import Expected, SectionServers, expected_servers
-from haptic_trio.haproxy.grammar import read_header
+from haptic_trio.haproxy.config.servers import ServerSettings, read_address
+from haptic_trio.haproxy.grammar.placement import read_header
 from haptic_trio.haproxy.model import Generation, Section
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.backends import add_backend
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.operations import (
     DeleteBackend,
     DeleteServer,
     Removal,
@@ -31,11 +30,12 @@ from haptic_trio.haproxy.operations import (
     SetServerWeight,
     UnpublishBackend,
 )
-from haptic_trio.haproxy.read_stores import StoreReader
-from haptic_trio.haproxy.replies import ServerState, parse_servers_state
-from haptic_trio.haproxy.server_plan import plan_servers
-from haptic_trio.haproxy.servers import ServerSettings, read_address
-from haptic_trio.haproxy.steps import Phase, Step
+from haptic_trio.haproxy.plan.servers import plan_servers
+from haptic_trio.haproxy.plan.steps import Phase, Step
+from haptic_trio.haproxy.runtime.differences import Finding, Kind
+from haptic_trio.haproxy.runtime.expected_servers import Expected, SectionServers, expected_servers
+from haptic_trio.haproxy.runtime.read_stores import StoreReader
+from haptic_trio.haproxy.runtime.replies import ServerState, parse_servers_state
 
 _SERVERS: Final = "show servers state"
 _BACKENDS: Final = "show backend"

@@ -10,19 +10,19 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.capabilities import Capabilities
-from haptic_trio.haproxy.certificate_plan import COMPANIONS, CertificatePlanner
-from haptic_trio.haproxy.certificates import CrtListEntry, crt_lists_of, names_are_files
-from haptic_trio.haproxy.commands import Replacement, UnsendableError, show_entries
-from haptic_trio.haproxy.diff import FileChange
-from haptic_trio.haproxy.differences import Finding, Kind
-from haptic_trio.haproxy.map_plan import find_unsendable, make_replacement
-from haptic_trio.haproxy.maps import Entry, MapUse, file_entries, find_map_use, form_of
+from haptic_trio.haproxy.config.certificates import CrtListEntry, crt_lists_of, names_are_files
+from haptic_trio.haproxy.config.maps import Entry, MapUse, file_entries, find_map_use, form_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file
-from haptic_trio.haproxy.operations import ReplaceAcl, StoreCertificate
-from haptic_trio.haproxy.replies import UnreadableReplyError, parse_list, parse_map
-from haptic_trio.haproxy.steps import Phase
-from haptic_trio.haproxy.store_commands import file_word, is_sendable
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.certificates import COMPANIONS, CertificatePlanner
+from haptic_trio.haproxy.plan.commands import Replacement, UnsendableError, show_entries
+from haptic_trio.haproxy.plan.diff import FileChange
+from haptic_trio.haproxy.plan.maps import find_unsendable, make_replacement
+from haptic_trio.haproxy.plan.operations import ReplaceAcl, StoreCertificate
+from haptic_trio.haproxy.plan.steps import Phase
+from haptic_trio.haproxy.plan.store_commands import file_word, is_sendable
+from haptic_trio.haproxy.runtime.differences import Finding, Kind
+from haptic_trio.haproxy.runtime.replies import UnreadableReplyError, parse_list, parse_map
 
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _LISTED: Final = re.compile(r"(?P<certificate>\S+):\d+(?: \[(?P<options>.*?)\])?(?P<filters>(?: \S+)*) *")

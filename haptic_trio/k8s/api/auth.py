@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import trio
 
-from haptic_trio.k8s.api_errors import CredentialsError
+from haptic_trio.k8s.errors import CredentialsError
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

@@ -9,16 +9,16 @@ import msgspec
 import trio
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.api_auth import Load
-from haptic_trio.k8s.api_connection import JSON, Connection, MakeClient, make_client
-from haptic_trio.k8s.api_decode import decode_object
-from haptic_trio.k8s.api_errors import AbsentKindError, MissingError, ServerFailedError
+from haptic_trio.k8s.api.auth import Load
+from haptic_trio.k8s.api.connection import JSON, Connection, MakeClient, make_client
+from haptic_trio.k8s.api.decode import decode_object
+from haptic_trio.k8s.api.discovery import Discovery, ServedKind
+from haptic_trio.k8s.api.watch_counts import WatchCounts
+from haptic_trio.k8s.api.watching import KindWatch, Pace, Streaming
 from haptic_trio.k8s.client import NotFoundError, Report, Selection, WatchEvent
-from haptic_trio.k8s.discovery import Discovery, ServedKind
+from haptic_trio.k8s.errors import AbsentKindError, MissingError, ServerFailedError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
-from haptic_trio.k8s.watch_counts import WatchCounts
 from haptic_trio.k8s.watch_feed import Feed, NamespaceMerge
-from haptic_trio.k8s.watching import KindWatch, Pace, Streaming
 
 
 class ApiCluster:

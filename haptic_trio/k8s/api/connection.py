@@ -13,9 +13,10 @@ from typing import Final, TypeAlias
 import httpx
 import trio
 
-from haptic_trio.connections import open_transport
-from haptic_trio.k8s.api_auth import Credentials, Load, Stamp, read_token, stamp_of
-from haptic_trio.k8s.api_errors import (
+from haptic_trio.http1 import open_transport
+from haptic_trio.k8s.api.auth import Credentials, Load, Stamp, read_token, stamp_of
+from haptic_trio.k8s.api.transport import GOES_ON, ApiTransport
+from haptic_trio.k8s.errors import (
     CredentialsError,
     ServerFailedError,
     ThrottledError,
@@ -23,7 +24,6 @@ from haptic_trio.k8s.api_errors import (
     UnreachableError,
     error_of,
 )
-from haptic_trio.k8s.api_transport import GOES_ON, ApiTransport
 
 Params: TypeAlias = Mapping[str, str]
 MakeClient: TypeAlias = Callable[[Credentials], httpx.AsyncClient]

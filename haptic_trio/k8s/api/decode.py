@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.k8s.discovery import ServedKind
+from haptic_trio.k8s.api.discovery import ServedKind
 from haptic_trio.k8s.resource import Resource
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 import msgspec
 import trio
 
-from haptic_trio.k8s.api_connection import Connection
-from haptic_trio.k8s.api_errors import AbsentKindError, MissingError, ServerFailedError
+from haptic_trio.k8s.api.connection import Connection
+from haptic_trio.k8s.errors import AbsentKindError, MissingError, ServerFailedError
 from haptic_trio.k8s.resource import ResourceType
 
 

@@ -10,8 +10,8 @@ import msgspec
 import trio
 
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.k8s.api_errors import ConflictError
 from haptic_trio.k8s.client import Client, Listed, NotFoundError, Report, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.errors import ConflictError
 from haptic_trio.k8s.lease_election import Bid, Election, LeaseSettings, LeaseView, released_spec, view_of
 from haptic_trio.k8s.resource import Resource, ResourceType
 

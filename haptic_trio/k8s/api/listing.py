@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.k8s.api_connection import JSON, Connection
-from haptic_trio.k8s.api_decode import decode_objects, decode_page
-from haptic_trio.k8s.api_errors import ExpiredError, ServerFailedError
+from haptic_trio.k8s.api.connection import JSON, Connection
+from haptic_trio.k8s.api.decode import decode_objects, decode_page
+from haptic_trio.k8s.api.discovery import ServedKind
 from haptic_trio.k8s.client import Selection
-from haptic_trio.k8s.discovery import ServedKind
+from haptic_trio.k8s.errors import ExpiredError, ServerFailedError
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.selectors import FieldSelector, parse_field_selector, parse_label_selector
 

@@ -15,7 +15,7 @@ import h11
 import httpx
 import trio
 
-from haptic_trio.connections import Exchange
+from haptic_trio.http1 import Exchange
 
 GOES_ON: Final = "haptic_goes_on"
 """The extension of a request whose answer is read while it comes."""

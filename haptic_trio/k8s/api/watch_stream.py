@@ -8,10 +8,10 @@ import httpx
 import msgspec
 import trio
 
-from haptic_trio.k8s.api_connection import Connection
-from haptic_trio.k8s.api_decode import RawEvent, decode_events
-from haptic_trio.k8s.api_errors import ServerFailedError
-from haptic_trio.k8s.discovery import ServedKind
+from haptic_trio.k8s.api.connection import Connection
+from haptic_trio.k8s.api.decode import RawEvent, decode_events
+from haptic_trio.k8s.api.discovery import ServedKind
+from haptic_trio.k8s.errors import ServerFailedError
 
 _STREAMED_LIST: Final[Mapping[str, str]] = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 

@@ -15,9 +15,15 @@ import msgspec
 import trio
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.api_connection import Connection
-from haptic_trio.k8s.api_decode import RawEvent, completed, ends_initial_events
-from haptic_trio.k8s.api_errors import (
+from haptic_trio.k8s.api.connection import Connection
+from haptic_trio.k8s.api.decode import RawEvent, completed, ends_initial_events
+from haptic_trio.k8s.api.discovery import Discovery, ServedKind
+from haptic_trio.k8s.api.listing import Query, list_objects
+from haptic_trio.k8s.api.watch_counts import WatchCounts
+from haptic_trio.k8s.api.watch_stream import open_watch
+from haptic_trio.k8s.backoff import Backoff
+from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.errors import (
     AbsentKindError,
     ApiError,
     ExpiredError,
@@ -29,13 +35,7 @@ from haptic_trio.k8s.api_errors import (
     UnreachableError,
     error_of,
 )
-from haptic_trio.k8s.backoff import Backoff
-from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
-from haptic_trio.k8s.discovery import Discovery, ServedKind
-from haptic_trio.k8s.listing import Query, list_objects
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, version_of
-from haptic_trio.k8s.watch_counts import WatchCounts
-from haptic_trio.k8s.watch_stream import open_watch
 
 Publish: TypeAlias = Callable[[Sequence[WatchEvent]], Awaitable[None]]
 Tell: TypeAlias = Callable[[tuple[Problem, ...]], None]

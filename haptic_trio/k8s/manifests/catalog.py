@@ -17,7 +17,7 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.kinds import CLUSTER_SCOPED, group_of, plural_of
-from haptic_trio.k8s.manifests import LocatedResource
+from haptic_trio.k8s.manifests.objects import LocatedResource
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 
 Key: TypeAlias = tuple[str, str, str, str]

@@ -16,12 +16,20 @@ from typing import Final, TypeVar
 
 import trio
 
-from haptic_trio.k8s.catalog import Catalog, FileContent, Outcome
 from haptic_trio.k8s.client import NotFoundError, Report, Selection, WatchEvent
-from haptic_trio.k8s.files import Known, Reading, RootMissingError, Survey, read_files, survey_all, survey_paths
+from haptic_trio.k8s.manifests.catalog import Catalog, FileContent, Outcome
+from haptic_trio.k8s.manifests.files import (
+    Known,
+    Reading,
+    RootMissingError,
+    Survey,
+    read_files,
+    survey_all,
+    survey_paths,
+)
+from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
+from haptic_trio.k8s.manifests.tree import DirectoryError, TreeChange, watch_tree
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
-from haptic_trio.k8s.subscription import Matcher, Subscription
-from haptic_trio.k8s.tree import DirectoryError, TreeChange, watch_tree
 
 T = TypeVar("T")
 

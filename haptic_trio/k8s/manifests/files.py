@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.k8s.catalog import FileContent, fill_in
-from haptic_trio.k8s.manifests import MAX_SIZE, read_manifests
+from haptic_trio.k8s.manifests.catalog import FileContent, fill_in
+from haptic_trio.k8s.manifests.objects import MAX_SIZE, read_manifests
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 

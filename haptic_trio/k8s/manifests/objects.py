@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.document import MAX_DEPTH, Document, DocumentError, read_document
+from haptic_trio.k8s.manifests.document import MAX_DEPTH, Document, DocumentError, read_document
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.templating.credentials import without_credentials_in_yaml
 

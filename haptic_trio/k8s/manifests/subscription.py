@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from haptic_trio.k8s.catalog import ObjectChange, type_of
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.manifests.catalog import ObjectChange, type_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.selectors import parse_field_selector, parse_label_selector
 

@@ -9,7 +9,7 @@ import watchfiles
 from watchfiles._rust_notify import WatchfilesRustInternalError
 
 from haptic_trio.errors import HapticError
-from haptic_trio.k8s.files import is_relevant
+from haptic_trio.k8s.manifests.files import is_relevant
 
 TreeChange: TypeAlias = frozenset[str] | None
 """Paths at which something may have changed; None: anywhere."""

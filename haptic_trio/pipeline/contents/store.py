@@ -17,7 +17,7 @@ from haptic_trio.messages import (
     HttpFetched,
     ProblemsReported,
 )
-from haptic_trio.pipeline.fetch_policy import fetch_policy
+from haptic_trio.pipeline.contents.policy import fetch_policy
 
 
 def open_contents(config: Config, report: Report, memory: ContentMemory | None = None) -> HttpStore:

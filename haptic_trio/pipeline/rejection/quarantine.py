@@ -20,9 +20,9 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.pipeline.places import without_emitter
-from haptic_trio.templating.outputs import FragmentOutput, Recall
-from haptic_trio.templating.subjects import FragmentKey, Refusal, Remark
+from haptic_trio.pipeline.field_paths import without_emitter
+from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Remark
 
 FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
 """Where in an object the texts are that a message refuses."""

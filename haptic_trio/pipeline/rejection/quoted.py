@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.haproxy.keywords import shipped_keywords
+from haptic_trio.haproxy.grammar.keywords import shipped_keywords
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]")
 _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")

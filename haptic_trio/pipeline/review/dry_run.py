@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from haptic_trio.config.templates import MAIN_TEMPLATE
-from haptic_trio.dataplane.check import (
+from haptic_trio.dataplane.local.check import (
     CheckCrashedError,
     CheckFailedError,
     CheckTimeoutError,
@@ -22,16 +22,16 @@ from haptic_trio.dataplane.check import (
     find_acceptance,
 )
 from haptic_trio.errors import Problem
+from haptic_trio.haproxy.config.reduced import with_stand_ins
 from haptic_trio.haproxy.model import FileKind, Generation
-from haptic_trio.haproxy.stand_ins import with_stand_ins
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.refusal import RefusedError
-from haptic_trio.pipeline.rehearsal import RehearsalError, Rehearsed, Replacements, rehearse
+from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Rehearsed, Replacements, rehearse
 from haptic_trio.pipeline.validate import Validator, locate
-from haptic_trio.templating.subjects import Refusal, Remark, Subject
+from haptic_trio.templating.incremental.subjects import Refusal, Remark, Subject
 
 MOST_BYTES = 4 << 20
 """Of the text and the files that phase 2 is given; 4 us a line are a fifth of a second."""

@@ -18,14 +18,14 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.pipeline.refusal import RefusedError
+from haptic_trio.pipeline.missing_dependencies import Wanting, fetch_all
+from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer, output_of
 from haptic_trio.pipeline.session import Leave, Session
-from haptic_trio.pipeline.wanting import Wanting, fetch_all
+from haptic_trio.templating.incremental.outputs import Recall
+from haptic_trio.templating.incremental.refresh import Touched, take_changes
+from haptic_trio.templating.incremental.subjects import FragmentKey
 from haptic_trio.templating.limits import clock
-from haptic_trio.templating.outputs import Recall
-from haptic_trio.templating.refresh import Touched, take_changes
-from haptic_trio.templating.subjects import FragmentKey
 from haptic_trio.templating.views import ResourcesView, showing
 
 MOST_FETCHES = 3

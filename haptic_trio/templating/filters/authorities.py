@@ -12,7 +12,7 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from haptic_trio.templating.emit import EmitError, Emitted
+from haptic_trio.templating.filters.emit import EmitError, Emitted
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----[^-]*-----END \1-----")
 _CERTIFICATE: Final = frozenset({"CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE"})

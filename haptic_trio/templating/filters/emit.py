@@ -17,7 +17,7 @@ from typing import Any, Final
 from jinja2 import StrictUndefined, Undefined
 
 from haptic_trio.errors import HapticError
-from haptic_trio.templating.run import current_run
+from haptic_trio.templating.incremental.run import current_run
 
 # Not in the set although most of HAProxy takes them for granted: `,` (lists of addresses, arguments of
 # converters), `@` (`unix@`, `fd@`, `env@` in addresses) and `~`. A leading `-` would be a flag, and an

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from haptic_trio.templating.emit import FORBIDDEN, EmitError, Emitted, describe_chars, number_text
-from haptic_trio.templating.emitters import address, header_name, hostname, integer, pattern, port, word
-from haptic_trio.templating.values import network
+from haptic_trio.templating.filters.emit import FORBIDDEN, EmitError, Emitted, describe_chars, number_text
+from haptic_trio.templating.filters.emitters import address, header_name, hostname, integer, pattern, port, word
+from haptic_trio.templating.filters.values import network
 
 _URL: Final = re.compile(
     r"(?P<scheme>https?|svc|service)://(?P<place>[^/?#]*)(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)"

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from jinja2 import Undefined
 
 from haptic_trio.jsonpath import JSONPathError, Path, compile_path
-from haptic_trio.templating.emit import TemplateFaultError
+from haptic_trio.templating.filters.emit import TemplateFaultError
 from haptic_trio.templating.missing import MissingValue
 
 _MODIFIERS: Final = re.compile(r"^(?P<path>.*?)\s*(?P<length>\|\s*length\s*)?(?P<modifiers>(?::[a-z]+)*)$", re.DOTALL)

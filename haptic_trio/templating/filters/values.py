@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from haptic_trio.ingress.served import PATTERN_TAILS
-from haptic_trio.templating.content import b64decode
-from haptic_trio.templating.emit import EmitError, Emitted, number_text
-from haptic_trio.templating.emitters import (
+from haptic_trio.templating.filters.content import b64decode
+from haptic_trio.templating.filters.emit import EmitError, Emitted, number_text
+from haptic_trio.templating.filters.emitters import (
     duration,
     header_name,
     hostname,
@@ -25,8 +25,8 @@ from haptic_trio.templating.emitters import (
     url_path,
     word,
 )
-from haptic_trio.templating.request_paths import PATHS
-from haptic_trio.templating.run import CURRENT
+from haptic_trio.templating.filters.request_paths import PATHS
+from haptic_trio.templating.incremental.run import CURRENT
 
 _ON: Final = frozenset({"true", "on", "yes", "1"})
 _OFF: Final = frozenset({"false", "off", "no", "0"})

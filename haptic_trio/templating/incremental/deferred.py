@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any, Final, Protocol
 
-from haptic_trio.templating.emit import TemplateFaultError
-from haptic_trio.templating.records import Dependency
-from haptic_trio.templating.run import CURRENT, RenderRun
+from haptic_trio.templating.filters.emit import TemplateFaultError
+from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.run import CURRENT, RenderRun
 
 
 class ContentUnavailableError(TemplateFaultError):

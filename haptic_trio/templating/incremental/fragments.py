@@ -12,12 +12,12 @@ from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
-from haptic_trio.templating.attempts import attempt
-from haptic_trio.templating.emit import TemplateFaultError
-from haptic_trio.templating.records import Kept, Root, Trace
-from haptic_trio.templating.run import RenderRun, current_run
-from haptic_trio.templating.scope import as_it_is, same
-from haptic_trio.templating.subjects import Origin, size_of, subject_of
+from haptic_trio.templating.filters.emit import TemplateFaultError
+from haptic_trio.templating.incremental.attempts import attempt
+from haptic_trio.templating.incremental.records import Kept, Root, Trace
+from haptic_trio.templating.incremental.run import RenderRun, current_run
+from haptic_trio.templating.incremental.scope import as_it_is, same
+from haptic_trio.templating.incremental.subjects import Origin, size_of, subject_of
 
 EACH = "h_each"
 """What the call of `{% each %}` is named in compiled templates."""

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from haptic_trio.pages import Paged, Piece
-from haptic_trio.templating.emit import SENTINELS, Emitted
-from haptic_trio.templating.subjects import Origin, RenderedText
+from haptic_trio.chunked import Paged, Piece
+from haptic_trio.templating.filters.emit import SENTINELS, Emitted
+from haptic_trio.templating.incremental.subjects import Origin, RenderedText
 
 _OPENED: Final = "\ufdd0"
 _CLOSED: Final = "\ufdd1"

@@ -11,11 +11,19 @@ from typing import Any, TypeAlias
 
 from jinja2.runtime import Context
 
-from haptic_trio.pages import Paged, Piece, Shelf
-from haptic_trio.templating.outputs import FragmentOutput
-from haptic_trio.templating.parts import UNKNOWN, Part
+from haptic_trio.chunked import Paged, Piece, Shelf
+from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.parts import UNKNOWN, Part
+from haptic_trio.templating.incremental.subjects import (
+    Concern,
+    FragmentKey,
+    Origin,
+    Refusal,
+    Remark,
+    RenderedText,
+    subject_of,
+)
 from haptic_trio.templating.paths import RenderedFile
-from haptic_trio.templating.subjects import Concern, FragmentKey, Origin, Refusal, Remark, RenderedText, subject_of
 
 Dependency: TypeAlias = tuple[str, ...]
 """Something that a rendering asked for: what kind of question it was, and the question.

@@ -6,13 +6,13 @@ from typing import Any, Final, cast
 import msgspec
 from jinja2 import Template
 
-from haptic_trio.pages import Page, Paged, Piece
-from haptic_trio.templating.each import Opened, render_pending, take_change
-from haptic_trio.templating.marks import split_marks
-from haptic_trio.templating.parts import Part
-from haptic_trio.templating.records import Dependency, ObjectId, Region, Root
-from haptic_trio.templating.run import RenderRun
-from haptic_trio.templating.subjects import RenderedText
+from haptic_trio.chunked import Page, Paged, Piece
+from haptic_trio.templating.incremental.each import Opened, render_pending, take_change
+from haptic_trio.templating.incremental.marks import split_marks
+from haptic_trio.templating.incremental.parts import Part
+from haptic_trio.templating.incremental.records import Dependency, ObjectId, Region, Root
+from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.incremental.subjects import RenderedText
 from haptic_trio.templating.views import answer_of
 
 _MOST_TURNS: Final = 10

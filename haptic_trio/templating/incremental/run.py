@@ -15,10 +15,8 @@ from typing import Any
 from jinja2 import Template
 from jinja2.environment import TemplateModule
 
-from haptic_trio.templating.limits import Meter, RenderLimits
-from haptic_trio.templating.outputs import FragmentOutput, Recall
-from haptic_trio.templating.paths import Paths, RenderedFile
-from haptic_trio.templating.records import (
+from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.records import (
     Child,
     Claims,
     Dependency,
@@ -33,12 +31,14 @@ from haptic_trio.templating.records import (
     Trace,
     Unit,
 )
+from haptic_trio.templating.incremental.scope import Memo
+from haptic_trio.templating.incremental.shares import Claim, NamespaceShares
+from haptic_trio.templating.incremental.subjects import FragmentKey, Origin, Refusal, Remark, Subject
+from haptic_trio.templating.incremental.versions import Versioned
+from haptic_trio.templating.incremental.withheld import Withheld, touch_fragments
+from haptic_trio.templating.limits import Meter, RenderLimits
+from haptic_trio.templating.paths import Paths, RenderedFile
 from haptic_trio.templating.remark_list import RemarkList
-from haptic_trio.templating.scope import Memo
-from haptic_trio.templating.shares import Claim, NamespaceShares
-from haptic_trio.templating.subjects import FragmentKey, Origin, Refusal, Remark, Subject
-from haptic_trio.templating.versions import Versioned
-from haptic_trio.templating.withheld import Withheld, touch_fragments
 
 
 class RenderRun(Meter):

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
+from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.subjects import FragmentKey
 from haptic_trio.templating.limits import LimitReachedError, RenderLimits
-from haptic_trio.templating.outputs import FragmentOutput
-from haptic_trio.templating.records import Dependency
-from haptic_trio.templating.subjects import FragmentKey
 
 Claim = tuple[str, str]
 """A namespace, and the name of a resource."""

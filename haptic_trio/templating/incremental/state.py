@@ -10,9 +10,9 @@ from typing import Any
 
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from haptic_trio.templating.emit import TemplateFaultError
+from haptic_trio.templating.filters.emit import TemplateFaultError
+from haptic_trio.templating.incremental.run import current_run
 from haptic_trio.templating.limits import check_items
-from haptic_trio.templating.run import current_run
 
 
 class TemplateNamespace(Namespace):

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from haptic_trio.chunked import Paged, Piece
 from haptic_trio.errors import Problem
-from haptic_trio.pages import Paged, Piece
 
 
 class Subject(msgspec.Struct, frozen=True, order=True):

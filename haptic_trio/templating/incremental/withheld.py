@@ -15,12 +15,12 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from haptic_trio.templating.outputs import FragmentOutput, Recall
-from haptic_trio.templating.records import Child, Dependency, Kept, ObjectId, Root, Trace, Unit
-from haptic_trio.templating.subjects import FragmentKey, Refusal, Subject
+from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.records import Child, Dependency, Kept, ObjectId, Root, Trace, Unit
+from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Subject
 
 if TYPE_CHECKING:
-    from haptic_trio.templating.run import RenderRun
+    from haptic_trio.templating.incremental.run import RenderRun
 
 
 class Fallback(Enum):

@@ -9,8 +9,8 @@ import msgspec
 import trio
 
 from haptic_trio.config.assertions import Request
-from haptic_trio.embedded.certificates import client_context, names_in
-from haptic_trio.embedded.echo import next_event
+from haptic_trio.validation_tests.live.certificates import client_context, names_in
+from haptic_trio.validation_tests.live.echo import next_event
 
 _SOURCE_PORT: Final = 40_000
 _MOST_BODY: Final = 1 << 20

@@ -10,8 +10,8 @@ import msgspec
 import trio
 
 from haptic_trio.config.assertions import Answer
-from haptic_trio.embedded.certificates import server_context
-from haptic_trio.embedded.isolation import Server
+from haptic_trio.validation_tests.live.certificates import server_context
+from haptic_trio.validation_tests.live.isolation import Server
 
 _HANDSHAKE: Final = 0x16
 _PROXY_V1: Final = b"PROXY "

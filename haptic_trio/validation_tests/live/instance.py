@@ -13,14 +13,14 @@ import trio
 
 from haptic_trio.config.assertions import Answer, Request
 from haptic_trio.dataplane.binary import clean_environment
-from haptic_trio.dataplane.check import PRELUDE_NAME, CheckDirectory
-from haptic_trio.dataplane.files import CONFIG_NAME
-from haptic_trio.embedded.certificates import server_context
-from haptic_trio.embedded.client import Reply, exchange
-from haptic_trio.embedded.echo import Arrival, Echo
-from haptic_trio.embedded.isolation import PRELUDE, Isolation
+from haptic_trio.dataplane.local.check import PRELUDE_NAME, CheckDirectory
+from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.validation_tests.live.certificates import server_context
+from haptic_trio.validation_tests.live.client import Reply, exchange
+from haptic_trio.validation_tests.live.echo import Arrival, Echo
+from haptic_trio.validation_tests.live.isolation import PRELUDE, Isolation
 
 ANSWER_LIMIT: Final = 10.0
 """Seconds for one request and its answer."""

@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
+from haptic_trio.haproxy.config.writer import write_directive
 from haptic_trio.haproxy.model import Config, Directive, Section
-from haptic_trio.haproxy.writer import write_directive
 
 PRELUDE: Final = "global\n    default-path config\n    nbthread 1\n    maxconn 500\n"
 """What stands before the configuration."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.embedded.instance import Instance, InstanceError, running
 from haptic_trio.errors import leaves_of
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.validation_tests.live.instance import Instance, InstanceError, running
 
 
 class _Entry:

@@ -8,11 +8,11 @@ import trio
 import yaml
 from click.testing import Result
 
-from haptic_trio.cli import oneshot
-from haptic_trio.cli.cluster import make_cluster
-from haptic_trio.cli.options import make_input
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.cli.inputs import oneshot
+from haptic_trio.cli.inputs.cluster import make_cluster
+from haptic_trio.cli.inputs.options import make_input
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.resource import Resource
 from tests.cli.commands import invoke_cli
 from tests.support.api_server import ApiServer, serving

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from haptic_trio.cli.options import make_input
-from haptic_trio.cli.placing import Block, find_block, placing
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.cli.inputs.options import make_input
+from haptic_trio.cli.inputs.source_map import Block, find_block, placing
 from haptic_trio.config.load import load_config
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from tests.cli.commands import invoke_cli, replace_in
 
 TWO = """\

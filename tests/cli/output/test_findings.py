@@ -2,7 +2,7 @@
 
 import io
 
-from haptic_trio.cli.findings import (
+from haptic_trio.cli.output.findings import (
     Area,
     Finding,
     count_errors,

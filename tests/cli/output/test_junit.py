@@ -1,7 +1,7 @@
 from xml.etree import ElementTree
 
-from haptic_trio.cli.junit import to_junit
-from haptic_trio.embedded.results import CaseResult, Checked, Verdict
+from haptic_trio.cli.output.junit import to_junit
+from haptic_trio.validation_tests.results import CaseResult, Checked, Verdict
 
 
 def test_what_people_wrote_stays_what_they_wrote() -> None:

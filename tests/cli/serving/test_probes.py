@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from haptic_trio.cli import probes
-from haptic_trio.cli.probes import Scrapes, health_of
+from haptic_trio.cli.serving import probes
+from haptic_trio.cli.serving.probes import Scrapes, health_of
 from haptic_trio.health import HealthReport
 from haptic_trio.metrics import Metrics
 from haptic_trio.stages.process import Process

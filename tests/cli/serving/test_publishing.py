@@ -8,12 +8,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from haptic_trio.cli.endpoints import PodMode, make_pod_mode
-from haptic_trio.cli.loading import load_for_agents, load_for_api_pods, load_for_local_instances, load_for_pods
-from haptic_trio.cli.publishing import Publishing, make_publishing, publish_options
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.cli.serving.endpoints import PodMode, make_pod_mode
+from haptic_trio.cli.serving.loading import load_for_agents, load_for_api_pods, load_for_local_instances, load_for_pods
+from haptic_trio.cli.serving.publishing import Publishing, make_publishing, publish_options
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.dataplane.agent_client import AgentAddress
+from haptic_trio.config.yaml.errors import ConfigInvalidError
+from haptic_trio.dataplane.agent.client import AgentAddress
 from tests.support.controller import credentials, raw_config_map
 
 

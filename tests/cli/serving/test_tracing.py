@@ -9,14 +9,14 @@ import structlog
 import trio
 from click.testing import CliRunner
 
-from haptic_trio.cli.tracing import TracingUnavailableError, otlp_option, tracing, wants_traces
+from haptic_trio.cli.serving.tracing import TracingUnavailableError, otlp_option, tracing, wants_traces
 
 
 async def test_nothing_is_imported_or_sent_unless_it_is_asked_for() -> None:
     script = (
         "import sys\n"
         "from haptic_trio.cli.main import main\n"
-        "from haptic_trio.cli.tracing import tracing\n"
+        "from haptic_trio.cli.serving.tracing import tracing\n"
         "import trio\n"
         "async def run():\n"
         "    async with tracing('', 'me') as observe:\n"

@@ -2,7 +2,7 @@ from textwrap import dedent
 
 import pytest
 
-from haptic_trio.config.check import check_config, check_settings
+from haptic_trio.config.checks.configuration import check_config, check_settings
 from haptic_trio.config.decode import decode_config
 from haptic_trio.config.model import Config
 from haptic_trio.errors import Problem

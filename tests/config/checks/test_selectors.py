@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.config.selectors import check_field_selector, check_label_selector
+from haptic_trio.config.checks.selectors import check_field_selector, check_label_selector
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@ from textwrap import dedent
 
 import pytest
 
-from haptic_trio.config.check_tests import check_tests
+from haptic_trio.config.checks.validation_tests import check_tests
 from haptic_trio.config.decode import decode_config
-from haptic_trio.config.errors import ConfigInvalidError
 from haptic_trio.config.model import WatchedResource
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 WATCHED = {

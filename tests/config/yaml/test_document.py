@@ -1,7 +1,7 @@
 import pytest
 
-from haptic_trio.config.document import MAX_DEPTH, enclosing_paths, key_path, parse_document
-from haptic_trio.config.errors import ConfigInvalidError
+from haptic_trio.config.yaml.document import MAX_DEPTH, enclosing_paths, key_path, parse_document
+from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent_blobs import BlobStore
-from haptic_trio.dataplane.agent_generations import cut_generation, make_manifest, new_pieces
-from haptic_trio.dataplane.agent_messages import (
+from haptic_trio.dataplane.agent.blobs import BlobStore
+from haptic_trio.dataplane.agent.generations import cut_generation, make_manifest, new_pieces
+from haptic_trio.dataplane.agent.messages import (
     ActivateRequest,
     AgentLimits,
     AgentStatus,
@@ -25,11 +25,11 @@ from haptic_trio.dataplane.agent_messages import (
     decode_frames,
     encode_frames,
 )
-from haptic_trio.dataplane.agent_pieces import digest_recipe
-from haptic_trio.dataplane.agent_tls import RenewedContext
-from haptic_trio.haproxy.delta import make_delta
+from haptic_trio.dataplane.agent.pieces import digest_recipe
+from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.haproxy.model import FileKind, Generation, digest_of, make_file
-from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.plan.delta import make_delta
+from haptic_trio.haproxy.plan.operations import Plan
 from tests.support.agents import refused, serving, until
 from tests.support.endpoints import MemoryEndpoint
 from tests.support.haproxy import BASE, answering, build_generation
@@ -345,7 +345,7 @@ async def test_an_endpoint_that_fails_is_a_clear_error(tmp_path: Path) -> None:
 async def test_a_client_that_reads_nothing_does_not_keep_the_agent_from_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("haptic_trio.dataplane.https_server.UNREAD_LIMIT", 300)
+    monkeypatch.setattr("haptic_trio.dataplane.agent.https_server.UNREAD_LIMIT", 300)
     large = build_generation(TWO.text, [make_file(FileKind.FILE, "general/x", os.urandom(16 << 20))])
     endpoint = MemoryEndpoint("local", running=large)
     async with trio.open_nursery() as nursery:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.dataplane.agent_blobs import KEPT_FOR, BlobStore, StoreFullError
+from haptic_trio.dataplane.agent.blobs import KEPT_FOR, BlobStore, StoreFullError
 from haptic_trio.haproxy.model import digest_of
 
 

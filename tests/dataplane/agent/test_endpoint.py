@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent_client import AgentAnswerError
-from haptic_trio.dataplane.agent_messages import AgentLimits
-from haptic_trio.dataplane.agent_tls import RenewedContext
+from haptic_trio.dataplane.agent.client import AgentAnswerError
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
+from haptic_trio.dataplane.agent.messages import AgentLimits
+from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.dataplane.endpoint import (
     DeploymentRefusedError,
     DriftReport,
@@ -21,13 +22,12 @@ from haptic_trio.dataplane.endpoint import (
     EndpointUnreachableError,
     PatchRefusedError,
 )
-from haptic_trio.dataplane.process import read_record
-from haptic_trio.dataplane.remote import RemoteAgent
-from haptic_trio.dataplane.runtime import RuntimeClient
+from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
-from haptic_trio.haproxy.operations import Plan, SetMapEntry
-from haptic_trio.haproxy.replies import parse_servers_state
+from haptic_trio.haproxy.plan.operations import Plan, SetMapEntry
+from haptic_trio.haproxy.runtime.replies import parse_servers_state
 from tests.support.agents import Authority, remote_agent, serving, serving_haproxy, until
 from tests.support.endpoints import MemoryEndpoint
 from tests.support.haproxy import BASE, answering, backend, build_generation, fetch, forwarding, mapping, wait_for_body
@@ -252,7 +252,7 @@ async def test_blobs_that_are_others_than_were_asked_for_are_refused(tmp_path: P
 async def test_an_agent_that_does_not_answer_in_time_is_a_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("haptic_trio.dataplane.agent_client.QUESTION_LIMIT", 0.1)
+    monkeypatch.setattr("haptic_trio.dataplane.agent.client.QUESTION_LIMIT", 0.1)
 
     async def sleep(stream: trio.SSLStream[trio.SocketStream]) -> None:
         async with stream:

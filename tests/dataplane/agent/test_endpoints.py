@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent_client import AgentAddress
-from haptic_trio.dataplane.agent_messages import AgentEvent, EventKind
-from haptic_trio.dataplane.agent_tls import RenewedContext
-from haptic_trio.dataplane.remote import RemoteAgent
-from haptic_trio.dataplane.remote_agents import CONNECT_LIMIT, RemoteAgents, follow_once, is_suspicious
+from haptic_trio.dataplane.agent.client import AgentAddress
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
+from haptic_trio.dataplane.agent.endpoints import CONNECT_LIMIT, RemoteAgents, follow_once, is_suspicious
+from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
+from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.agents import Authority, Serving, serving, serving_haproxy
 from tests.support.endpoints import MemoryEndpoint

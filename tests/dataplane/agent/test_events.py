@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent_events import QUEUE, Observer, Sight, Subscription, compare_sights
-from haptic_trio.dataplane.agent_messages import AgentEvent, EventKind
+from haptic_trio.dataplane.agent.events import QUEUE, Observer, Sight, Subscription, compare_sights
+from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
 from haptic_trio.dataplane.endpoint import EndpointInfo, EndpointUnreachableError
 from tests.support.endpoints import MemoryEndpoint, generation
 

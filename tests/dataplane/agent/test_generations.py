@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.dataplane.agent_generations import (
+from haptic_trio.dataplane.agent.generations import (
     KEPT,
     KnownGenerations,
     MissingBlobsError,
@@ -15,11 +15,11 @@ from haptic_trio.dataplane.agent_generations import (
     make_manifest,
     new_pieces,
 )
-from haptic_trio.dataplane.agent_messages import Manifest, Recipe
-from haptic_trio.dataplane.agent_pieces import OutsideBaseError, RecipeError, digest_recipe
-from haptic_trio.haproxy.delta import make_delta
+from haptic_trio.dataplane.agent.messages import Manifest, Recipe
+from haptic_trio.dataplane.agent.pieces import OutsideBaseError, RecipeError, digest_recipe
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError
 from haptic_trio.haproxy.model import FileKind, Generation, digest_of, make_file
-from haptic_trio.haproxy.parser import ConfigSyntaxError
+from haptic_trio.haproxy.plan.delta import make_delta
 from tests.support.haproxy import BASE, build_generation
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from haptic_trio.dataplane.agent_limits import RequestRefusedError, TokenBucket, judge_client
-from haptic_trio.dataplane.agent_messages import ErrorCode
-from haptic_trio.dataplane.agent_tls import Client
+from haptic_trio.dataplane.agent.limits import RequestRefusedError, TokenBucket, judge_client
+from haptic_trio.dataplane.agent.messages import ErrorCode
+from haptic_trio.dataplane.agent.tls import Client
 
 CLIENT = Client(names=frozenset({"controller"}), expires=100.0, trust=2)
 

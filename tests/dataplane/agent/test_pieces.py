@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.dataplane.agent_pieces import (
+from haptic_trio.dataplane.agent.pieces import (
     LARGEST,
     Pieces,
     RecipeError,
@@ -14,7 +14,7 @@ from haptic_trio.dataplane.agent_pieces import (
     join_pieces,
     make_steps,
 )
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.config.parser import parse_config
 
 LIMIT = 1 << 30
 

@@ -3,11 +3,11 @@
 import pytest
 import trustme
 
-from haptic_trio.dataplane.dataplaneapi_storage import MANIFEST
+from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, DriftReport, PatchRefusedError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, make_file
-from haptic_trio.haproxy.operations import Plan
+from haptic_trio.haproxy.plan.operations import Plan
 from tests.support.dataplaneapi import FakeDataplaneApi
 from tests.support.dataplaneapi_builders import (
     HOSTS,

@@ -9,9 +9,9 @@ import trio
 import trio.testing
 from starlette.responses import Response
 
-from haptic_trio.dataplane import dataplaneapi_list
-from haptic_trio.dataplane.dataplaneapi_client import ApiAccessError, Credentials
-from haptic_trio.dataplane.dataplaneapi_list import ApiAddress, AuthoritiesError, RemoteApis
+from haptic_trio.dataplane.dataplaneapi import endpoints as dataplaneapi_list
+from haptic_trio.dataplane.dataplaneapi.client import ApiAccessError, Credentials
+from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress, AuthoritiesError, RemoteApis
 from haptic_trio.dataplane.endpoint import Endpoint
 from tests.dataplane.test_dataplaneapi_network import serve
 from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, refusal

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent_attached import AttachedAgent
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointTimeoutError
+from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.agents import until
 from tests.support.haproxy import answering, backend, build_generation, fetch, forwarding, mapping, wait_for_body
@@ -127,7 +127,7 @@ async def test_haproxy_outlives_the_agent_and_is_found_again(instance_root: Path
 async def test_nobody_who_starts_haproxy_is_a_timeout(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("haptic_trio.dataplane.agent_attached.START_LIMIT", 0.2)
+    monkeypatch.setattr("haptic_trio.dataplane.local.attached.START_LIMIT", 0.2)
     agent = AttachedAgent("edge", instance_root / "agent", haproxy_binary, instance_root / "master.sock")
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(agent.run, on_exit="stop", grace=0.1))

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.check import (
+from haptic_trio.dataplane.disk import UnsafePathError
+from haptic_trio.dataplane.local.check import (
     OUTPUT_LIMIT,
     CheckCrashedError,
     CheckDirectory,
@@ -17,7 +18,6 @@ from haptic_trio.dataplane.check import (
     find_acceptance,
     judge_output,
 )
-from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.haproxy.model import FileKind, make_file
 from tests.support.haproxy import BASE, answering, build_generation, mapping
 

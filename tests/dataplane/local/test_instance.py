@@ -11,7 +11,7 @@ from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointError, PatchRefusedError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, make_file
-from haptic_trio.haproxy.operations import DeleteMapEntry, Plan, ReplaceMap, SetMapEntry
+from haptic_trio.haproxy.plan.operations import DeleteMapEntry, Plan, ReplaceMap, SetMapEntry
 from tests.support.haproxy import (
     BASE,
     answering,
@@ -258,7 +258,7 @@ async def test_a_killed_haproxy_is_started_again(instance_root: Path, haproxy_bi
 async def test_a_stuck_haproxy_is_unreachable(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("haptic_trio.dataplane.master.ANSWER_LIMIT", 0.1)
+    monkeypatch.setattr("haptic_trio.dataplane.local.master.ANSWER_LIMIT", 0.1)
     port = free_port()
     async with instances(instance_root, haproxy_binary) as (agent,):
         await sync_endpoint(agent, answering(port, "one"))

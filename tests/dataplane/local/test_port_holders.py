@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.dataplane.port_holders import Holder, find_holders, read_listening
+from haptic_trio.dataplane.local.port_holders import Holder, find_holders, read_listening
 
 LISTEN = """
 import socket, sys

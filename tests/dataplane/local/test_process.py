@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import trio
 
-from haptic_trio.dataplane.process import (
+from haptic_trio.dataplane.local.process import (
     MasterProcess,
     ProcessRecord,
     find_masters,
@@ -25,7 +25,7 @@ from haptic_trio.dataplane.process import (
     spawn,
     write_record,
 )
-from haptic_trio.dataplane.process_log import KEPT, SIZE_LIMIT, ProcessLog
+from haptic_trio.dataplane.local.process_log import KEPT, SIZE_LIMIT, ProcessLog
 
 
 @pytest.fixture

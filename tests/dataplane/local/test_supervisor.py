@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane import supervisor as supervisor_module
-from haptic_trio.dataplane.agent import LocalAgent
-from haptic_trio.dataplane.agent_attached import AttachedAgent
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointUnreachableError
-from haptic_trio.dataplane.master import MasterClient, ReloadReport
-from haptic_trio.dataplane.process import ProcessRecord, has_argument, read_record, spawn
-from haptic_trio.dataplane.supervisor import LoadRefusedError, Supervisor
+from haptic_trio.dataplane.local import supervisor as supervisor_module
+from haptic_trio.dataplane.local.attached import AttachedAgent
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
+from haptic_trio.dataplane.local.process import ProcessRecord, has_argument, read_record, spawn
+from haptic_trio.dataplane.local.supervisor import LoadRefusedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from tests.support.agents import until

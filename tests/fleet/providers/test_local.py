@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.process import MasterProcess, read_record
+from haptic_trio.dataplane.local.process import MasterProcess, read_record
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.fleet.local import (
     GROUP,

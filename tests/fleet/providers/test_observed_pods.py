@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from haptic_trio.fleet.model import EventType, ReconcileEvent
-from haptic_trio.fleet.observed import NotOursError, ObservedPods
+from haptic_trio.fleet.providers.observed_pods import NotOursError, ObservedPods
 from haptic_trio.k8s.resource import Resource
 from tests.support.cluster import MemoryCluster
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, ProviderStatus
-from haptic_trio.fleet.observed import owner_of
-from haptic_trio.fleet.pods import (
+from haptic_trio.fleet.providers.observed_pods import owner_of
+from haptic_trio.fleet.providers.pod_objects import (
     RECORD,
     count_sessions,
     group_of,

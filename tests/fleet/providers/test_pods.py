@@ -9,7 +9,7 @@ import trio
 
 from haptic_trio.config.model import Duration
 from haptic_trio.fleet.model import InstanceState
-from haptic_trio.fleet.pods import MARK, POD_TEMPLATES, PODS, RECORD, SERVING
+from haptic_trio.fleet.providers.pod_objects import MARK, POD_TEMPLATES, PODS, RECORD, SERVING
 from haptic_trio.messages import InstanceDraining, InstanceTroubled
 from tests.fleet.pod_rig import LABELS, NAMESPACE, WISH, make_template, pod_rig
 from tests.support.facts import drain as drain_facts

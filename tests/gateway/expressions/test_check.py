@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.expression_cost import Automaton, bound_of, value_of
-from haptic_trio.gateway.expression_nodes import END, Alternatives, Assertion, ByteSet, Node, Repeat, Sequence
-from haptic_trio.gateway.expression_syntax import ExpressionError, parse
-from haptic_trio.gateway.expressions import SHORTEST_LIMIT, Expression, expression
+from haptic_trio.gateway.expressions.check import SHORTEST_LIMIT, Expression, expression
+from haptic_trio.gateway.expressions.cost import Automaton, bound_of, value_of
+from haptic_trio.gateway.expressions.nodes import END, Alternatives, Assertion, ByteSet, Node, Repeat, Sequence
+from haptic_trio.gateway.expressions.syntax import ExpressionError, parse
 from tests.gateway.expression_table import ACCEPTED, REJECTED
 
 

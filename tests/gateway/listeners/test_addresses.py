@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.addresses import Placement, place_gateways
+from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
 from tests.gateway.objects import gateway
 
 POOL = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]

@@ -9,7 +9,7 @@ import pytest
 import trustme
 from cryptography import x509
 
-from haptic_trio.gateway.ports import ServedListener, with_lines
+from haptic_trio.gateway.listeners.ports import ServedListener, with_lines
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import secret, served

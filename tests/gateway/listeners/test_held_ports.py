@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.held_ports import HeldPorts, unavailable_ports
-from haptic_trio.gateway.listeners import all_listeners, our_gateways
+from haptic_trio.gateway.listeners.held_ports import HeldPorts, unavailable_ports
+from haptic_trio.gateway.listeners.listeners import all_listeners, our_gateways
+from haptic_trio.gateway.listeners.port_rules import HELD, PortRules
 from haptic_trio.gateway.objects import age_of
-from haptic_trio.gateway.port_rules import HELD, PortRules
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of

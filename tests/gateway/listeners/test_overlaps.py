@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.addresses import Placement
 from haptic_trio.gateway.hostnames import intersection
-from haptic_trio.gateway.listeners import listeners_of
-from haptic_trio.gateway.overlaps import overlapping
-from haptic_trio.gateway.port_rules import PortRules
-from haptic_trio.gateway.ports import served_ports
-from haptic_trio.gateway.status import gateway_status, set_status
+from haptic_trio.gateway.listeners.addresses import Placement
+from haptic_trio.gateway.listeners.listeners import listeners_of
+from haptic_trio.gateway.listeners.overlaps import overlapping
+from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.listeners.ports import served_ports
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.status.gateway_conditions import gateway_status, set_status
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
 from tests.gateway.serving import Authority, secret
 

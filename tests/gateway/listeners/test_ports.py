@@ -2,9 +2,8 @@
 
 import pytest
 
-from haptic_trio.gateway.held_ports import unavailable_ports
-from haptic_trio.gateway.objects import GatewayObjectError
-from haptic_trio.gateway.port_rules import (
+from haptic_trio.gateway.listeners.held_ports import unavailable_ports
+from haptic_trio.gateway.listeners.port_rules import (
     HELD,
     NOT_ALLOWED,
     RESERVED,
@@ -13,10 +12,11 @@ from haptic_trio.gateway.port_rules import (
     port_range,
     taken_port,
 )
-from haptic_trio.gateway.ports import served_ports
+from haptic_trio.gateway.listeners.ports import served_ports
+from haptic_trio.gateway.objects import GatewayObjectError
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.k8s.status_gateway import GatewayStatus, ListenerSetStatus
 from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.status.gateway import GatewayStatus, ListenerSetStatus
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
 
 

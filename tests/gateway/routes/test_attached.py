@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.attached import AttachedRoutes
-from haptic_trio.gateway.kinds import GRPC_ROUTE, HTTP_ROUTE
+from haptic_trio.gateway.routes.attached import AttachedRoutes
+from haptic_trio.gateway.routes.kinds import GRPC_ROUTE, HTTP_ROUTE
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, stores_of

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.attachment import attach, listeners_for
 from haptic_trio.gateway.hostnames import intersection
-from haptic_trio.gateway.listeners import all_listeners, listeners_of
+from haptic_trio.gateway.listeners.listeners import all_listeners, listeners_of
+from haptic_trio.gateway.routes.attachment import attach, listeners_for
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, stores_of

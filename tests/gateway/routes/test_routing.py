@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.kinds import HTTP_ROUTE, ROUTE_KINDS
-from haptic_trio.gateway.matches import EXACT, PREFIX
 from haptic_trio.gateway.objects import GatewayObjectError
-from haptic_trio.gateway.routing import entries, rule_entries
+from haptic_trio.gateway.routes.kinds import HTTP_ROUTE, ROUTE_KINDS
+from haptic_trio.gateway.routes.matches import EXACT, PREFIX
+from haptic_trio.gateway.routes.routing import entries, rule_entries
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, grant, made, route, rule, service, stores_of

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.haproxy.check_output import CheckOutput, parse_check_output
+from haptic_trio.haproxy.config.check_output import CheckOutput, parse_check_output
 
 Check = Callable[..., tuple[bool, str]]
 

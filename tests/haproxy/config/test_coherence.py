@@ -2,9 +2,9 @@
 
 import pytest
 
-from haptic_trio.haproxy.keywords import keywords_of, shipped_keywords
-from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
-from haptic_trio.haproxy.servers import ServerSettings
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.haproxy.config.servers import ServerSettings
+from haptic_trio.haproxy.grammar.keywords import keywords_of, shipped_keywords
 
 OLD, MIDDLE, NEW = "2.8.25", "3.2.26", "3.4.7"
 

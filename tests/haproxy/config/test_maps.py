@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.maps import MapUse, diff_maps, find_map_use, form_of, parse_list_file, parse_map_file
+from haptic_trio.haproxy.config.maps import MapUse, diff_maps, find_map_use, form_of, parse_list_file, parse_map_file
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import Generation, make_generation
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.replies import parse_list, parse_map
+from haptic_trio.haproxy.runtime.replies import parse_list, parse_map
 from haptic_trio.haproxy.text_lines import Lines
 
 Ask = Callable[[str], str]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.errors import Problem
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.haproxy.model import Config
-from haptic_trio.haproxy.parser import ConfigSyntaxError, SectionCache, parse_config
 
 Check = Callable[..., tuple[bool, str]]
 

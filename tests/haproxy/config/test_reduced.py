@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from haptic_trio.dataplane.check import ConfigRefusedError, check_config
+from haptic_trio.dataplane.local.check import ConfigRefusedError, check_config
+from haptic_trio.haproxy.config.parser import parse_config
+from haptic_trio.haproxy.config.reduced import with_stand_ins
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_files, make_generation
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.stand_ins import with_stand_ins
 
 HEAD = """\
 global

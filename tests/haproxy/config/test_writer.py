@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.haproxy.config.parser import parse_config
+from haptic_trio.haproxy.config.writer import quote_word, write_config
 from haptic_trio.haproxy.lexer import split_line
 from haptic_trio.haproxy.model import Config
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.writer import quote_word, write_config
 
 Check = Callable[..., tuple[bool, str]]
 

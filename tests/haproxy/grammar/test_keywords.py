@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.dump_keywords import read_groups, read_listing
 from haptic_trio.dataplane.binary import HaproxyVersion
-from haptic_trio.haproxy.keywords import (
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.grammar.keywords import (
     Keywords,
     groups_of_dump,
     key_of,
@@ -15,7 +15,7 @@ from haptic_trio.haproxy.keywords import (
     table_of,
     versions_that_know,
 )
-from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
+from tools.keywords.dump import read_groups, read_listing
 
 Check = Callable[..., tuple[bool, str]]
 

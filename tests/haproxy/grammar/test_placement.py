@@ -1,6 +1,6 @@
 import pytest
 
-from haptic_trio.haproxy.parser import ConfigSyntaxError, parse_config
+from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
 
 
 def _problems(text: str) -> list[str]:

@@ -1,8 +1,9 @@
 import pytest
 
-from haptic_trio.haproxy.capabilities import capabilities_of
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, make_file, make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.operations import (
     AddBackend,
     AddMapEntry,
     AddServer,
@@ -15,8 +16,7 @@ from haptic_trio.haproxy.operations import (
     SetServerState,
     UnpublishBackend,
 )
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.plan.plan import make_plan
 
 NEWER = capabilities_of((3, 4, 7))
 HEAD = """\

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from haptic_trio.dataplane.binary import HaproxyVersion
-from haptic_trio.haproxy.capabilities import capabilities_of, commands_in, read_capabilities
+from haptic_trio.haproxy.plan.capabilities import capabilities_of, commands_in, read_capabilities
 
 HELP = """\
 The following commands are valid at this level:

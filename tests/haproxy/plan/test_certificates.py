@@ -3,10 +3,11 @@ from collections.abc import Mapping
 import pytest
 import trustme
 
-from haptic_trio.haproxy.capabilities import NEWEST, Capabilities
-from haptic_trio.haproxy.certificates import names_of, parse_crt_list
+from haptic_trio.haproxy.config.certificates import names_of, parse_crt_list
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import NEWEST, Capabilities
+from haptic_trio.haproxy.plan.operations import (
     AddCrtListEntry,
     DeleteCertificate,
     DeleteCrtListEntry,
@@ -14,8 +15,7 @@ from haptic_trio.haproxy.operations import (
     StoreCertificate,
     StoreTrust,
 )
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import OLDEST, make_plan
+from haptic_trio.haproxy.plan.plan import OLDEST, make_plan
 
 CA = trustme.CA()
 LIST = "ssl/l.list"

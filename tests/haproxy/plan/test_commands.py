@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.commands import (
+from haptic_trio.haproxy.plan.commands import (
     MAX_BATCH,
     MAX_COMMAND_BYTES,
     RuntimeCommandError,
@@ -23,7 +23,7 @@ from haptic_trio.haproxy.commands import (
     show_entries,
     split_replies,
 )
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.operations import (
     AddAclEntry,
     AddMapEntry,
     DeleteAclEntry,
@@ -35,7 +35,7 @@ from haptic_trio.haproxy.operations import (
     SetServerState,
     SetServerWeight,
 )
-from haptic_trio.haproxy.replies import parse_map, parse_servers_state
+from haptic_trio.haproxy.runtime.replies import parse_map, parse_servers_state
 
 Ask = Callable[[str], str]
 Start = Callable[..., Ask]

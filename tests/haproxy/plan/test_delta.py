@@ -5,10 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.delta import Delta, DeltaError, TextSplice, apply_delta, decode_delta, encode_delta, make_delta
+from haptic_trio.chunked import Paged, Piece, Shelf
+from haptic_trio.haproxy.config.parser import SectionCache, parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.parser import SectionCache, parse_config
-from haptic_trio.pages import Paged, Piece, Shelf
+from haptic_trio.haproxy.plan.delta import (
+    Delta,
+    DeltaError,
+    TextSplice,
+    apply_delta,
+    decode_delta,
+    encode_delta,
+    make_delta,
+)
 
 HEADS = (
     "global\n  maxconn 1\n",

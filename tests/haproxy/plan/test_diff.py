@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.diff import ConfigDiff, diff_configs, diff_files
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, make_file, make_files
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.plan.diff import ConfigDiff, diff_configs, diff_files
 
 BASE = "global\ndefaults\n  mode http\nfrontend f\n  bind :80\nbackend a\n  server s 1.1.1.1:1\nbackend b\n"
 

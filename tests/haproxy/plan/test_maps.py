@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.config.maps import parse_map_file
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.operations import (
     AddAclEntry,
     AddMapEntry,
     DeleteAclEntry,
@@ -17,8 +18,7 @@ from haptic_trio.haproxy.operations import (
     ReplaceMap,
     SetMapEntry,
 )
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.plan.plan import make_plan
 
 HEAD = "defaults\n  mode http\nfrontend web\n  bind 127.0.0.1:1\n  use_backend %[path,map({use})]\n"
 MAP = "maps/p.map"

@@ -2,16 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.operations import (
     Operation,
     Plan,
     SetServerAddress,
     SetServerState,
     SetServerWeight,
 )
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
+from haptic_trio.haproxy.plan.plan import make_plan
 
 
 def _generation(text: str, *files: AuxFile) -> Generation:

@@ -1,8 +1,9 @@
 import pytest
 
-from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.plan.operations import (
     AddServer,
     DeleteServer,
     EnableChecks,
@@ -11,8 +12,7 @@ from haptic_trio.haproxy.operations import (
     SetServerAddress,
     SetServerState,
 )
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import OLDEST, make_plan
+from haptic_trio.haproxy.plan.plan import OLDEST, make_plan
 
 HEAD = "defaults d\n  mode http\n{defaults}backend app from d\n{section}"
 

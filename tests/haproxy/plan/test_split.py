@@ -9,10 +9,11 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of
-from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.config.maps import parse_map_file
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of
+from haptic_trio.haproxy.plan.operations import (
     AddAclEntry,
     AddBackend,
     AddCrtListEntry,
@@ -28,9 +29,8 @@ from haptic_trio.haproxy.operations import (
     SetServerState,
     StoreCertificate,
 )
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.plan import make_plan
-from haptic_trio.haproxy.split import SplitPlan, split_plan
+from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.plan.split import SplitPlan, split_plan
 
 LTS, NEWEST = capabilities_of((2, 8)), capabilities_of((3, 4))
 MAP, LIST = "maps/p.map", "ssl/l.list"

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.haproxy import conversation
-from haptic_trio.haproxy.commands import MAX_BATCH, MAX_COMMAND_BYTES, RuntimeCommandError, UnsendableError
-from haptic_trio.haproxy.conversation import MOVE_ATTEMPTS, Pause, converse, make_batches, retry_removals
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.commands import MAX_BATCH, MAX_COMMAND_BYTES, RuntimeCommandError, UnsendableError
+from haptic_trio.haproxy.plan.operations import (
     AddCrtListEntry,
     AddServer,
     DeleteBackend,
@@ -26,7 +24,9 @@ from haptic_trio.haproxy.operations import (
     StoreCertificate,
     StoreTrust,
 )
-from haptic_trio.haproxy.replies import parse_list, parse_servers_state
+from haptic_trio.haproxy.runtime import conversation
+from haptic_trio.haproxy.runtime.conversation import MOVE_ATTEMPTS, Pause, converse, make_batches, retry_removals
+from haptic_trio.haproxy.runtime.replies import parse_list, parse_servers_state
 from tests.haproxy.carrying_out import carry_out, hold
 
 SECRET = b"-----BEGIN PRIVATE KEY-----\nsecret\n\n-----END PRIVATE KEY-----\n"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from haptic_trio.haproxy.capabilities import capabilities_of
-from haptic_trio.haproxy.leftovers import Leftover, note_leftovers, revive
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.operations import (
     AddServer,
     DeleteBackend,
     DeleteServer,
@@ -16,7 +16,7 @@ from haptic_trio.haproxy.operations import (
     SetServerState,
     SetServerWeight,
 )
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.runtime.leftovers import Leftover, note_leftovers, revive
 
 TEXT = """\
 defaults d

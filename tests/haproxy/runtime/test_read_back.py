@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.dataplane.binary import HaproxyVersion
-from haptic_trio.haproxy.capabilities import Capabilities, capabilities_of, read_capabilities
-from haptic_trio.haproxy.differences import Kind, count_kinds, reload_reasons, repair_operations
-from haptic_trio.haproxy.maps import parse_map_file
+from haptic_trio.haproxy.config.maps import parse_map_file
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.operations import (
+from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of, read_capabilities
+from haptic_trio.haproxy.plan.operations import (
     AddServer,
     DeleteBackend,
     DeleteServer,
@@ -28,9 +28,9 @@ from haptic_trio.haproxy.operations import (
     SetServerState,
     SetServerWeight,
 )
-from haptic_trio.haproxy.parser import parse_config
-from haptic_trio.haproxy.read_back import Differences, ReadBack
-from haptic_trio.haproxy.replies import UnreadableReplyError, parse_servers_state
+from haptic_trio.haproxy.runtime.differences import Kind, count_kinds, reload_reasons, repair_operations
+from haptic_trio.haproxy.runtime.read_back import Differences, ReadBack
+from haptic_trio.haproxy.runtime.replies import UnreadableReplyError, parse_servers_state
 from tests.haproxy.carrying_out import carry_out
 from tests.haproxy.conftest import running_haproxy
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from haptic_trio.haproxy.differences import Kind, count_kinds, reload_reasons, repair_operations
-from haptic_trio.haproxy.operations import ReplaceAcl
-from tests.haproxy.test_read_back import HEAD, FakeProcess, build, look
+from haptic_trio.haproxy.plan.operations import ReplaceAcl
+from haptic_trio.haproxy.runtime.differences import Kind, count_kinds, reload_reasons, repair_operations
+from tests.haproxy.runtime.test_read_back import HEAD, FakeProcess, build, look
 
 
 @pytest.mark.parametrize(

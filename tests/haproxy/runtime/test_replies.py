@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from haptic_trio.haproxy.replies import (
+from haptic_trio.haproxy.runtime.replies import (
     Process,
     UnreadableReplyError,
     parse_list,

@@ -8,10 +8,10 @@ import pytest
 import trio
 import yaml
 
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.api_auth import Load, load_kubeconfig, load_service_account, read_namespace
-from haptic_trio.k8s.api_errors import CredentialsError, UnauthorizedError, UnreachableError
+from haptic_trio.k8s.api.auth import Load, load_kubeconfig, load_service_account, read_namespace
+from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Selection
+from haptic_trio.k8s.errors import CredentialsError, UnauthorizedError, UnreachableError
 from tests.k8s.api_cluster import FAST, Reports, connected, viewing
 from tests.k8s.objects import SERVICES
 from tests.support.api_server import TOKEN, ApiServer, serving

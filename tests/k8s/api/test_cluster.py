@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.api_errors import (
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.client import NotFoundError
+from haptic_trio.k8s.errors import (
     AbsentKindError,
     AlreadyExistsError,
     ApiError,
@@ -19,7 +20,6 @@ from haptic_trio.k8s.api_errors import (
     UnreachableError,
     error_of,
 )
-from haptic_trio.k8s.client import NotFoundError
 from haptic_trio.k8s.resource import Resource, ResourceType, version_of
 from tests.k8s.api_cluster import connected
 from tests.k8s.objects import INGRESSES, SERVICES

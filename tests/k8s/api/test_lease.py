@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.k8s.api import ApiCluster
-from haptic_trio.k8s.lease import LEASES, LeaseElector, Standing
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.api.lease import LEASES, LeaseElector, Standing
 from haptic_trio.k8s.lease_election import LeaseSettings
 from tests.k8s.api_cluster import Reports, connected
 from tests.support.api_server import ApiServer, serving

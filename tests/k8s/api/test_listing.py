@@ -2,8 +2,8 @@
 
 import pytest
 
+from haptic_trio.k8s.api.listing import Query
 from haptic_trio.k8s.client import Selection
-from haptic_trio.k8s.listing import Query
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.k8s.selectors import SelectorError
 from tests.k8s.objects import SERVICES, service

@@ -8,8 +8,8 @@ import httpx
 import pytest
 import trio
 
-from haptic_trio.connections import open_transport
-from haptic_trio.k8s.api_transport import GOES_ON, ApiTransport
+from haptic_trio.http1 import open_transport
+from haptic_trio.k8s.api.transport import GOES_ON, ApiTransport
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 Answer = Callable[[bytes], Awaitable[bytes | None]]

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.catalog import Catalog, FileContent, Manifest, Outcome, fill_in
-from haptic_trio.k8s.manifests import LocatedResource, read_manifests
+from haptic_trio.k8s.manifests.catalog import Catalog, FileContent, Manifest, Outcome, fill_in
+from haptic_trio.k8s.manifests.objects import LocatedResource, read_manifests
 from haptic_trio.k8s.resource import Resource, ref_of
 from tests.k8s.objects import INGRESSES, SERVICES, service_manifest
 

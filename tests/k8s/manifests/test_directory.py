@@ -9,9 +9,9 @@ import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted, WatchEvent
-from haptic_trio.k8s.directory import DirectoryCluster
+from haptic_trio.k8s.manifests.directory import DirectoryCluster
+from haptic_trio.k8s.manifests.tree import DirectoryError
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.k8s.tree import DirectoryError
 from tests.k8s.objects import INGRESSES, SERVICES, service_manifest
 
 GRACE = 0.05
@@ -354,7 +354,7 @@ async def test_watches_end_when_the_cluster_does(root: Path, reports: Reports) -
 
 async def test_a_cancelled_cluster_ends_at_once(root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch) -> None:
     # So long that a thread that is not told to end would be noticed.
-    monkeypatch.setattr("haptic_trio.k8s.tree._HEARTBEAT", 60_000)
+    monkeypatch.setattr("haptic_trio.k8s.manifests.tree._HEARTBEAT", 60_000)
     cluster = DirectoryCluster(root, report=reports)
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:

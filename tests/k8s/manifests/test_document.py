@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.k8s.document import MAX_DEPTH, DocumentError, read_document, resolve_plain
+from haptic_trio.k8s.manifests.document import MAX_DEPTH, DocumentError, read_document, resolve_plain
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.k8s.files import (
+from haptic_trio.k8s.manifests.files import (
     Known,
     RootMissingError,
     is_manifest,
@@ -13,7 +13,7 @@ from haptic_trio.k8s.files import (
     survey_all,
     survey_paths,
 )
-from haptic_trio.k8s.manifests import MAX_SIZE
+from haptic_trio.k8s.manifests.objects import MAX_SIZE
 from tests.k8s.objects import service_manifest
 
 

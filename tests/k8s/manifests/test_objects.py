@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.k8s.manifests import MAX_SIZE, LocatedResource, read_manifests
+from haptic_trio.k8s.manifests.objects import MAX_SIZE, LocatedResource, read_manifests
 from tests.k8s.objects import service_manifest
 
 

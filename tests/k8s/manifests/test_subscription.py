@@ -1,11 +1,11 @@
 import pytest
 import trio
 
-from haptic_trio.k8s.catalog import ObjectChange
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted
+from haptic_trio.k8s.manifests.catalog import ObjectChange
+from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.selectors import SelectorError
-from haptic_trio.k8s.subscription import Matcher, Subscription
 from tests.k8s.objects import INGRESSES, SERVICES, service
 
 ALL = Matcher(Selection(type=SERVICES))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.k8s.tree import TreeChange, watch_tree
+from haptic_trio.k8s.manifests.tree import TreeChange, watch_tree
 
 
 async def receive_until(changes: trio.MemoryReceiveChannel[TreeChange], path: Path) -> None:

@@ -2,9 +2,9 @@ import pytest
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.templating.outputs import FragmentOutput
-from haptic_trio.templating.subjects import FragmentKey, Refusal, Subject
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Subject
 
 PROBLEM = Problem(message="broken")
 REF = ResourceRef("Ingress", "default", "web")

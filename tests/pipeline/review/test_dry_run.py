@@ -14,10 +14,10 @@ from haptic_trio.channels import Facts
 from haptic_trio.config.load import load_config
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.pipeline.cycle import Pipeline, Valid
-from haptic_trio.pipeline.dry_run import DryRun, DryRuns
-from haptic_trio.pipeline.quarantine import Quarantine
-from haptic_trio.pipeline.rehearsal import RehearsalError
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.review.dry_run import DryRun, DryRuns
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError
 from haptic_trio.pipeline.validate import Validator
 from tests.support.controller import accepting_binary
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service

@@ -12,10 +12,10 @@ from haptic_trio.httpstore.request import FetchRequest
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
-from haptic_trio.pipeline.rehearsal import RehearsalError, Rehearsed, rehearse
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Rehearsed, rehearse
 from haptic_trio.stages.components import make_stores
-from haptic_trio.templating.outputs import Recall
+from haptic_trio.templating.incremental.outputs import Recall
 from tests.support.kubernetes import service
 from tests.support.on_demand import Cluster
 from tests.support.pipeline import config_of, stores_of

@@ -5,8 +5,8 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.templating import authorities
-from haptic_trio.templating.emit import EmitError
+from haptic_trio.templating.filters import authorities
+from haptic_trio.templating.filters.emit import EmitError
 
 ONE, TWO = (trustme.CA().cert_pem.bytes().decode() for _ in range(2))
 KEY = trustme.CA().private_key_pem.bytes().decode()

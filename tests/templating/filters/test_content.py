@@ -12,9 +12,18 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.templating.content import MAX_IDENT, b64decode, b64encode, debug, ident, pem, short_hash, to_json
-from haptic_trio.templating.emit import EmitError, Emitted, TemplateFaultError
-from haptic_trio.templating.emitters import name
+from haptic_trio.templating.filters.content import (
+    MAX_IDENT,
+    b64decode,
+    b64encode,
+    debug,
+    ident,
+    pem,
+    short_hash,
+    to_json,
+)
+from haptic_trio.templating.filters.emit import EmitError, Emitted, TemplateFaultError
+from haptic_trio.templating.filters.emitters import name
 from tests.templating.rendering import render
 
 BODY = base64.b64encode(bytes(range(120))).decode()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.templating.emit import EmitError, Emitted, trust
 from haptic_trio.templating.engine import Engine, RenderError
+from haptic_trio.templating.filters.emit import EmitError, Emitted, trust
 from tests.templating.rendering import refused, render
 
 HOSTILE = {

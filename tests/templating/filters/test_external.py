@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.templating import external
-from haptic_trio.templating.emit import EmitError
+from haptic_trio.templating.filters import external
+from haptic_trio.templating.filters.emit import EmitError
 
 FIELD = re.compile(r"[A-Za-z0-9%|*$._~-]+").fullmatch
 URLS = st.text(alphabet="abz019.:/@?#&=%$\\'\"{}[]*|, \n\t;é-_", max_size=40)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.templating.emit import EmitError
-from haptic_trio.templating.request_paths import Readings, is_ambiguous_path, path_key, plain_path, readings
+from haptic_trio.templating.filters.emit import EmitError
+from haptic_trio.templating.filters.request_paths import Readings, is_ambiguous_path, path_key, plain_path, readings
 
 PATHS = st.lists(
     st.sampled_from(["/", "a", "%61", "%2f", ".", "..", ";", "%40", "%C3%A9", "é", "%20", "\\"]), max_size=9

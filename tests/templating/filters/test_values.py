@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.templating import values
-from haptic_trio.templating.emit import EmitError
+from haptic_trio.templating.filters import values
+from haptic_trio.templating.filters.emit import EmitError
 
 
 @pytest.mark.parametrize(("value", "meant"), [("true", True), ("On", True), (False, False), ("no", False)])

@@ -19,8 +19,8 @@ from tests.support.haproxy import haproxy_binary, live_haproxies
 __all__ = ["haproxy_binary"]
 
 ROOT = Path(__file__).parents[2]
-MAKE_BENCH = [sys.executable, "-m", "bench.run"]
-USERS_BENCH = [sys.executable, "-c", "from haptic_trio.cli.bench import bench; bench()"]
+MAKE_BENCH = [sys.executable, "-m", "tools.bench.run"]
+USERS_BENCH = [sys.executable, "-c", "from tools.bench.command import bench; bench()"]
 SMALL = ["--sizes", "10", "--samples", "3", "--cold-starts", "1", "--configs", "1", "--interval-seconds", "0"]
 FEW = 10
 """Fragments that a change of one object may render."""

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import yaml
 
-from haptic_trio.config.assertion_reference import MARKER, assertion_reference
 from haptic_trio.config.assertions import TYPES
 from haptic_trio.config.load import load_config
+from tools.docgen.assertions import MARKER, assertion_reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 def test_page_is_current() -> None:
     _, _, below = PAGE.read_text("utf-8").partition(MARKER)
 
-    command = "python -m haptic_trio.config.assertion_reference docs/testing.md"
+    command = "python -m tools.docgen.assertions docs/testing.md"
     assert below.strip() == assertion_reference().strip(), f"run: {command}"
 
 

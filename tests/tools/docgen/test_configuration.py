@@ -6,7 +6,7 @@ import yaml
 
 from haptic_trio.config import model
 from haptic_trio.config.load import load_config
-from haptic_trio.config.reference import MARKER, reference, write_reference
+from tools.docgen.configuration import MARKER, reference, write_reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 def test_page_is_current() -> None:
     _, _, below = PAGE.read_text("utf-8").partition(MARKER)
 
-    assert below.strip() == reference().strip(), "run: python -m haptic_trio.config.reference docs/configuration.md"
+    assert below.strip() == reference().strip(), "run: python -m tools.docgen.configuration docs/configuration.md"
 
 
 def test_example_of_the_page_is_a_valid_configuration() -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from haptic_trio.cli.metrics_reference import MARKER, all_families, reference, write_reference
+from tools.docgen.metrics import MARKER, all_families, reference, write_reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 OF_TARGETS = {"instance", "job", "namespace", "pod", "container", "service", "endpoint", "node"}
@@ -11,7 +11,7 @@ OF_TARGETS = {"instance", "job", "namespace", "pod", "container", "service", "en
 def test_page_is_current() -> None:
     _, _, below = PAGE.read_text("utf-8").partition(MARKER)
 
-    assert below.strip() == reference().strip(), "run: python -m haptic_trio.cli.metrics_reference docs/metrics.md"
+    assert below.strip() == reference().strip(), "run: python -m tools.docgen.metrics docs/metrics.md"
 
 
 def test_only_what_is_below_the_marker_is_replaced(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-from haptic_trio.embedded.isolation import Bind, Isolation
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.haproxy.config.parser import parse_config
+from haptic_trio.validation_tests.live.isolation import Bind, Isolation
 
 
 def isolate(text: str, *, sockets: int = 0) -> tuple[Isolation, str]:

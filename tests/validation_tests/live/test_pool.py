@@ -4,10 +4,10 @@ import pytest
 import trio
 
 from haptic_trio.config.assertions import Answer, Request
-from haptic_trio.embedded.instance import Instance, InstanceError
-from haptic_trio.embedded.pool import InstancePool
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import Generation, make_generation
-from haptic_trio.haproxy.parser import parse_config
+from haptic_trio.validation_tests.live.instance import Instance, InstanceError
+from haptic_trio.validation_tests.live.pool import InstancePool
 from tests.support.haproxy import live_haproxies
 
 pytestmark = pytest.mark.haproxy

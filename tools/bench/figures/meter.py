@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from haptic_trio.bench.controller import Controller
-from haptic_trio.bench.load import Background, Counts
-from haptic_trio.bench.report import Case, percentile
-from haptic_trio.bench.timeline import Trace, read_trace, summarize_traces
+from tools.bench.figures.report import Case, percentile
+from tools.bench.figures.timeline import Trace, read_trace, summarize_traces
+from tools.bench.rig.controller import Controller
+from tools.bench.rig.load import Background, Counts
 
 LEAST_SAMPLES = 3
 LEAST_REST = 0.25

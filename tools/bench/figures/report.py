@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from haptic_trio.bench.timeline import Step
+from tools.bench.figures.timeline import Step
 
 PIPE_WIDTH = 160
 

@@ -1,6 +1,6 @@
 """Runs `haptic-trio` and draws where its threads spend their time.
 
-python -m haptic_trio.bench.sampler GRAPH.svg serve …
+python -m tools.bench.figures.sampler GRAPH.svg serve …
 
 What was seen before a SIGUSR1 is drawn in GRAPH-start.svg.
 A thread looks at the stacks of the others every few milliseconds. A thread
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from haptic_trio.bench.flame import draw_flame
+from tools.bench.figures.flame import draw_flame
 
 INTERVAL = 0.003
 WAITING = frozenset({

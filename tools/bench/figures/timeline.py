@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from haptic_trio.bench.controller import Line
+from tools.bench.rig.controller import Line
 
 UNCORRELATED = frozenset({"configuration changed", "iteration ended", "resources synchronized", "stage reached"})
 """Steps of a new configuration, which come before its first cycle."""

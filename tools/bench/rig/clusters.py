@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import trio
 
-from haptic_trio.bench.objects import CONFIG_NAME, Place, app_name, split_docs
 from haptic_trio.errors import HapticError
-from haptic_trio.k8s.api_auth import Credentials, load_kubeconfig
+from haptic_trio.k8s.api.auth import Credentials, load_kubeconfig
 from haptic_trio.k8s.kinds import plural_of
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+from tools.bench.rig.objects import CONFIG_NAME, Place, app_name, split_docs
 
 ANSWER_LIMIT = 30.0
 WRITERS = 4

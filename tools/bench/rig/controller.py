@@ -18,8 +18,8 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.endpoint import EndpointUnreachableError
-from haptic_trio.dataplane.master import MasterClient
-from haptic_trio.dataplane.process import PROC, ProcessRecord, is_alive, read_record
+from haptic_trio.dataplane.local.master import MasterClient
+from haptic_trio.dataplane.local.process import PROC, ProcessRecord, is_alive, read_record
 from haptic_trio.errors import HapticError
 
 START_LIMIT = 300.0
@@ -202,7 +202,7 @@ def run_controller(
     With *flame* its threads are sampled, and a flame graph is written there
     when it ends; see `cut_profile`.
     """
-    start = ["-m", "haptic_trio"] if flame is None else ["-m", "haptic_trio.bench.sampler", str(flame)]
+    start = ["-m", "haptic_trio"] if flame is None else ["-m", "tools.bench.figures.sampler", str(flame)]
     command = [
         *(sys.executable, *start, "serve", *arguments, "--state-dir", str(state), "--haproxy", str(haproxy)),
         *("--listen", "127.0.0.1:0", "--on-exit", "stop", "--log-format", "json", "--log-level", level),

@@ -1,6 +1,6 @@
 """A client that sends at a constant rate, each request on a new connection, in a process of its own.
 
-python -m haptic_trio.bench.load PORT RATE HOST …    answers each byte of its standard input with a line of counts
+python -m tools.bench.rig.load PORT RATE HOST …    answers each byte of its standard input with a line of counts
 
 None of its connections waits for another one, so that what is slow does not
 hide what fails; and its time is neither the controller's nor the prober's.
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from haptic_trio.bench.traffic import ANSWER_LIMIT, LOOPBACK, read_answer
+from tools.bench.rig.traffic import ANSWER_LIMIT, LOOPBACK, read_answer
 
 STDIN = 0
 
@@ -48,7 +48,7 @@ class Background:
 @contextmanager
 def run_background(port: int, hosts: Sequence[str], rate: float) -> Iterator[Background]:
     """Send *rate* requests a second, to one of *hosts* after another, for the duration of the block."""
-    command = [sys.executable, "-m", "haptic_trio.bench.load", str(port), str(rate), *hosts]
+    command = [sys.executable, "-m", "tools.bench.rig.load", str(port), str(rate), *hosts]
     with subprocess.Popen(  # noqa: S603  our own program
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as process:

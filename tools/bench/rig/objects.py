@@ -9,8 +9,8 @@ import yaml
 
 from haptic_trio.config.encode import encode_value
 from haptic_trio.config.libraries import load_library
-from haptic_trio.embedded.certificates import issue_anew
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.validation_tests.live.certificates import issue_anew
 
 LIBRARIES = ("base", "ssl", "ingress")
 CONFIG_NAME = "haptic-trio"

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from haptic_trio.bench.flame import MARGIN, WIDTH, draw_flame
+from tools.bench.figures.flame import MARGIN, WIDTH, draw_flame
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -1,7 +1,7 @@
 """Where the time of a change went, from lines of a log."""
 
-from haptic_trio.bench.controller import Line
-from haptic_trio.bench.timeline import SEEN, Trace, read_trace, summarize_traces
+from tools.bench.figures.timeline import SEEN, Trace, read_trace, summarize_traces
+from tools.bench.rig.controller import Line
 
 
 def line(at: float, event: str, correlation: str = "", **fields: float) -> Line:

@@ -5,10 +5,10 @@ from typing import Any
 
 import yaml
 
-from haptic_trio.bench.clusters import Directory, collection_path
-from haptic_trio.bench.objects import AT_ONCE, Place, app_name, make_app, make_config, make_ingress, make_slice
 from haptic_trio.config.load import load_config
 from haptic_trio.k8s.resource import ref_of
+from tools.bench.rig.clusters import Directory, collection_path
+from tools.bench.rig.objects import AT_ONCE, Place, app_name, make_app, make_config, make_ingress, make_slice
 
 PLACE = Place(http_port=8080, https_port=8443)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from haptic_trio.bench.load import Background, Counts, run_background
+from tools.bench.rig.load import Background, Counts, run_background
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from haptic_trio.bench.report import percentile
-from haptic_trio.bench.traffic import Answer, NoEffectError, read_answer, wait_for
+from tools.bench.figures.report import percentile
+from tools.bench.rig.traffic import Answer, NoEffectError, read_answer, wait_for
 
 
 def test_it_returns_how_long_after_the_write_the_first_right_answer_came() -> None:
@@ -20,7 +20,7 @@ def test_it_returns_how_long_after_the_write_the_first_right_answer_came() -> No
 
 
 def test_it_gives_up_and_lets_others_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("haptic_trio.bench.traffic.EFFECT_LIMIT", 0.0)
+    monkeypatch.setattr("tools.bench.rig.traffic.EFFECT_LIMIT", 0.0)
     with pytest.raises(NoEffectError, match="503"):
         wait_for(lambda: Answer(status=503), lambda _answer: False, since=time.monotonic() - 1, check=lambda: None)
 
