@@ -286,6 +286,14 @@ class AuxFile(msgspec.Struct, frozen=True, dict=True, eq=False):
         return f"AuxFile({self.kind}, {self.path!r}, {self.size} bytes, {self.seal.hex()[:12]})"
 
 
+class FileChange(msgspec.Struct, frozen=True):
+    """A file that is new, gone, or different."""
+
+    path: str
+    running: AuxFile | None
+    desired: AuxFile | None
+
+
 Files = FilePages[AuxFile]
 """Files by path, in the order of their paths."""
 

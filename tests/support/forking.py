@@ -34,7 +34,7 @@ def _main() -> None:
     steps = Steps()
     import haptic_trio.cli.app  # noqa: F401, PLC0415 - once for all that are forked
     from haptic_trio.cli.main import main  # noqa: PLC0415 - after the functions are wrapped
-    from haptic_trio.dataplane.local import instance as agent
+    from haptic_trio.dataplane.local import instance as agent  # noqa: PLC0415
 
     agent.WRITE_OUT_INTERVAL = WRITE_OUT_INTERVAL
     # Nobody waits for them here, and a process that nobody waits for is no zombie then.

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 PROFILED = ("endpoint change", "new Ingress", "ConfigMap change, to traffic")
 Data = Any
 

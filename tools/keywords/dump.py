@@ -24,7 +24,7 @@ from tests.support.haproxy_versions import provide
 from tools.keywords import candidates
 from tools.keywords.shapes import measure_shapes
 
-TABLE = Path(haptic_trio.haproxy.__file__).with_name("keywords.json")
+TABLE = Path(haptic_trio.haproxy.__file__).parent / "grammar" / "keywords.json"
 PREAMBLE = "global\n  expose-experimental-directives\n"
 UNNAMED = {"global", "traces", "namespace_list"}
 DEPRECATED = "  expose-deprecated-directives\n"
@@ -40,7 +40,7 @@ _REFUSED = (
 def read_listing(binary: Path) -> str:
     """Return the output of `haproxy -dKall`."""
     # `-c` of an empty file keeps it from starting; the listing comes first.
-    command = [binary, "-dKall", "-q", "-c", "-f", "/dev/null"]
+    command: list[str | Path] = [binary, "-dKall", "-q", "-c", "-f", "/dev/null"]
     return subprocess.run(command, capture_output=True, check=False, text=True, timeout=30, env={}).stdout
 
 
@@ -140,7 +140,7 @@ class _Prober:
         text = self._preamble + probe[2]
         path = self._folder / f"{abs(hash(probe))}.cfg"
         path.write_text(text)
-        command = [self._binary, "-c", "-f", path]
+        command: list[str | Path] = [self._binary, "-c", "-f", path]
         run = subprocess.run(command, capture_output=True, check=False, text=True, timeout=30, env={}, cwd=self._folder)
         line = text.count("\n")
         said = [

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from haptic_trio.chunked import Piece, stretches
-from haptic_trio.haproxy.model import Directive, FileKind, Generation
-from haptic_trio.haproxy.plan.diff import FileChange
+from haptic_trio.haproxy.model import Directive, FileChange, FileKind, Generation
 from haptic_trio.haproxy.text_lines import Lines
 
 Entry: TypeAlias = tuple[str, str]

@@ -26,9 +26,8 @@ from haptic_trio.haproxy.config.certificates import (
     names_are_files,
     names_of,
 )
-from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
+from haptic_trio.haproxy.model import AuxFile, FileChange, FileKind, Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
-from haptic_trio.haproxy.plan.diff import FileChange
 from haptic_trio.haproxy.plan.operations import (
     AddCrtListEntry,
     DeleteCertificate,

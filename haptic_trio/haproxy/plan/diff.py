@@ -12,7 +12,7 @@ import msgspec
 from haptic_trio.chunked import Page, Stretch, stretches
 from haptic_trio.haproxy.grammar.keyword_families import PROXY_KINDS
 from haptic_trio.haproxy.grammar.placement import read_header
-from haptic_trio.haproxy.model import AuxFile, Config, Directive, Files, Section
+from haptic_trio.haproxy.model import AuxFile, Config, Directive, FileChange, Files, Section
 from haptic_trio.haproxy.sections import index_names
 
 # Beyond this many differing lines the shortest edit is not worth its quadratic price.
@@ -54,14 +54,6 @@ class ConfigDiff(msgspec.Struct, frozen=True):
     def is_empty(self) -> bool:
         """Whether both mean the same to HAProxy."""
         return not (self.added or self.removed or self.changed or self.reordered)
-
-
-class FileChange(msgspec.Struct, frozen=True):
-    """A file that is new, gone, or different."""
-
-    path: str
-    running: AuxFile | None
-    desired: AuxFile | None
 
 
 def diff_configs(running: Config, desired: Config) -> ConfigDiff:

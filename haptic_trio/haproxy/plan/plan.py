@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries
-from haptic_trio.haproxy.model import FileKind, Generation, Section
+from haptic_trio.haproxy.model import FileChange, FileKind, Generation, Section
 from haptic_trio.haproxy.plan.backends import add_backend, delete_backend
 from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of
 from haptic_trio.haproxy.plan.certificates import CertificatePlanner
 from haptic_trio.haproxy.plan.diff import (
     ConfigDiff,
-    FileChange,
     SectionChange,
     diff_configs,
     diff_files,

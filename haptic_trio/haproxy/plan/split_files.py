@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries, parse_map_file
-from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Files, Generation, make_file
+from haptic_trio.haproxy.model import AuxFile, Config, FileChange, FileKind, Files, Generation, make_file
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.certificates import CertificatePlanner
-from haptic_trio.haproxy.plan.diff import FileChange, diff_files
+from haptic_trio.haproxy.plan.diff import diff_files
 
 SERVING_KINDS: Final = ("backend", "listen")
 

@@ -12,11 +12,10 @@ import msgspec
 
 from haptic_trio.haproxy.config.certificates import CrtListEntry, crt_lists_of, names_are_files
 from haptic_trio.haproxy.config.maps import Entry, MapUse, file_entries, find_map_use, form_of
-from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file
+from haptic_trio.haproxy.model import AuxFile, FileChange, FileKind, Generation, make_file
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.certificates import COMPANIONS, CertificatePlanner
 from haptic_trio.haproxy.plan.commands import Replacement, UnsendableError, show_entries
-from haptic_trio.haproxy.plan.diff import FileChange
 from haptic_trio.haproxy.plan.maps import find_unsendable, make_replacement
 from haptic_trio.haproxy.plan.operations import ReplaceAcl, StoreCertificate
 from haptic_trio.haproxy.plan.steps import Phase

@@ -207,7 +207,7 @@ trio.run(main, *sys.argv[1:])
 
 def start_controller(root: Path, binary: Path, port: int, *, size: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", CONTROLLER, str(root), str(binary), str(port), str(size)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
 
 
 async def test_instances_outlive_a_killed_controller_and_are_adopted(instance_root: Path, haproxy_binary: Path) -> None:

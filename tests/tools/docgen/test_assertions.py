@@ -6,7 +6,7 @@ from haptic_trio.config.assertions import TYPES
 from haptic_trio.config.load import load_config
 from tools.docgen.assertions import MARKER, assertion_reference
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
 
 
 def test_page_is_current() -> None:

@@ -8,7 +8,7 @@ from haptic_trio.config import model
 from haptic_trio.config.load import load_config
 from tools.docgen.configuration import MARKER, reference, write_reference
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_page_is_current() -> None:

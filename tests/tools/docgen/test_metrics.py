@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tools.docgen.metrics import MARKER, all_families, reference, write_reference
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 OF_TARGETS = {"instance", "job", "namespace", "pod", "container", "service", "endpoint", "node"}
 
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 
+import haptic_trio
 from tools.bench.figures.flame import draw_flame
 
 INTERVAL = 0.003
@@ -28,7 +29,7 @@ WAITING = frozenset({
     ("selectors.py", "select"),
 })  # fmt: skip
 """Where a thread is that has nothing to do: file and function."""
-PACKAGE_ROOT = str(Path(__file__).parents[1])
+PACKAGE_ROOT = str(Path(haptic_trio.__file__).parent)
 
 
 class Sampler:

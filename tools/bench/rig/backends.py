@@ -67,7 +67,7 @@ def run_backends(haproxy: Path, address: str, scratch: Path) -> Iterator[list[in
         config.write_text(_HEAD + "".join(frontends))
         words = scratch / "backends.log"
         with words.open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603  the HAProxy that the user has named
+            process = subprocess.Popen(
                 [haproxy, "-db", "-f", config],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

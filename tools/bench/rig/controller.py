@@ -144,7 +144,7 @@ class Controller:
     def count_fragments(self) -> float:
         """Return how many fragments it has rendered, from its metrics; costs the controller some milliseconds."""
         line = self.wait_for(lambda line: line.event == "health and metrics are served", since=0, what="listener")
-        with urllib.request.urlopen(f"{line.fields['addresses'][0]}/metrics", timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"{line.fields['addresses'][0]}/metrics", timeout=30) as answer:
             found = _SAMPLE.search(answer.read().decode())
         return float(found[1]) if found else 0.0
 
@@ -213,7 +213,7 @@ def run_controller(
     log = Log(state / "controller.log")
     with log.path.open("wb") as output:
         # A session of its own: Ctrl-C is for this process, which then ends the other in order.
-        process = subprocess.Popen(  # noqa: S603  our own program
+        process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
         )
     controller = Controller(process, state, log)

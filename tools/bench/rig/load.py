@@ -49,9 +49,7 @@ class Background:
 def run_background(port: int, hosts: Sequence[str], rate: float) -> Iterator[Background]:
     """Send *rate* requests a second, to one of *hosts* after another, for the duration of the block."""
     command = [sys.executable, "-m", "tools.bench.rig.load", str(port), str(rate), *hosts]
-    with subprocess.Popen(  # noqa: S603  our own program
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             yield Background(process)
         finally:
