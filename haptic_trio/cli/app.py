@@ -1,22 +1,16 @@
-"""The door: one command with a verb for each thing that a person does."""
+"""Root click group; subcommands are imported lazily."""
 
 from importlib import import_module
 
 import click
 
 from haptic_trio import __version__
-from haptic_trio.cli.main import tell_interrupted, wants_json
+from haptic_trio.cli.exits import EXIT_FAILED, EXIT_PROBLEMS, report_interrupted, wants_json
 from haptic_trio.cli.output.failures import failures_of, print_failures, words_of
 from haptic_trio.errors import HapticError, ProblemsError, leaves_of
 
-EXIT_PROBLEMS = 1
-"""The input was read, and something is wrong with it."""
-EXIT_FAILED = 2
-"""The command could not do its work: wrong usage, a missing file, no HAProxy."""
-
 SUMMARIES = {
     "agent": "Run an HAProxy here for a controller elsewhere.",
-    "bench": "Measure how long changes take to reach traffic.",
     "completion": "Print what completes commands in a shell.",
     "debug": "Show what a running controller does.",
     "demo": "Run an example with everything it needs.",
@@ -30,38 +24,42 @@ SUMMARIES = {
     "validate": "Say everything that is wrong.",
     "version": "Show versions, and which HAProxy is used.",
 }
-"""All verbs, each with what the list of commands has room for. A verb's module and its command have its name."""
+"""All subcommands, each with the line that the list of commands shows."""
+
+_MODULES = {"demo": "haptic_trio.demo.command"}
+"""Modules of subcommands that are not `haptic_trio.cli.NAME`; a command has the name of its subcommand in any case."""
 
 
-class Door(click.Group):
-    """Imports a verb when it is asked for: a shell that completes words waits for the program at each of them."""
+class RootGroup(click.Group):
+    """Imports a subcommand when it is used, so that completion in a shell stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all verbs."""
+        """Return the names of all subcommands."""
         return list(SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Return the verb *cmd_name*; None if there is none."""
+        """Return the subcommand *cmd_name*, or None."""
         if cmd_name not in SUMMARIES:
             return None
-        command: click.Command = getattr(import_module(f"haptic_trio.cli.{cmd_name}"), cmd_name)
+        module = _MODULES.get(cmd_name, f"haptic_trio.cli.{cmd_name}")
+        command: click.Command = getattr(import_module(module), cmd_name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb that *args* begin with; raises `NoSuchCommand` with those that may be meant."""
+        """Return the subcommand that *args* begin with; raises `NoSuchCommand` with similar names."""
         if args[0] not in SUMMARIES and args[0][:1].isalnum():
             raise click.exceptions.NoSuchCommand(args[0], possibilities=SUMMARIES, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of verbs."""
+        """Write the list of subcommands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(SUMMARIES.items()))
 
 
-@click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="haptic-trio")
 def cli() -> None:
     """Keep HAProxy in the state that Jinja2 templates over your resources describe.
@@ -98,7 +96,7 @@ def run(arguments: list[str]) -> int:
     except* (HapticError, OSError, click.ClickException) as group:
         code = _tell(group, EXIT_FAILED, as_json=as_json)
     except* (click.Abort, KeyboardInterrupt):
-        code = tell_interrupted(as_json=as_json)
+        code = report_interrupted(as_json=as_json)
     return code
 
 

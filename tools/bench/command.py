@@ -1,4 +1,9 @@
-"""`bench`: measure how long changes take on this machine."""
+"""Command line of the benchmark, with a directory of manifests or the API server of a kubeconfig as the cluster.
+
+    python -m tools.bench.command [OPTIONS]
+
+`make bench` runs `tools.bench.run`, which adds an API server of its own.
+"""
 
 import signal
 import sys
@@ -9,13 +14,13 @@ from typing import Any, NoReturn, TypeVar
 import click
 import msgspec
 
+from haptic_trio.cli.exits import EXIT_INTERRUPTED
 from haptic_trio.dataplane.binary import find_haproxy
 from tools.bench.figures.report import make_console, print_tables
 from tools.bench.rig.clusters import Column, DirectoryColumn, KubeconfigColumn
 from tools.bench.session import Options
 from tools.bench.suite import run_suite
 
-EXIT_INTERRUPTED = 130
 F = TypeVar("F", bound=Callable[..., Any])
 
 QUICK: dict[str, Any] = {
@@ -167,3 +172,7 @@ def measure(columns: Sequence[Column], haproxy: Path, *, json_file: Path | None,
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    bench()

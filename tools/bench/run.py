@@ -1,8 +1,8 @@
-"""`make bench`: as `haptic-trio bench`, with an API server over TLS as the cluster and a directory beside it.
+"""`make bench`: the benchmark with an API server over TLS, and with a directory of manifests, as the cluster.
 
-python -m tools.bench.run [--version 3.4] [--clusters api,directory] [options of `haptic-trio bench`]
+    python -m tools.bench.run [--version 3.4] [--clusters api,directory] [options of tools.bench.command]
 
-The API server is that of the tests, in a process of its own.
+The API server is the one of the tests, in a process of its own.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ from tools.bench.command import bench_options, measure
 from tools.bench.rig.clusters import ApiServer, Column, DirectoryColumn
 from tools.bench.rig.objects import Place
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BATCH = 1000
 
 

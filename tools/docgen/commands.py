@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from haptic_trio.cli.app import EXIT_FAILED, EXIT_PROBLEMS, cli
-from haptic_trio.cli.main import EXIT_INTERRUPTED
+from haptic_trio.cli.app import cli
+from haptic_trio.cli.exits import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PROBLEMS
 from tools.docgen.configuration import cell
 from tools.docgen.markdown import table
 

@@ -10,8 +10,9 @@ from typing import Any
 import click
 import pytest
 
+from haptic_trio.cli.exits import wants_json
 from haptic_trio.cli.inputs.files import replace_file
-from haptic_trio.cli.main import main, wants_json
+from haptic_trio.cli.main import main
 from haptic_trio.cli.output.failures import failures_of
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from tests.cli.commands import invoke_cli, replace_in

@@ -18,9 +18,9 @@ from tests.support.haproxy import haproxy_binary, live_haproxies
 
 __all__ = ["haproxy_binary"]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MAKE_BENCH = [sys.executable, "-m", "tools.bench.run"]
-USERS_BENCH = [sys.executable, "-c", "from tools.bench.command import bench; bench()"]
+USERS_BENCH = [sys.executable, "-m", "tools.bench.command"]
 SMALL = ["--sizes", "10", "--samples", "3", "--cold-starts", "1", "--configs", "1", "--interval-seconds", "0"]
 FEW = 10
 """Fragments that a change of one object may render."""
