@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 
 import trio
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.channels import Latest
 from haptic_trio.dataplane.agent.client import AgentAnswerError
 from haptic_trio.dataplane.agent.endpoint import AgentLink, RemoteAgent
@@ -17,7 +18,6 @@ from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
 from haptic_trio.dataplane.dataplaneapi.probe import OLDEST, probe_api, read_version
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.backoff import Backoff
 from haptic_trio.k8s.client import Report
 from haptic_trio.logs import get_logger
 

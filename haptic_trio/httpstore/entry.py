@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content, Failure, Offer
 from haptic_trio.httpstore.request import FetchRequest
@@ -41,8 +42,9 @@ class Entry:
         """A fetch is under way."""
         self._refused: Failure | None = None
         self._refused_digest = ""
-        self._failures = 0
         self._jitter = jitter
+        limit = min(RETRY_LIMIT, request.interval or RETRY_LIMIT)
+        self._backoff = Backoff(base=RETRY, limit=limit, jitter=jitter)
 
     @property
     def offer(self) -> Offer:
@@ -57,7 +59,8 @@ class Entry:
 
     def take(self, content: Content | None, now: float) -> None:
         """Note that the server gave *content*; None: what it gave before."""
-        self.failure, self._failures, self.confirmed = None, 0, now
+        self.failure, self.confirmed = None, now
+        self._backoff.reset()
         self.due = now + self.request.interval * (1 - 0.1 * self._jitter()) if self.request.interval else inf
         if content is None:
             return
@@ -75,10 +78,7 @@ class Entry:
         if failure != self.failure:
             # Else it stays the same object: nothing has changed for whoever asks.
             self.failure = failure
-        limit = min(RETRY_LIMIT, self.request.interval or RETRY_LIMIT)
-        full = min(limit, RETRY * 2.0 ** min(self._failures, 30))
-        self._failures += 1
-        self.due = now + full * (1 - 0.5 * self._jitter())
+        self.due = now + self._backoff.next()
 
     def accept(self, content: Content) -> bool:
         """Note that a configuration with *content* is valid; False if that is no news."""

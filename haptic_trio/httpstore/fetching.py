@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, urljoin
 
 import trio
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.httpstore.addresses import Zone
 from haptic_trio.httpstore.content import Content, FetchError
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest, RequestFaultError, split_url
@@ -44,10 +45,10 @@ class Fetcher:
         newest: FetchError | None = None
         with trio.move_on_after(request.timeout):
             context = await self._trust(request)
+            backoff = Backoff(base=_PAUSE, limit=_LONGEST_PAUSE, jitter=self._jitter)
             for attempt in range(request.retries + 1):
                 if attempt:
-                    pause = min(_LONGEST_PAUSE, _PAUSE * 2.0 ** (attempt - 1))
-                    await trio.sleep(pause * (1 - 0.5 * self._jitter()))
+                    await trio.sleep(backoff.next())
                 try:
                     return await self._follow(request, known, context)
                 except FetchError as exc:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from haptic_trio.k8s.backoff import Backoff
+from haptic_trio.backoff import Backoff
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.templating.incremental.deferred import ContentUnavailableError
 

@@ -4,6 +4,7 @@ from itertools import count
 
 import trio
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
@@ -25,7 +26,7 @@ async def run_controller(process: Process) -> None:
     last_good: LoadedConfig | None = None
     last_valid: ConfigValidated | None = None
     unstartable: frozenset[str] = frozenset()
-    failures = 0
+    backoff = Backoff(base=RETRY_BASE, limit=RETRY_MAX, jitter=lambda: 0.0)
     for number in count(1):
         state = IterationState(number=number, opened=trio.current_time())
         process.running.put(state)
@@ -34,7 +35,7 @@ async def run_controller(process: Process) -> None:
             opening = Opening(last_good=last_good, unstartable=unstartable, last_valid=last_valid)
             with building_without_collections(wanted=process.tunes_gc):
                 reason = await run_iteration(process, state, opening)
-            failures = 0
+            backoff.reset()
         except* StartTimeoutError as group:
             reason = "start timed out"
             process.facts.tell(_failure(number, group, delay))
@@ -43,8 +44,7 @@ async def run_controller(process: Process) -> None:
         except* (HapticError, OSError) as group:
             # Anything else is a bug and ends the process with its traceback.
             reason = "failed"
-            delay = min(RETRY_MAX, RETRY_BASE * 2.0 ** min(failures, 10))
-            failures += 1
+            delay = backoff.next()
             process.facts.tell(_failure(number, group, delay))
         finally:
             process.running.put(None)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from haptic_trio.k8s.backoff import Backoff
+from haptic_trio.backoff import Backoff
 from haptic_trio.k8s.fetching import Failures, FetchFailedError
 from haptic_trio.k8s.resource import ResourceRef
 

@@ -1,6 +1,5 @@
 """Followers of a fixed list of agents; each unexpected event renews the endpoint."""
 
-import random
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ import msgspec
 import trio
 import trio_websocket
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.dataplane.agent.client import AgentAddress, AgentClient, open_http
 from haptic_trio.dataplane.agent.endpoint import AgentLink, Cuts, RemoteAgent
 from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
@@ -81,19 +81,18 @@ class RemoteAgents:
                 renew()
             was_away = False
 
-        delay = FIRST_DELAY
+        backoff = Backoff(base=FIRST_DELAY, limit=LONGEST_DELAY)
         reported = ""
         while True:
             heard, why = await follow_once(address, self._context, take)
             was_away = True
             if heard:
-                delay = FIRST_DELAY
+                backoff.reset()
             if heard or why != reported:
                 self._log.warning("agent does not answer", agent=address.name, error=why)
                 reported = why
             # Many controllers may have lost it at the same moment.
-            await trio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
-            delay = min(2 * delay, LONGEST_DELAY)
+            await trio.sleep(backoff.next())
 
 
 def is_suspicious(event: AgentEvent, known: str) -> bool:

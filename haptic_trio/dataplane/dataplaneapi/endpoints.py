@@ -11,6 +11,7 @@ import httpx
 import msgspec
 import trio
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.dataplane.dataplaneapi.client import ApiClient, CredentialSource, open_api_client
 from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
 from haptic_trio.dataplane.dataplaneapi.probe import probe_api
@@ -93,26 +94,30 @@ class RemoteApis:
         raise AssertionError("the tasks end by an exception")
 
     async def _follow(self, api: ApiClient, renew: Callable[[ApiClient], None]) -> NoReturn:
-        was_away, told, delay = False, "", FIRST_DELAY
+        was_away, reported = False, ""
+        backoff = Backoff(base=FIRST_DELAY, limit=LONGEST_DELAY)
         while True:
             try:
                 probe = await probe_api(api)
             except EndpointError as exc:
                 was_away = True
-                if str(exc) != told:
-                    told = str(exc)
-                    self._log.warning("data plane api does not answer", endpoint=api.endpoint, error=told)
-                wait, delay = delay, min(2 * delay, LONGEST_DELAY)
+                if str(exc) != reported:
+                    reported = str(exc)
+                    self._log.warning("data plane api does not answer", endpoint=api.endpoint, error=reported)
+                wait = backoff.next()
             else:
-                if probe.haproxy_version != told:
-                    told = probe.haproxy_version
-                    self._log.info("data plane api answers", endpoint=api.endpoint, haproxy=told, api=probe.api_version)
+                if probe.haproxy_version != reported:
+                    reported = probe.haproxy_version
+                    self._log.info(
+                        "data plane api answers", endpoint=api.endpoint, haproxy=reported, api=probe.api_version
+                    )
                 # What was meant for it while it was away has failed, and may wait long until it is tried again.
                 if was_away:
                     renew(api)
-                was_away, delay, wait = False, FIRST_DELAY, PROBE_INTERVAL
-            # Many controllers may have lost it at the same moment.
-            await trio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
+                was_away = False
+                backoff.reset()
+                wait = PROBE_INTERVAL * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
+            await trio.sleep(wait)
 
 
 def _is_private(url: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 import trio
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.api.connection import Connection
 from haptic_trio.k8s.api.decode import RawEvent, completed, ends_initial_events
@@ -21,7 +22,6 @@ from haptic_trio.k8s.api.discovery import Discovery, ServedKind
 from haptic_trio.k8s.api.listing import Query, list_objects
 from haptic_trio.k8s.api.watch_counts import WatchCounts
 from haptic_trio.k8s.api.watch_stream import open_watch
-from haptic_trio.k8s.backoff import Backoff
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.errors import (
     AbsentKindError,

@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter."""
+"""Exponential backoff with jitter, for one subject. `workqueue.limiter` keeps delays for many keys."""
 
 import random
 from collections.abc import Callable
@@ -9,7 +9,10 @@ LIMIT: Final = 15.0
 
 
 class Backoff:
-    """Delays in seconds that double from *base* up to *limit*, each shortened by up to a half at random."""
+    """Delays in seconds that double from *base* up to *limit*, each shortened by up to a half at random.
+
+    *jitter* returns a number from 0 to 1; a function that returns 0 gives exact delays.
+    """
 
     def __init__(
         self, *, base: float = BASE, limit: float = LIMIT, jitter: Callable[[], float] = random.random
@@ -27,5 +30,5 @@ class Backoff:
         return max(at_least, full * (1 - 0.5 * self._jitter()))
 
     def reset(self) -> None:
-        """Begin again: something has succeeded."""
+        """Start from *base* again, after a success."""
         self.failures = 0

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.k8s.backoff import Backoff
+from haptic_trio.backoff import Backoff
 
 
 def test_delays_double_up_to_the_limit_and_begin_again_after_a_success() -> None:
