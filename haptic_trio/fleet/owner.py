@@ -20,6 +20,7 @@ from haptic_trio.fleet.reconciler import FleetReconciler, FleetSnapshot, make_id
 from haptic_trio.fleet.status import FleetStatus, describe_fleet
 from haptic_trio.fleet.store import Store
 from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, InstanceTroubled, LeadershipChanged
+from haptic_trio.terms import run_terms
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 EVENT_BUFFER = 100
@@ -101,22 +102,7 @@ class FleetOwner:
             nursery.start_soon(_follow, self._basis, partial(self._change, "basis"))
             nursery.start_soon(self._await_first_generation)
             nursery.start_soon(_follow, self.snapshots, Teller(self._facts).tell)
-            await self._run_terms()
-
-    async def _run_terms(self) -> None:
-        seen = 0
-        while True:
-            seen = await self._wait_leadership(seen, is_leader=True)
-            async with trio.open_nursery() as term:
-                term.start_soon(self._lead)
-                seen = await self._wait_leadership(seen, is_leader=False)
-                term.cancel_scope.cancel(reason="leadership lost")
-
-    async def _wait_leadership(self, seen: int, *, is_leader: bool) -> int:
-        while True:
-            seen, state = await self._leadership.wait_newer(seen)
-            if state.is_leader is is_leader:
-                return seen
+            await run_terms(self._leadership, self._lead)
 
     async def _lead(self) -> None:
         notices_in, notices_out = trio.open_memory_channel[ReconcileEvent](EVENT_BUFFER)

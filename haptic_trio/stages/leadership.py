@@ -18,36 +18,20 @@ from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.haproxy.plan.split import split_plan
 from haptic_trio.heartbeat import Pulses
 from haptic_trio.messages import ConfigValidated, DeploymentScheduled, LeadershipChanged
+from haptic_trio.terms import run_terms
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 
-async def run_terms(
+async def run_leadership_terms(
     leadership: Latest[LeadershipChanged],
     lead: Callable[[], Awaitable[None]],
     *,
     cycles: trio.MemorySendChannel[CycleEvent],
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run *lead* for as long as, and whenever, this replica leads. Takes ownership of *cycles*."""
-    version, state = await leadership.wait_newer(0)
+    """Run *lead* during each term and send each change of leadership to *cycles*, of which this takes ownership."""
     with cycles:
-        task_status.started()
-        while True:
-            await cycles.send(state)
-            if state.is_leader:
-                async with trio.open_nursery() as term:
-                    term.start_soon(lead)
-                    version, state = await _wait_lost(leadership, version)
-                    term.cancel_scope.cancel(reason="leadership lost")
-            else:
-                version, state = await leadership.wait_newer(version)
-
-
-async def _wait_lost(leadership: Latest[LeadershipChanged], seen: int) -> tuple[int, LeadershipChanged]:
-    while True:
-        seen, state = await leadership.wait_newer(seen)
-        if not state.is_leader:
-            return seen, state
+        await run_terms(leadership, lead, notify=cycles.send, task_status=task_status)
 
 
 async def run_term(

@@ -19,7 +19,7 @@ from haptic_trio.pipeline.debounce import run_debouncer
 from haptic_trio.pipeline.validate import CHECK_TIMES
 from haptic_trio.stages.config_publisher import announce, announce_valid
 from haptic_trio.stages.iteration_components import Parts
-from haptic_trio.stages.leadership import is_only_data, run_term, run_terms
+from haptic_trio.stages.leadership import is_only_data, run_leadership_terms, run_term
 from haptic_trio.stages.process import Process
 from haptic_trio.stages.status_writers import lead_and_tell
 
@@ -55,7 +55,7 @@ async def run_reconcile(
         await nursery.start(partial(_run_coordinator, parts, channels, next_correlation, process))
         await nursery.start(
             partial(
-                run_terms,
+                run_leadership_terms,
                 process.leadership,
                 partial(
                     lead_and_tell,

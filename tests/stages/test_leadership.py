@@ -16,13 +16,13 @@ from haptic_trio.messages import (
     ReconcileCompleted,
     ReconcileTriggered,
 )
-from haptic_trio.stages.leadership import run_terms
+from haptic_trio.stages.leadership import run_leadership_terms
 from tests.support.controller import ControllerRig, config_map, leading
 from tests.support.kubernetes import service
 
 
 class Terms:
-    """`run_terms` with a lead that notes when it begins and ends."""
+    """`run_leadership_terms` with a lead that notes when it begins and ends."""
 
     def __init__(self) -> None:
         self.leadership = Latest[LeadershipChanged]()
@@ -39,7 +39,7 @@ class Terms:
             self.story.append("end")
 
     async def start(self, nursery: trio.Nursery) -> None:
-        await nursery.start(partial(run_terms, self.leadership, self.lead, cycles=self.cycles_in))
+        await nursery.start(partial(run_leadership_terms, self.leadership, self.lead, cycles=self.cycles_in))
 
 
 @pytest.fixture
