@@ -66,6 +66,7 @@ docs: $(STAMP)  ## write the generated parts of docs/ anew
 	@$(BIN)/python -m tools.docgen.libraries docs/libraries
 	@$(BIN)/python -m tools.docgen.metrics docs/metrics.md
 	@$(BIN)/python -m tools.docgen.pages docs/reference
+	@$(BIN)/python -m tools.docgen.modules docs/architecture.md
 
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .

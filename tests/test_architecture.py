@@ -1,15 +1,16 @@
 """What keeps the house in order and no linter checks."""
 
 import ast
-import fnmatch
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 
 import haptic_trio
 from haptic_trio import messages
+from tools.docgen import modules
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(haptic_trio.__file__).parent
@@ -89,23 +90,42 @@ def test_each_message_of_the_program_is_a_frozen_fact_in_the_architecture_page()
     assert [name for name in facts if f"`{name}`" not in page] == []
 
 
-def test_each_module_is_in_the_layout_of_the_architecture_page() -> None:
+def test_the_module_index_of_the_architecture_page_is_current() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    layout = page.partition("the first line of a module says the rest:\n\n```\n")[2].partition("```")[0]
-    named: dict[str, list[str]] = {}
-    package = ""
-    for line in layout.splitlines():
-        if match := re.match(r"(\w+)/", line):
-            package = match[1]
-        named.setdefault(package, []).extend(line[14:58].split())
-    present = {
-        directory.name: {file.stem for file in directory.glob("*.py")} - {"__init__"}
-        for directory in PACKAGE.iterdir()
-        if directory.is_dir() and directory.name != "__pycache__"
-    }
 
-    assert named.keys() == present.keys()
-    for package, patterns in named.items():
-        found = [set(fnmatch.filter(present[package], pattern)) for pattern in patterns]
-        assert [pattern for pattern, names in zip(patterns, found, strict=True) if not names] == [], package
-        assert present[package] - set().union(*found) == set(), package
+    assert page.partition(modules.MARKER + "\n")[2].strip() == modules.reference().strip(), "run: make docs"
+
+
+def test_module_docstrings_name_the_module_instead_of_asking_a_question() -> None:
+    questions = re.compile(r"(What|Which|How|Whether|Where|Who|Whom|Whose|When) ")
+
+    asking = [
+        file.relative_to(PACKAGE)
+        for file in MODULES
+        if questions.match(ast.get_docstring(ast.parse(file.read_text())) or "")
+    ]
+
+    assert asking == []
+
+
+def test_no_folder_shows_more_than_eighteen_modules() -> None:
+    folders = Counter(file.parent for file in MODULES if file.name != "__init__.py")
+
+    assert {folder: count for folder, count in folders.items() if count > 18} == {}
+
+
+def test_files_that_the_architecture_page_names_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text().partition("## 3. Where do I look")[2].partition("## 4.")[0]
+    paths = re.findall(r"`((?:[\w-]+/)+[\w.{},-]+\.(?:py|j2|yaml))`(?:: `([\w.]+)`)?", page)
+
+    missing = [path for path, _ in paths if not (PACKAGE / path).exists()]
+    functions = [(path, name) for path, name in paths if name and path.endswith(".py") and path not in missing]
+    unknown = [
+        f"{path}: {name}"
+        for path, name in functions
+        if not all(re.search(rf"\b{part}\b", (PACKAGE / path).read_text()) for part in name.split("."))
+    ]
+
+    assert len(paths) > 60
+    assert missing == []
+    assert unknown == []

@@ -25,7 +25,7 @@ def test_every_generated_page_is_written_by_one_target() -> None:
     generated = {
         found[1]
         for path in DOCS.rglob("*.md")
-        for found in re.finditer(r"<!-- .*python -m (haptic_trio[\w.]+)", path.read_text("utf-8"))
+        for found in re.finditer(r"<!-- .*python -m (tools[\w.]+)", path.read_text("utf-8"))
     }
     assert {module for module in generated if module not in recipe} == set()
     assert "tools.docgen.pages docs/reference" in recipe
