@@ -1,1 +1,1 @@
-"""Which template, fragment and object made a line, a backend or a route; and what an object made. Without I/O."""
+"""The template, fragment and object behind a line, backend or route, and the output of an object. Without I/O."""

@@ -1,1 +1,1 @@
-"""What the facts add up to for those who watch from outside: metrics, and traces."""
+"""Metrics and traces, made from the messages that the commentator passes on."""
