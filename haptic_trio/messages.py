@@ -1,7 +1,8 @@
 """Messages that components send to each other; each describes an event, in the past tense.
 
-Messages are immutable and carry what their receivers need, no more. The
-topology (who sends what to whom) is in `channels`.
+Messages are immutable and carry no more than their receivers need. Times
+named `seen`, `scheduled` and `started` are clock times of Trio; `started` is
+the start of the reconciliation. `channels` has the topology.
 """
 
 import math
@@ -24,7 +25,26 @@ class Reason(StrEnum):
     CHANGED = "resources changed"
     DRIFT = "drift suspected"
     REFUSED = "refused by HAProxy"
-    """What HAProxy has refused is to be left out."""
+    """Render again without the output that HAProxy rejected."""
+
+
+class DeploymentReason(StrEnum):
+    """Why a deployment was scheduled."""
+
+    PREPARED = "prepared"
+    VALIDATED = "validated"
+    HELD_BACK = "held back"
+    """Endpoints hold back a change that reloads, and may reload now."""
+    ROLLBACK = "rollback"
+    """`haproxy -c` rejected a change that was applied at runtime."""
+    DRIFT = "drift"
+    ENDPOINTS = "endpoints"
+    """New endpoints need a configuration."""
+
+    @property
+    def keeps_interval(self) -> bool:
+        """Whether a reload counts for the minimum interval: no traffic uses a new endpoint yet."""
+        return self is not DeploymentReason.ENDPOINTS
 
 
 class Outcome(StrEnum):
@@ -32,7 +52,7 @@ class Outcome(StrEnum):
 
     DEPLOYED = "deployed"
     VALIDATED = "validated"
-    """On a follower: valid, and the leader's to deploy."""
+    """On a follower: valid; the leader deploys it."""
     UNCHANGED = "unchanged"
     """Every endpoint already ran this generation."""
     INCOMPLETE = "incomplete"
@@ -50,12 +70,12 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects of one watched kind changed, and the stores have them."""
+    """Objects of one watched kind changed, and the stores contain the change."""
 
     stores: tuple[str, ...]
     refs: tuple[ResourceRef, ...]
     initial: bool = False
-    """Part of the first list: does not trigger, the index synchronisation does."""
+    """Part of the first list, which triggers nothing by itself."""
 
 
 class IndexSynchronized(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,19 +85,18 @@ class IndexSynchronized(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpFetched(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetch of a content that templates use has ended."""
+    """A fetch of a content for templates has ended."""
 
     url: str
-    """Without its query; credentials are never part of it."""
+    """Without query and credentials."""
     outcome: str
-    """`changed`, `unchanged` or `failed`; why it failed is told as a problem."""
+    """`changed`, `unchanged` or `failed`; a `ProblemsReported` has the reason of a failure."""
     seconds: float
     bytes: int = 0
-    """Of the content, where the server sent one."""
 
 
 class HttpContentChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """Contents that templates use are other than before: pending until a configuration with them is valid."""
+    """Fetched contents changed. They are pending until a configuration with them is valid."""
 
     urls: tuple[str, ...]
 
@@ -91,20 +110,19 @@ class HttpContentAccepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpContentRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """No configuration is valid with a fetched content; it is left out until it changes."""
+    """No configuration with a fetched content is valid; the content is not used until it changes."""
 
     url: str
     digest: str
     problem: Problem
     has_former: bool
-    """The content before it stays in use; else there is none."""
+    """The last accepted content stays in use; False: there is none."""
 
 
 class DriftSuspected(msgspec.Struct, frozen=True, kw_only=True):
-    """No deployment for a drift prevention interval: the endpoints should be compared again."""
+    """There was no deployment for *idle* seconds, a drift prevention interval; endpoints should be compared again."""
 
     idle: float
-    """Seconds since the last deployment."""
 
 
 class ReconcileTriggered(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +131,9 @@ class ReconcileTriggered(msgspec.Struct, frozen=True, kw_only=True):
     correlation: str
     reason: Reason
     changes: int
-    """How many changes it takes in; 0 where none caused it."""
+    """Number of changes that it covers; 0 if it was triggered by something else."""
     seen: float = 0.0
-    """Clock time at which the first of these changes was seen, or, without any, at which it was triggered."""
+    """Clock time of the first of these changes, or, without changes, of the trigger."""
 
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +145,7 @@ class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
-    """An object cannot be rendered; until it changes, its last good version (or nothing) stands in for it."""
+    """The output of an object was rejected; its last good version (or nothing) is used until it is valid again."""
 
     correlation: str
     ref: ResourceRef
@@ -135,11 +153,10 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     problem: Problem
     has_fallback: bool
     held: int
-    """How many objects are in quarantine now."""
 
 
 class Released(msgspec.Struct, frozen=True, kw_only=True):
-    """A quarantined object has changed or is gone, and is taken as it is again."""
+    """A quarantined object is valid again, or was deleted."""
 
     correlation: str
     ref: ResourceRef
@@ -155,29 +172,28 @@ class ConfigRendered(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     fragments_rendered: int = 0
     fragments_reused: int = 0
-    """Nothing that they depend on had changed since the render before."""
+    """Fragments whose lookups gave the same answers as in the previous render."""
 
 
 class RenderDiffered(msgspec.Struct, frozen=True, kw_only=True):
-    """Rendering everything anew gave something else than what was put together from reused parts: a bug of ours."""
+    """A complete render differed from the incremental one: a bug in haptic-trio."""
 
     correlation: str
     outputs: tuple[str, ...]
 
 
 class ConfigPrepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration passed phase 1: what of it is data may be deployed while phase 2 looks at all of it."""
+    """The parser accepted a configuration: its runtime changes may be deployed while `haproxy -c` checks all of it."""
 
     correlation: str
     reason: Reason
     generation: Generation
     phases: Phases
     started: float = 0.0
-    """Clock time at which its cycle started."""
 
 
 class ConfigValidated(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration passed both phases and may be deployed."""
+    """The parser and `haproxy -c` accepted a configuration; it may be deployed."""
 
     correlation: str
     reason: Reason
@@ -185,11 +201,10 @@ class ConfigValidated(msgspec.Struct, frozen=True, kw_only=True):
     phases: Phases
     warnings: tuple[Problem, ...] = ()
     started: float = 0.0
-    """Clock time at which its cycle started."""
 
 
 class ValidationFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """A rendered configuration was refused; what is deployed stays."""
+    """A rendered configuration was rejected; the deployed one stays."""
 
     correlation: str
     reason: Reason
@@ -197,7 +212,7 @@ class ValidationFailed(msgspec.Struct, frozen=True, kw_only=True):
     """`render`, `parse` or `check`."""
     problems: tuple[Problem, ...]
     is_verdict: bool = True
-    """Else HAProxy has not said what it thinks of it, such as for want of time; what is served of it stays, too."""
+    """False: `haproxy -c` gave no verdict, for example because of its time limit; applied runtime changes stay."""
 
 
 class ReconcileFailed(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,40 +233,39 @@ class ReconcileCompleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointsDiscovered(msgspec.Struct, frozen=True, kw_only=True):
-    """The HAProxy instances that can be deployed to, all of them."""
+    """All endpoints, that is, HAProxy instances that deployments go to."""
 
     endpoints: tuple[Endpoint, ...]
 
 
 class EndpointLost(msgspec.Struct, frozen=True, kw_only=True):
-    """An HAProxy instance is no longer there."""
+    """An endpoint is gone."""
 
     endpoint: str
 
 
 class FleetChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of instances that the controller owns is other than it was."""
+    """A group of instances that the controller owns has changed."""
 
     group: str
     size: int
-    """Instances that shall be ready."""
+    """Number of instances that should be ready."""
     states: Mapping[str, int]
-    """How many there are of each state: `pending`, `starting`, `ready`, `draining`, `deleting`."""
+    """Number of instances by state: `pending`, `starting`, `ready`, `draining`, `deleting`."""
 
 
 class InstanceDraining(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance takes nothing new and finishes what it has; told again by each term that finds it so."""
+    """An instance accepts no new connections and finishes its present ones within *seconds*; repeated each term."""
 
     instance: str
     group: str
     reason: str
     """Such as `scale-down` or `config-drift`."""
     seconds: float
-    """How long it may take."""
 
 
 class InstanceTroubled(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about an instance of the controller's own has failed; it will be tried again."""
+    """An operation on an instance that the controller owns has failed and will be retried."""
 
     instance: str
     group: str
@@ -264,14 +278,11 @@ class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
     correlation: str
     generation: Generation
     endpoints: tuple[Endpoint, ...]
-    why: str
-    """`prepared`, `validated`, `held back`, `rollback`, `drift` or `endpoints`."""
+    why: DeploymentReason
     may_reload: bool = True
-    """False: endpoints take what needs no reload, and hold back the rest."""
+    """False: endpoints apply the changes that need no reload, and hold back the others."""
     scheduled: float = 0.0
-    """Clock time at which it was scheduled."""
     started: float = 0.0
-    """Clock time at which the reconciliation behind it started."""
 
 
 class DeploymentStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,26 +294,26 @@ class DeploymentStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceDeployed(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint runs the generation."""
+    """An endpoint runs the generation."""
 
     correlation: str
     result: SyncResult
 
 
 class DriftRepaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What others had changed on an endpoint, and a deployment found, is as it should be again."""
+    """A deployment found and repaired a change on an endpoint that haptic-trio did not make."""
 
     correlation: str
     endpoint: str
     found: Mapping[str, int]
-    """How many things differed, by kind, such as `server`."""
+    """Number of differences by kind, such as `server`."""
     operations: int
     """Runtime operations of the whole deployment."""
     reloaded: bool
 
 
 class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint did not take the generation and runs what it ran before."""
+    """A deployment to one endpoint failed; the endpoint runs the same configuration as before."""
 
     correlation: str
     endpoint: str
@@ -311,7 +322,7 @@ class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How the deployments stand, all of them: who reads only the newest message has missed nothing.
+    """State of all deployments, complete in each message, so that readers of the newest one miss nothing.
 
     A deployment is named by the clock time at which it was scheduled.
     """
@@ -321,30 +332,29 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     reloaded: float = -math.inf
     """The newest deployment that has reloaded an endpoint."""
     open: tuple[float, ...] = ()
-    """Deployments that may reload and are not completed."""
+    """Deployments that may reload and are not completed yet."""
     begun: float = -math.inf
-    """The newest deployment that was begun."""
+    """The newest deployment that has started."""
     paused: tuple[tuple[str, float], ...] = ()
-    """Endpoints that have failed to take what they hold back, each with the time before which it is not tried again."""
+    """Endpoints that failed to apply the change that they hold back, each with the time of the next attempt."""
 
 
 class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
-    """Every endpoint took the generation, failed once (perhaps by its time limit), or was superseded."""
+    """Every endpoint runs the generation, failed once (perhaps by the time limit), or was superseded."""
 
     correlation: str
     generation: str
     results: tuple[SyncResult, ...]
     failed: tuple[str, ...]
     superseded: tuple[str, ...] = ()
-    """Endpoints that a newer deployment overtook, or that are gone."""
+    """Endpoints that got a newer deployment, or that are gone."""
     seconds: float
     standing: Standing = Standing()
     started: float = 0.0
-    """Clock time at which the reconciliation behind it started."""
 
 
 class LeadershipChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """This replica became, or ceased to be, the one that deploys."""
+    """This replica became, or ceased to be, the leader."""
 
     is_leader: bool
     identity: str
@@ -358,20 +368,19 @@ class ConfigChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigInvalid(msgspec.Struct, frozen=True, kw_only=True):
-    """A changed ConfigMap or Secret was refused; the running one stays."""
+    """A changed ConfigMap or Secret was rejected; the running configuration stays."""
 
     version: str
     problems: tuple[Problem, ...]
 
 
 class StageReached(msgspec.Struct, frozen=True, kw_only=True):
-    """A startup stage of the iteration is ready."""
+    """A startup stage is ready, *seconds* after the iteration opened."""
 
     iteration: int
     stage: int
     name: str
     seconds: float
-    """Since the iteration opened."""
 
 
 class IterationEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -383,8 +392,8 @@ class IterationEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProblemsReported(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with an input from outside (a file of manifests, a kind that is watched), all of it."""
+    """All problems of one source of input, such as a manifest file or a watched kind."""
 
     source: str
     problems: tuple[Problem, ...]
-    """Empty: what was reported before is solved."""
+    """Empty: the problems reported before are resolved."""

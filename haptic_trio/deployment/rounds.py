@@ -105,7 +105,7 @@ class Rounds:
         # What it holds back now has not failed yet, unless it is the same as before.
         if setback is not None and (not result.held or setback.held != result.held):
             del self._setbacks[name]
-        if result.reloaded and _keeps_distance(target.deployment):
+        if result.reloaded and target.deployment.why.keeps_interval:
             self._reloaded = max(self._reloaded, target.deployment.scheduled)
         current = self._give_back(target)
         if current is not None:
@@ -166,13 +166,8 @@ class Rounds:
             open=tuple(
                 one.deployment.scheduled
                 for one in self._rounds.values()
-                if one.deployment.may_reload and _keeps_distance(one.deployment)
+                if one.deployment.may_reload and one.deployment.why.keeps_interval
             ),
             begun=self._begun,
             paused=tuple(sorted((name, setback.until) for name, setback in self._setbacks.items())),
         )
-
-
-def _keeps_distance(deployment: DeploymentScheduled) -> bool:
-    """Whether a reload of it counts: a new endpoint, which nobody uses yet, is loaded outside all intervals."""
-    return deployment.why != "endpoints"

@@ -10,8 +10,8 @@ from haptic_trio.config.model import Config, ControllerConfig, ReconcilerMode
 from haptic_trio.dataplane.endpoint import PortsUnavailableError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
-from haptic_trio.deployment.scheduler import OneSpeed, Schedule, run_scheduler
-from haptic_trio.deployment.two_speeds import TwoSpeeds
+from haptic_trio.deployment.schedule import Schedule
+from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST
 from haptic_trio.haproxy.plan.plan import make_plan
@@ -71,13 +71,13 @@ async def run_term(
             await nursery.start(
                 partial(
                     run_scheduler,
+                    channels.prepared,
                     channels.validated,
                     channels.refused,
                     channels.endpoints,
                     channels.completed,
                     deployments_in,
                     schedule=make_schedule(config, last_valid),
-                    prepared=channels.prepared,
                     facts=facts,
                     pulse=pulses.add("scheduler", limit=30.0),
                 )
@@ -94,10 +94,11 @@ def drain_limit(controller: ControllerConfig) -> float:
 
 def make_schedule(config: Config, last_valid: ConfigValidated | None) -> Schedule:
     """Return the schedule that `reconciler.mode` asks for; *last_valid* is of the iteration before."""
-    distance = config.dataplane.min_deployment_interval
-    if config.reconciler.mode is ReconcilerMode.CLASSIC:
-        return OneSpeed(distance, last_valid)
-    return TwoSpeeds(max(distance, config.reconciler.debounce_interval), add_data, last_valid)
+    interval = config.dataplane.min_deployment_interval
+    fast_lane = config.reconciler.mode is not ReconcilerMode.CLASSIC
+    if fast_lane:
+        interval = max(interval, config.reconciler.debounce_interval)
+    return Schedule(interval, add_data, last_valid, fast_lane=fast_lane)
 
 
 def add_data(valid: Generation, prepared: Generation) -> Generation:

@@ -79,7 +79,9 @@ def test_configurations_are_not_kept_alive() -> None:
     for _ in range(3):
         phases = m.Phases(render=0.5)
         record.observe(m.ConfigValidated(correlation="1-1", reason=m.Reason.CHANGED, generation=made, phases=phases))
-        record.observe(m.DeploymentScheduled(correlation="1-1", generation=made, endpoints=(), why="validated"))
+        record.observe(
+            m.DeploymentScheduled(correlation="1-1", generation=made, endpoints=(), why=m.DeploymentReason.VALIDATED)
+        )
 
     assert sys.getrefcount(made) == references
     assert cycles_of(record.entries())[0].render == 0.5

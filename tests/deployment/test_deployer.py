@@ -11,6 +11,7 @@ from haptic_trio.deployment.deployer import finish_despite_cancel, run_deployer
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DeploymentCompleted,
+    DeploymentReason,
     DeploymentScheduled,
     DeploymentStarted,
     DriftRepaired,
@@ -57,7 +58,11 @@ class Rig:
         self.endpoints.put(EndpointsDiscovered(endpoints=endpoints))
         await self.deployments.send(
             DeploymentScheduled(
-                correlation=name, generation=generation(name), endpoints=endpoints, why="validated", started=1.5
+                correlation=name,
+                generation=generation(name),
+                endpoints=endpoints,
+                why=DeploymentReason.VALIDATED,
+                started=1.5,
             )
         )
 

@@ -5,14 +5,16 @@ from hypothesis import strategies as st
 
 from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.deployment.rounds import Rounds, Target
-from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled
+from haptic_trio.messages import DeploymentCompleted, DeploymentReason, DeploymentScheduled
 from tests.support.endpoints import MemoryEndpoint, generation
 
 ENDPOINTS = tuple(MemoryEndpoint(name) for name in ("one", "two", "three"))
 
 
 def scheduled(name: str, *endpoints: MemoryEndpoint) -> DeploymentScheduled:
-    return DeploymentScheduled(correlation=name, generation=generation(name), endpoints=endpoints, why="validated")
+    return DeploymentScheduled(
+        correlation=name, generation=generation(name), endpoints=endpoints, why=DeploymentReason.VALIDATED
+    )
 
 
 def succeed(rounds: Rounds, target: Target) -> list[DeploymentCompleted]:

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import Facts, Latest
-from haptic_trio.deployment.scheduler import OneSpeed, run_scheduler
+from haptic_trio.deployment.schedule import Schedule
+from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
+    ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
     DeploymentScheduled,
@@ -43,10 +45,15 @@ def completed(deployment: DeploymentScheduled, *failed: str) -> DeploymentComple
     )
 
 
+def without_fast_lane(interval: float) -> Schedule:
+    return Schedule(interval, lambda valid, _: valid, fast_lane=False)
+
+
 class Rig:
     """A running scheduler with the test at all its ends."""
 
     def __init__(self) -> None:
+        self.prepared = Latest[ConfigPrepared]()
         self.validated = Latest[ConfigValidated]()
         self.refused = Latest[ValidationFailed]()
         self.endpoints = Latest[EndpointsDiscovered]()
@@ -57,12 +64,13 @@ class Rig:
         await nursery.start(
             partial(
                 run_scheduler,
+                self.prepared,
                 self.validated,
                 self.refused,
                 self.endpoints,
                 self.completed,
                 self._deployments_in,
-                schedule=OneSpeed(min_interval),
+                schedule=without_fast_lane(min_interval),
                 facts=Facts(),
                 pulse=Pulse("scheduler", 30),
             )
@@ -256,7 +264,7 @@ STEPS = st.lists(
 def test_newest_configuration_is_scheduled_for_every_endpoint_within_the_interval(
     steps: list[tuple[str, float]],
 ) -> None:
-    schedule, now = OneSpeed(2), 0.0
+    schedule, now = without_fast_lane(2), 0.0
     newest, wanted, has = "", set[str](), dict[str, str]()
     starts = list[float]()
 

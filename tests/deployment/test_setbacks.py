@@ -12,14 +12,15 @@ from haptic_trio.channels import CycleEvent, Facts, Latest
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, Endpoint, SyncResult
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.rounds import FIRST_PAUSE, LONGEST_PAUSE, Rounds
+from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
-from haptic_trio.deployment.two_speeds import TwoSpeeds
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
+    DeploymentReason,
     DeploymentScheduled,
     EndpointsDiscovered,
     Phases,
@@ -68,13 +69,13 @@ class Rig:
         await nursery.start(
             partial(
                 run_scheduler,
+                self.prepared,
                 self.validated,
                 Latest[ValidationFailed](),
                 self.endpoints,
                 self.completed,
                 deployments_in,
-                schedule=TwoSpeeds(INTERVAL, lambda _valid, prepared: prepared),
-                prepared=self.prepared,
+                schedule=Schedule(INTERVAL, lambda _valid, prepared: prepared),
                 facts=Facts(10_000),
                 pulse=Pulse("scheduler", 100),
             )
@@ -193,7 +194,7 @@ def failing(rounds: Rounds, times: int, held: tuple[str, ...]) -> Callable[[], f
                     correlation=f"c{number}",
                     generation=generation("1"),
                     endpoints=(endpoint,),
-                    why="validated",
+                    why=DeploymentReason.VALIDATED,
                     may_reload=may_reload,
                 ),
                 0.0,

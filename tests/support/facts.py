@@ -49,7 +49,9 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
     m.FleetChanged(group="local", size=2, states={"ready": 2, "draining": 1}),
     m.InstanceDraining(instance="local-1", group="local", reason="scale-down", seconds=300.0),
     m.InstanceTroubled(instance="local-1", group="local", error="told to fail"),
-    m.DeploymentScheduled(correlation="1-1", generation=generation("a"), endpoints=(ENDPOINT,), why="validated"),
+    m.DeploymentScheduled(
+        correlation="1-1", generation=generation("a"), endpoints=(ENDPOINT,), why=m.DeploymentReason.VALIDATED
+    ),
     m.DeploymentStarted(correlation="1-1", generation="abc", endpoints=("local-1",)),
     m.InstanceDeployed(
         correlation="1-1",

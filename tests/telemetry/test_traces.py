@@ -65,7 +65,11 @@ RENDERED = m.ConfigRendered(
 PREPARED = m.ConfigPrepared(correlation="1-1", reason=m.Reason.CHANGED, generation=generation("a"), phases=PHASES)
 VALIDATED = m.ConfigValidated(correlation="1-1", reason=m.Reason.CHANGED, generation=generation("a"), phases=PHASES)
 SCHEDULED = m.DeploymentScheduled(
-    correlation="1-1", generation=generation("a"), endpoints=(MemoryEndpoint("a"),), why="prepared", may_reload=False
+    correlation="1-1",
+    generation=generation("a"),
+    endpoints=(MemoryEndpoint("a"),),
+    why=m.DeploymentReason.PREPARED,
+    may_reload=False,
 )
 
 

@@ -1,15 +1,18 @@
-"""Schedule in two speeds: runtime changes pass at once, reloads keep the minimum interval.
+"""Decision which deployment is due, when, and whether it may reload. Without clock, socket or task.
 
-The coordinator says twice what should run: *prepared*, after phase 1, and
-*validated*, once HAProxy has accepted all of it. What is prepared is deployed
-at once and without permission to reload, so endpoints take what is data and
-hold back the rest. What is validated may reload, as often as the interval
-allows. When it does, the data that was prepared since comes along, so a
-reload never turns an endpoint back to older servers.
+The coordinator publishes a configuration twice: *prepared*, after the parser
+accepted it, and *validated*, after `haproxy -c` accepted it. A prepared
+configuration is deployed at once and without permission to reload: endpoints
+apply the runtime changes and hold back the rest. A validated configuration may
+reload, as often as the interval allows. Its deployment includes the runtime
+changes that were prepared since, so a reload never restores older servers.
 
-Some data takes a reload on an older HAProxy, which needs no check to be safe.
-Where structure that is being checked was prepared with it, it waits for that:
-one reload does for both.
+Some runtime changes need a reload on an older HAProxy; they are safe without a
+check. If they were prepared together with a structural change that is being
+checked, they wait for the check, so that one reload covers both.
+
+Without the fast lane (`reconciler.mode: classic`) nothing is published as
+prepared, and every deployment keeps the interval.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,6 +25,7 @@ from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
+    DeploymentReason,
     DeploymentScheduled,
     EndpointsDiscovered,
     Reason,
@@ -32,81 +36,97 @@ from haptic_trio.messages import (
 Input: TypeAlias = ConfigPrepared | ConfigValidated | ValidationFailed | EndpointsDiscovered | DeploymentCompleted
 
 PATIENCE = 1.0
-"""Seconds in which a deployment that may reload is expected to complete; those who hold back are asked again then."""
+"""Seconds within which a deployment that may reload is expected to complete. Endpoints that hold back a change get
+the next deployment after that time."""
 
 AddData = Callable[[Generation, Generation], Generation]
-"""Return the first generation with what the second one changes of it that needs no reload."""
+"""Return the first generation with those changes of the second one that need no reload."""
 
 
-class TwoSpeeds:
+class Schedule:
     """The decision which deployment is due, when, and whether it may reload.
 
-    Times are seconds of any monotonic clock. Between the starts of two
-    deployments that reload there are *reload_interval* seconds at least; one
-    that was allowed to, and has not said yet whether it did, counts as one
-    that did.
+    Times are seconds of any monotonic clock. At least *interval* seconds pass
+    between the starts of two deployments that reload. A deployment that may
+    reload, and has not reported yet whether it did, counts as one that did.
+
+    Without *fast_lane*, *interval* separates all deployments: from the start
+    of the previous one, and from its end if it ended in time, so a slow
+    endpoint does not delay the others by more than one interval. New
+    endpoints are deployed to at once in both modes.
     """
 
-    def __init__(self, reload_interval: float, add_data: AddData, last_valid: ConfigValidated | None = None) -> None:
-        """*last_valid*, of before, is what to deploy once a configuration is refused before any was valid."""
-        self._interval = reload_interval
+    def __init__(
+        self,
+        interval: float,
+        add_data: AddData,
+        last_valid: ConfigValidated | None = None,
+        *,
+        fast_lane: bool = True,
+    ) -> None:
+        """*last_valid*: the configuration of the previous iteration, deployed if the first one of this is rejected."""
+        self._interval = interval
         self._add_data = add_data
         self._last_valid = last_valid
+        self._fast_lane = fast_lane
         self._prepared: ConfigPrepared | None = None
         self._valid: ConfigValidated | None = None
-        self._why: str | None = None
-        # What was prepared and is not valid yet was left out of a deployment that might reload.
+        self._why: DeploymentReason | None = None
+        # A deployment that might reload left out a prepared configuration that is not valid yet.
         self._left_out = False
         self._endpoints: Mapping[str, Endpoint] = {}
-        # Endpoints that came since the last deployment: they serve nobody until they have a configuration.
+        # Endpoints that appeared since the last deployment: they serve nothing until they have a configuration.
         self._new: set[str] = set()
         self._standing = Standing()
-        # Starts of deployments that may reload and of which the standing does not tell yet.
+        # Starts of deployments that may reload and that the standing does not include yet.
         self._allowed: set[float] = set()
-        # The valid generation that all were given with permission to reload, and what all have taken as a whole.
+        # Start or end of the last deployment, whichever is later. Counts without the fast lane only.
+        self._last = -inf
+        # The valid generation that all endpoints were offered with permission to reload, and the one that all run.
         self._offered = self._taken = ""
         self._mixed: tuple[str, str, Generation] | None = None
 
-    def take(self, message: Input, now: float) -> None:  # noqa: ARG002  as other schedules
-        """Take in a fact."""
+    def take(self, message: Input, now: float) -> None:
+        """Take in *message*."""
         match message:
             case ConfigPrepared() if self._valid is not None and not _is_newer(message, self._valid):
-                # The two come by different ways, and the check has overtaken it.
+                # The messages arrive by different channels: the check of a newer configuration came first.
                 pass
             case ConfigPrepared():
                 self._prepared = message
-                self._why = "prepared"
+                self._why = DeploymentReason.PREPARED
             case ConfigValidated():
                 self._valid = message
                 if self._prepared is not None and not _is_newer(self._prepared, message):
                     self._prepared = None
                 if self._prepared is None or self._left_out:
-                    self._why = "validated"
-                # Else endpoints have, or get, what is newer; whether they hold back something of it they will say.
+                    self._why = DeploymentReason.VALIDATED
+                # Else endpoints have, or get, a newer configuration, and report whether they hold back a part of it.
             case ValidationFailed():
                 self._take_refusal(message)
             case EndpointsDiscovered():
                 before = self._endpoints
                 self._endpoints = {endpoint.name: endpoint for endpoint in message.endpoints}
-                # An endpoint that came back under its name is another object, and knows nothing of before.
+                # An endpoint that came back under its name is another object without the former's state.
                 self._new |= {name for name, endpoint in self._endpoints.items() if before.get(name) is not endpoint}
                 self._new &= self._endpoints.keys()
             case DeploymentCompleted():
+                self._last = max(self._last, now)
                 self._standing = message.standing
                 self._allowed = {start for start in self._allowed if start > message.standing.begun}
                 if not (message.standing.held or message.failed or message.superseded):
                     self._taken = message.generation
 
     def _take_refusal(self, refusal: ValidationFailed) -> None:
-        # A new configuration of ours that is no good leaves in force what was valid before it.
+        # If the first output of a new ConfigMap is rejected, the previous valid configuration stays in force.
         self._valid = self._valid or self._last_valid
         if self._prepared is not None and refusal.phase == "check" and refusal.is_verdict:
-            # Its data may be what was refused. What is valid takes its place until the next is prepared.
+            # One of its runtime changes may be the rejected one. The valid generation replaces it until the next.
             self._prepared = None
-            self._why = "rollback"
+            self._why = DeploymentReason.ROLLBACK
         elif refusal.reason is Reason.DRIFT:
-            # The templates fail now, but what runs may still have been tampered with.
-            self._why = self._why or "drift"
+            # The templates fail now, but the running configuration may still have been changed from outside.
+            self._why = self._why or DeploymentReason.DRIFT
         if self._valid is None and self._prepared is None:
             self._why = None
 
@@ -117,18 +137,18 @@ class TwoSpeeds:
         if not self._endpoints.keys() - self._new:
             return None
         if self._why is not None:
-            return -inf
+            return -inf if self._fast_lane else self._last + self._interval
         held = self._endpoints.keys() & set(self._standing.held)
         if self._valid is None or not held or self._awaits_check():
             return None
         paused = dict(self._standing.paused)
         ready = min(paused.get(name, -inf) for name in held)
-        # What may reload already and is not completed will change who holds back what.
+        # Deployments that may reload and are not completed will change which endpoints hold back a part.
         outstanding = max((*self._standing.open, *self._allowed), default=-inf)
         return max(self._reload_due(), outstanding + PATIENCE, ready)
 
     def _awaits_check(self) -> bool:
-        """Whether a reload now would serve data alone, and another had to follow for the structure prepared with it."""
+        """Whether a reload now would only apply data, so that the structure prepared with it needed another reload."""
         if self._valid is None or self._prepared is None:
             return False
         valid = self._valid.generation
@@ -137,7 +157,7 @@ class TwoSpeeds:
         return self._mix(valid, self._prepared.generation).id != self._prepared.generation.id
 
     def _mix(self, valid: Generation, prepared: Generation) -> Generation:
-        """Return *valid* with the data of *prepared*, which takes long to find out where much differs."""
+        """Return *valid* with the runtime changes of *prepared*; cached, as a comparison of much is slow."""
         if self._mixed is None or self._mixed[:2] != (valid.id, prepared.id):
             self._mixed = valid.id, prepared.id, self._add_data(valid, prepared)
         return self._mixed[2]
@@ -147,25 +167,20 @@ class TwoSpeeds:
 
     def start(self, now: float) -> DeploymentScheduled:
         """Start the deployment that is due, and return it."""
-        if self._new and self._valid is not None:
-            names, self._new = self._new, set()
-            # Outside the interval. What was prepared since follows, with the others.
-            if self._prepared is not None:
-                self._why = self._why or "prepared"
-            elif names == self._endpoints.keys():
-                self._why = None
-            generation = self._valid.generation
-            if self._prepared is not None:
-                # It may be one that came back, and has served this already.
-                generation = self._mix(generation, self._prepared.generation)
-            return self._deploy(names, "endpoints", now, may_reload=True, message=self._valid, generation=generation)
-        why, self._why = self._why or "held back", None
-        # Most of what is prepared needs no reload; who holds back something of it is deployed to once more.
-        may_reload = why != "prepared" and self._valid is not None and self._reload_due() <= now
+        if self._new and self._valid is not None and not self._includes_new(now):
+            return self._start_new(self._valid, now)
+        if not self._fast_lane:
+            assert self._valid is not None
+            why, self._why = self._why or DeploymentReason.HELD_BACK, None
+            self._new, self._last = set(), now
+            return self._deploy(self._endpoints.keys(), why, now, may_reload=True, message=self._valid)
+        why, self._why = self._why or DeploymentReason.HELD_BACK, None
+        # Most of a prepared configuration needs no reload; endpoints that hold back a part get another deployment.
+        may_reload = why is not DeploymentReason.PREPARED and self._valid is not None and self._reload_due() <= now
         may_reload = may_reload and not self._awaits_check()
-        self._left_out &= why == "prepared"
+        self._left_out &= why is DeploymentReason.PREPARED
         names = self._endpoints.keys() - self._new
-        # Whether there is anything else than what has failed, they will say.
+        # Without permission they report whether there is anything to reload for besides the failed change.
         may_reload = may_reload and not names <= {name for name, until in self._standing.paused if until > now}
         if self._prepared is None:
             assert self._valid is not None
@@ -179,17 +194,36 @@ class TwoSpeeds:
         message = self._prepared if whole else self._valid
         return self._deploy(names, why, now, may_reload=True, message=message, generation=allowed)
 
+    def _includes_new(self, now: float) -> bool:
+        """Whether the deployment that is due goes to all endpoints, new ones included."""
+        return not self._fast_lane and self._why is not None and self._last + self._interval <= now
+
+    def _start_new(self, valid: ConfigValidated, now: float) -> DeploymentScheduled:
+        """Start a deployment to the new endpoints, outside the interval."""
+        names, self._new = self._new, set()
+        generation = valid.generation
+        if self._prepared is not None:
+            # The prepared configuration follows, to all endpoints.
+            self._why = self._why or DeploymentReason.PREPARED
+            # The endpoint may have come back, and may have served the runtime changes before.
+            generation = self._mix(generation, self._prepared.generation)
+        elif self._fast_lane and names == self._endpoints.keys():
+            self._why = None
+        return self._deploy(
+            names, DeploymentReason.ENDPOINTS, now, may_reload=True, message=valid, generation=generation
+        )
+
     def _deploy(
         self,
         names: Collection[str],
-        why: str,
+        why: DeploymentReason,
         now: float,
         *,
         may_reload: bool,
         message: ConfigPrepared | ConfigValidated,
         generation: Generation | None = None,
     ) -> DeploymentScheduled:
-        if may_reload and why != "endpoints":
+        if may_reload and why.keeps_interval:
             self._allowed.add(now)
         if may_reload and self._valid is not None and len(names) == len(self._endpoints):
             self._offered = self._valid.generation.id

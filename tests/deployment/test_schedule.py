@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.dataplane.endpoint import SyncResult
-from haptic_trio.deployment.two_speeds import PATIENCE, TwoSpeeds
+from haptic_trio.deployment.schedule import PATIENCE, Schedule
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -45,7 +45,7 @@ class World:
         self.now = 100.0
         self.data_reloads = data_reloads
         """Whether the endpoints' HAProxy is one that takes data, too, only by a reload."""
-        self.schedule = TwoSpeeds(INTERVAL, add_data)
+        self.schedule = Schedule(INTERVAL, add_data)
         self.running: dict[str, tuple[int, int]] = {}
         self.held: set[str] = set()
         self.reloads: list[float] = []
@@ -283,7 +283,7 @@ def test_failed_render_leaves_what_was_prepared_before_it() -> None:
 
 
 def test_deployment_that_might_have_reloaded_counts_as_one_until_it_is_completed() -> None:
-    schedule = TwoSpeeds(INTERVAL, add_data)
+    schedule = Schedule(INTERVAL, add_data)
     schedule.take(EndpointsDiscovered(endpoints=(MemoryEndpoint("a"),)), 0)
     valid = ConfigValidated(correlation="c1", reason=Reason.CHANGED, generation=built(1, 1), phases=Phases())
     schedule.take(valid, 0)
@@ -312,7 +312,7 @@ def test_preparation_that_was_overtaken_by_its_check_is_not_deployed() -> None:
 
 
 def test_endpoint_that_holds_back_is_asked_once_for_each_deployment_that_may_reload() -> None:
-    schedule = TwoSpeeds(0, lambda _valid, prepared: prepared)
+    schedule = Schedule(0, lambda _valid, prepared: prepared)
     schedule.take(EndpointsDiscovered(endpoints=(MemoryEndpoint("a"),)), 0)
     valid = ConfigValidated(correlation="c1", reason=Reason.CHANGED, generation=built(1, 1), phases=Phases())
     schedule.take(valid, 0)
