@@ -19,10 +19,12 @@ RETRY_MAX = 30.0
 async def run_controller(process: Process) -> None:
     """Run iterations until cancelled.
 
-    A changed configuration reopens at once. An iteration that failed is
-    tried again after a delay that doubles up to `RETRY_MAX` seconds; one
-    that could not start in time gives way to the last good configuration.
+    A changed configuration opens the next iteration at once. After a failure
+    the next one opens after a delay that doubles up to `RETRY_MAX` seconds.
+    An iteration that could not start in time is followed by one with the last
+    good configuration.
     """
+    checked: LoadedConfig | None = None
     last_good: LoadedConfig | None = None
     last_valid: ConfigValidated | None = None
     unstartable: frozenset[str] = frozenset()
@@ -32,9 +34,11 @@ async def run_controller(process: Process) -> None:
         process.running.put(state)
         delay = 0.0
         try:
-            opening = Opening(last_good=last_good, unstartable=unstartable, last_valid=last_valid)
+            opening = Opening(checked=checked, last_good=last_good, unstartable=unstartable, last_valid=last_valid)
+            checked = None
             with building_without_collections(wanted=process.tunes_gc):
-                reason = await run_iteration(process, state, opening)
+                change = await run_iteration(process, state, opening)
+            reason, checked = "configuration changed", change.loaded
             backoff.reset()
         except* StartTimeoutError as group:
             reason = "start timed out"

@@ -10,7 +10,7 @@ import trio
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError
-from haptic_trio.messages import ConfigValidated, StageReached
+from haptic_trio.messages import ConfigChanged, ConfigValidated, StageReached
 from haptic_trio.stages.components import run_components
 from haptic_trio.stages.gc_tuning import run_freeze
 from haptic_trio.stages.load_config import run_load_config
@@ -21,7 +21,7 @@ from haptic_trio.stages.watch_resources import run_watch_resources
 
 
 class StartTimeoutError(HapticError):
-    """The stages were not up within `controller.startTimeout`; the last good configuration should run instead."""
+    """The stages were not ready within `controller.startTimeout`; the last good configuration should run instead."""
 
     def __init__(self, limit: float, stage: int) -> None:
         self.stage = stage
@@ -29,23 +29,25 @@ class StartTimeoutError(HapticError):
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """What an iteration should know of those before it."""
+    """State of earlier iterations that a new one starts from."""
 
+    checked: LoadedConfig | None = None
+    """The configuration whose change ended the previous iteration: loaded and checked there, so not loaded again."""
     last_good: LoadedConfig | None = None
-    """What to run when the present configuration is invalid or unstartable."""
+    """The configuration to run if the present one is invalid or unstartable."""
     unstartable: frozenset[str] = frozenset()
     """Versions that were valid but could not be started."""
     last_valid: ConfigValidated | None = None
-    """What HAProxy should run for as long as this iteration makes nothing valid itself."""
+    """The configuration for HAProxy until this iteration has made a valid one."""
 
 
-async def run_iteration(process: Process, state: IterationState, opening: Opening) -> str:
-    """Start the five stages in order and run them until the configuration changes; return why it ended.
+async def run_iteration(process: Process, state: IterationState, opening: Opening) -> ConfigChanged:
+    """Start the five stages in order and run them until the configuration changes; return the change.
 
-    By then every task started here has finished. *state* is kept up to date
-    for those who look at the iteration from outside.
+    Every task started here has finished on return. *state* is updated for
+    health checks and the console.
     """
-    reason = "cancelled"
+    changes: list[ConfigChanged] = []
     correlations = count(1)
     with Channels() as channels:
         state.validated, state.completed = channels.validated, channels.completed
@@ -53,17 +55,16 @@ async def run_iteration(process: Process, state: IterationState, opening: Openin
         async with trio.open_nursery() as nursery:
 
             async def end_on_change() -> None:
-                nonlocal reason
                 # Received from the start on: a correction also ends an iteration that cannot start.
                 change = await channels.config_out.receive()
-                reason = "configuration changed"
+                changes.append(change)
                 nursery.cancel_scope.cancel(reason=f"configuration {change.loaded.version}")
 
             nursery.start_soon(end_on_change)
             await _start_stages(
                 process, state, opening, channels, nursery, lambda: f"{state.number}-{next(correlations)}"
             )
-    return reason
+    return changes[0]
 
 
 async def _start_stages(
@@ -87,6 +88,7 @@ async def _start_stages(
             process.source,
             channels.candidates,
             load=process.load,
+            checked=opening.checked,
             last_good=opening.last_good,
             unstartable=opening.unstartable,
             facts=process.facts,
@@ -109,7 +111,7 @@ async def _start_stages(
         )
         synced.set()
 
-    # Beside the other stages: a changed configuration is taken even while one of them is held up.
+    # Concurrent with the other stages, so that a changed configuration ends an iteration with a blocked stage.
     nursery.start_soon(watch_config)
     limit = loaded.config.controller.start_timeout
     with trio.move_on_after(limit) as starting:

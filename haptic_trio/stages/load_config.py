@@ -24,16 +24,17 @@ async def run_load_config(
     candidates: Latest[ConfigSeen],
     *,
     load: Load,
+    checked: LoadedConfig | None = None,
     last_good: LoadedConfig | None,
     unstartable: AbstractSet[str],
     facts: Facts,
     task_status: trio.TaskStatus[LoadedConfig] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Follow ConfigMap and Secret for as long as the iteration lives, putting what is there into *candidates*.
+    """Watch ConfigMap and Secret until cancelled, and put each new pair of them into *candidates*.
 
-    started() gives the configuration to run: the present one if it is
-    valid and not among the *unstartable*, else *last_good*; without that it
-    waits for a valid one.
+    started() gives the configuration to run: the present one if it is valid
+    and not among the *unstartable*, else *last_good*; without that it waits
+    for a valid one. *checked* is used instead of loading the same version.
     """
     async with trio.open_nursery() as nursery:
         current: dict[ResourceType, Resource | None] = {}
@@ -42,7 +43,7 @@ async def run_load_config(
             current[resource_type] = resource
             if len(current) == 2:
                 seen = ConfigSeen(current[CONFIG_MAPS], current[SECRETS])
-                # A watch that lists anew shows what is known already.
+                # A watch that lists again repeats the known objects.
                 if candidates.value is None or candidates.value.version != seen.version:
                     candidates.put(seen)
 
@@ -51,7 +52,7 @@ async def run_load_config(
                 type=resource_type, namespaces=(source.namespace,), field_selector=f"metadata.name={name}"
             )
             await nursery.start(_follow, client, selection, partial(see, resource_type))
-        task_status.started(await _first_valid(candidates, load, last_good, unstartable, source, facts))
+        task_status.started(await _first_valid(candidates, load, checked, last_good, unstartable, source, facts))
 
 
 async def _follow(
@@ -85,6 +86,7 @@ def _sole(event: WatchEvent) -> Resource | None:
 async def _first_valid(
     candidates: Latest[ConfigSeen],
     load: Load,
+    checked: LoadedConfig | None,
     last_good: LoadedConfig | None,
     unstartable: AbstractSet[str],
     source: ConfigSource,
@@ -95,15 +97,17 @@ async def _first_valid(
         version, seen = await candidates.wait_newer(version)
         if last_good is not None and seen.version in unstartable:
             return last_good
+        if checked is not None and checked.version == seen.version:
+            return checked
         problems: tuple[Problem, ...] = (_absent(source),)
         if seen.config_map is not None:
             try:
-                # The watch goes on meanwhile: a correction is not missed.
+                # The watch continues meanwhile, so a correction is not missed.
                 return await trio.to_thread.run_sync(load, seen.config_map, seen.secret)
             except ProblemsError as exc:
                 problems = exc.problems
         if last_good is not None:
-            # Stage 4 looks at the same candidate, and reports it.
+            # Stage `watch_config` checks the same candidate, and reports it.
             return last_good
         facts.tell(ConfigInvalid(version=seen.version, problems=problems))
 

@@ -291,3 +291,24 @@ async def test_controller_that_is_cancelled_at_any_stage_leaves_nothing_open(rig
 
     assert rig.cluster.watches == 0
     assert rig.iteration is None
+
+
+async def test_changed_configuration_is_loaded_and_checked_once(tmp_path: Path) -> None:
+    versions = list[str]()
+
+    def load(configmap: Resource, secret: Resource | None) -> LoadedConfig:
+        loaded = load_config(configmap, secret)
+        versions.append(loaded.version)
+        return loaded
+
+    rig = ControllerRig(tmp_path, load=load)
+    rig.cluster.put(config_map(number=10))
+
+    async with rig.running():
+        await rig.deployed("maxconn 10")
+        rig.cluster.put(config_map(number=20))
+        await rig.deployed("maxconn 20")
+        rig.cluster.put(config_map(number=30))
+        await rig.deployed("maxconn 30")
+
+    assert len(versions) == len(set(versions)) == 3
