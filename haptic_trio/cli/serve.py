@@ -56,7 +56,7 @@ from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
 from haptic_trio.stages.fleet import LocalFleet, make_local_fleet
 from haptic_trio.stages.pod_fleet import PodFleet, make_pod_fleet
-from haptic_trio.stages.process import Process, Telling
+from haptic_trio.stages.process import Process, StatusAccess
 from haptic_trio.telemetry.accounts import Accounts
 from haptic_trio.validation_tests.gate import GuardedLoad
 from haptic_trio.webhook.server import WebhookOptions
@@ -251,7 +251,7 @@ async def _run_locked(
     # Something else by that name would be found out at the first deployment only.
     add_process(metrics, __version__, (await trio.to_thread.run_sync(probe_version, binary)).text)
     scratch = await trio.to_thread.run_sync(_make_scratch, options.state_dir)
-    instances: Latest[tuple[Endpoint, ...]] = Latest()
+    endpoints: Latest[tuple[Endpoint, ...]] = Latest()
     leadership: Latest[LeadershipChanged] = Latest()
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
@@ -266,11 +266,10 @@ async def _run_locked(
         client=cluster,
         source=options.input.source,
         load=placing(GuardedLoad(load, binary, scratch=scratch), options.input),
-        pods=PodEndpoints(cluster, namespace, options.pods.access, report=report) if options.pods is not None else None,
-        telling=_telling_of(options, server, identity),
+        status_access=_status_access(options, server, identity),
         haproxy=binary,
         scratch=scratch,
-        instances=instances,
+        endpoints=endpoints,
         leadership=leadership,
         facts=facts,
         queue_metrics=WorkQueueMetrics(metrics.registry),
@@ -278,7 +277,8 @@ async def _run_locked(
         follow_log_level=options.follow_log_level,
     )
     fleet = _make_fleet(options, process, server)
-    process = with_fleet(process, fleet)
+    pods = PodEndpoints(cluster, namespace, options.pods.access, report=report) if options.pods is not None else None
+    process = with_fleet(process, fleet, pods)
     console = await make_console(
         options.console, options.listen, options.state_dir, process, names=options.console_hosts
     )
@@ -304,7 +304,7 @@ async def _run_locked(
                     log.info("health and metrics are served", addresses=addresses)
                     console.announce(addresses)
                     await serving.start(cluster.run)
-                    instances.put(tuple(await serving.start(_make_instances(options, process, fleet)) or ()))
+                    endpoints.put(tuple(await serving.start(_make_instances(options, process, fleet)) or ()))
                     if server is None:
                         lead_alone(leadership, facts)
                     else:
@@ -361,21 +361,21 @@ def _reason_of(error: BaseException) -> str:
     return getattr(first, "strerror", None) or str(first)
 
 
-def _telling_of(options: ServeOptions, server: ApiCluster | None, identity: str) -> Telling | None:
+def _status_access(options: ServeOptions, server: ApiCluster | None, identity: str) -> StatusAccess | None:
     if server is None:
         return None
     publishing = options.publishing
-    return Telling(server=server, instance=identity, service=publishing.service, addresses=publishing.addresses)
+    return StatusAccess(server=server, instance=identity, service=publishing.service, addresses=publishing.addresses)
 
 
 def _make_instances(
     options: ServeOptions, process: Process, fleet: LocalFleet | PodFleet | None
 ) -> Callable[..., Awaitable[None]]:
     """Return what keeps the instances; its started() may give some, later ones it puts into the process."""
-    if process.pods is not None:
-        return partial(process.pods.run, process.instances.put)
+    if process.fleet.pods is not None:
+        return partial(process.fleet.pods.run, process.endpoints.put)
     if options.agents is not None:
-        return partial(run_agent_list, options.agents, process.instances.put)
+        return partial(run_agent_list, options.agents, process.endpoints.put)
     if options.apis is not None:
         return partial(run_api_list, options.apis, process)
     assert isinstance(fleet, LocalFleet), "there are no other ways"

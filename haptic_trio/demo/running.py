@@ -16,7 +16,7 @@ class RunningDemo(msgspec.Struct, frozen=True, kw_only=True):
 
     async def count_reloads(self) -> int:
         """Return how often the HAProxy processes were reloaded, as they count it themselves."""
-        endpoints = self.serving.process.instances.value or ()
+        endpoints = self.serving.process.endpoints.value or ()
         return sum([(await endpoint.describe()).reloads for endpoint in endpoints])
 
     @property

@@ -39,11 +39,11 @@ async def run_components(
         set_level(config.logging.level)
     stores = make_stores(config, process.client)
     # Compiling the templates takes CPU for as long as a few renders.
-    contents = open_contents(config, report_to(process.facts), process.contents)
+    contents = open_contents(config, report_to(process.facts), process.retained.contents)
     renderer = await trio.to_thread.run_sync(Renderer, config, contents)
     directory = CheckDirectory(process.scratch)
     validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, directory=directory)
-    process.quarantine.begin_iteration()
+    process.retained.quarantine.begin_iteration()
     leadership = process.leadership.value
     try:
         async with trio.open_nursery() as nursery:
@@ -56,12 +56,12 @@ async def run_components(
                 )
             )
             nursery.start_soon(partial(run_contents, contents, channels.changes_in.clone(), facts=process.facts))
-            pipeline = Pipeline(stores, renderer, validator, process.quarantine, process.facts)
+            pipeline = Pipeline(stores, renderer, validator, process.retained.quarantine, process.facts)
             dry_runs = DryRuns(
                 stores,
                 renderer,
                 validator,
-                process.quarantine,
+                process.retained.quarantine,
                 pipeline=pipeline,
                 binary=process.haproxy,
                 scratch=process.scratch,

@@ -21,15 +21,15 @@ def announce(process: Process) -> None:
     if state is None or state.loaded is None:
         return
     wish = state.loaded.config.controller.leader_election
-    if process.pods is not None:
-        process.pods.aim(pod_target_of(state.loaded))
-    if process.aim_fleet is not None:
-        process.aim_fleet(state.loaded)
+    if process.fleet.pods is not None:
+        process.fleet.pods.aim(pod_target_of(state.loaded))
+    if process.fleet.aim is not None:
+        process.fleet.aim(state.loaded)
     if wish != process.election.value:
         process.election.put(wish)
     instances = state.loaded.config.instances
-    if instances != process.wished.value:
-        process.wished.put(instances)
+    if instances != process.fleet.desired.value:
+        process.fleet.desired.put(instances)
 
 
 async def announce_valid(process: Process, validated: Latest[ConfigValidated]) -> NoReturn:
@@ -37,7 +37,7 @@ async def announce_valid(process: Process, validated: Latest[ConfigValidated]) -
     seen = 0
     while True:
         seen, message = await validated.wait_newer(seen)
-        process.newest.put(message)
+        process.retained.newest_valid.put(message)
 
 
 def pod_target_of(loaded: LoadedConfig) -> PodTarget:

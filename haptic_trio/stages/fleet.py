@@ -46,7 +46,7 @@ def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExi
     Whoever has the directory leads: instances of one machine are nobody
     else's, whoever deploys.
     """
-    leadership, basis, newest = Latest[LeadershipChanged](), Latest[str](), process.newest
+    leadership, basis, newest = Latest[LeadershipChanged](), Latest[str](), process.retained.newest_valid
     leadership.put(LeadershipChanged(is_leader=True, identity=str(state), transitions=1))
 
     def find_newest() -> Generation | None:
@@ -56,8 +56,8 @@ def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExi
         state,
         process.haproxy,
         find_newest=find_newest,
-        report_ports=process.taken_ports.report,
-        endpoints=process.instances,
+        report_ports=process.retained.taken_ports.report,
+        endpoints=process.endpoints,
         unmarked=LOCAL,
         on_exit=on_exit,
     )
@@ -66,7 +66,7 @@ def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExi
         FileStore(state / "fleet"),
         GroupWish(key=LOCAL, default_size=size),
         leadership=leadership,
-        config=process.wished,
+        config=process.fleet.desired,
         basis=basis,
         newest=newest,
         facts=process.facts,

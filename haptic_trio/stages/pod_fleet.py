@@ -57,9 +57,9 @@ def make_pod_fleet(process: Process, server: ApiCluster) -> PodFleet:
         PodStore(provider),
         GroupWish(key=key, default_size=1, needs_template=True),
         leadership=process.leadership,
-        config=process.wished,
+        config=process.fleet.desired,
         basis=basis,
-        newest=process.newest,
+        newest=process.retained.newest_valid,
         facts=process.facts,
         metrics=process.queue_metrics,
     )

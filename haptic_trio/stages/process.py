@@ -1,4 +1,4 @@
-"""State that the process owns and lends to each iteration."""
+"""State of the process that every iteration uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,12 +44,12 @@ STAGES = (
     ("watch_config", "waits for the watch of the ConfigMap"),
     ("reconcile", "starts"),
 )
-"""The startup stages, and what each does until it is ready."""
+"""The startup stages, each with its activity until it is ready."""
 
 
 @dataclass(kw_only=True)
 class IterationState:
-    """One iteration as it is now: what health and console show of it."""
+    """Present state of one iteration, for health checks and the console."""
 
     number: int
     opened: float
@@ -75,76 +75,90 @@ class IterationState:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is not there yet, in words for people; the first of it is what the rest waits for."""
+        """Reasons why the iteration is not ready, as text; the others wait for the first."""
         if self.stage < len(STAGES):
             name, waits = STAGES[self.stage]
             awaited = f": {', '.join(sorted(self.unlisted))}" if self.stage == 2 and self.unlisted else ""
             return (f"stage {self.stage + 1} ({name}) {waits}{awaited}",)
         if self.validated is None or self.validated.value is None:
             refused = self.channels.refused.value if self.channels is not None else None
-            why = f"; the newest was refused in phase {refused.phase}" if refused is not None else ""
+            why = f"; the newest was rejected in phase {refused.phase}" if refused is not None else ""
             return (f"no valid configuration was made yet{why}",)
         leadership = self.leadership.value if self.leadership is not None else None
         completed = self.completed.value if self.completed is not None else None
         if leadership is None or not leadership.is_leader or (completed is not None and completed.results):
             return ()
         if completed is not None and completed.failed:
-            return (f"no HAProxy instance has taken the configuration; failed: {', '.join(completed.failed[:5])}",)
+            return (f"the deployment of the configuration failed on: {', '.join(completed.failed[:5])}",)
         return ("no HAProxy instance has the configuration yet",)
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
-    """How the leader tells the cluster what it does."""
+class StatusAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """Cluster access of the leader for status, Kubernetes Events and Services."""
 
     server: ApiCluster
     instance: str
     """Identity of this replica."""
     service: tuple[str, str] | None = None
-    """Namespace and name of the Service before HAProxy, whose addresses Ingresses get."""
+    """Namespace and name of the Service in front of HAProxy; its addresses are written to Ingresses."""
     addresses: tuple[str, ...] = ()
-    """Those addresses, where no Service has them."""
+    """Addresses for Ingresses if there is no Service."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetainedState:
+    """State that outlives an iteration."""
+
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Rejected objects and the last good outputs of all objects."""
+    contents: ContentMemory = field(default_factory=ContentMemory)
+    """Fetched contents that were accepted last."""
+    taken_ports: TakenPorts = field(default_factory=TakenPorts)
+    """Addresses that HAProxy could not bind; another configuration does not free them."""
+    newest_valid: Latest[ConfigValidated] = field(default_factory=Latest)
+    """The newest valid configuration of any iteration; a new instance starts with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessFleet:
+    """Instances that this process owns or observes. All None where others own them and no pods are watched."""
+
+    desired: Latest[InstancesConfig] = field(default_factory=Latest)
+    """Section `instances` of the newest configuration that has started."""
+    owner: FleetOwner | None = None
+    """Owner of the instances."""
+    observed: ObservedPods | None = None
+    """Pods that others create: the configuration has no PodTemplate."""
+    aim: Callable[[LoadedConfig], None] | None = None
+    """Called with the configuration of each iteration that starts, where instances are pods."""
+    pods: PodEndpoints | None = None
+    """Discovery of endpoints in pods; each iteration sets its selector."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """The owner of ports, cluster client, instances and leadership; outlives every iteration."""
+    """Owner of ports, cluster client, endpoints and leadership; outlives every iteration."""
 
     client: Client
     source: ConfigSource
     load: Load
     haproxy: Path
-    """The binary that phase 2 asks."""
+    """The binary for `haproxy -c`."""
     scratch: Path
-    """A private directory of this process for short-lived files, which may hold keys."""
-    instances: Latest[tuple[Endpoint, ...]]
+    """Private directory of this process for temporary files, which may contain keys."""
+    endpoints: Latest[tuple[Endpoint, ...]]
     leadership: Latest[LeadershipChanged]
     facts: Facts
-    quarantine: Quarantine = field(default_factory=Quarantine)
-    """What stands in for broken objects: the last good outputs outlive an iteration."""
-    contents: ContentMemory = field(default_factory=ContentMemory)
-    """What templates fetch, as it was last accepted, outlives an iteration, too."""
-    taken_ports: TakenPorts = field(default_factory=TakenPorts)
-    """Addresses that HAProxy could not listen on: no other configuration frees them."""
+    retained: RetainedState = field(default_factory=RetainedState)
+    fleet: ProcessFleet = field(default_factory=ProcessFleet)
     queue_metrics: WorkQueueMetrics | None = None
     election: Latest[LeaderElection] = field(default_factory=Latest)
-    """What the newest iteration that has come up says of the lease."""
-    wished: Latest[InstancesConfig] = field(default_factory=Latest)
-    """What the newest iteration that has come up says of the controller's own instances."""
-    newest: Latest[ConfigValidated] = field(default_factory=Latest)
-    """The newest valid configuration, of whatever iteration: what a new instance starts with."""
-    fleet: FleetOwner | None = None
-    """Who owns the instances; None where they are somebody else's."""
-    observed: ObservedPods | None = None
-    """The pods, where the configuration names no PodTemplate to make them from."""
-    aim_fleet: Callable[[LoadedConfig], None] | None = None
-    """Where the instances are pods: told by each iteration that comes up which ones it means."""
-    pods: PodEndpoints | None = None
-    """Where the instances are pods: who finds them, aimed by each iteration that comes up."""
-    telling: Telling | None = None
-    """None: there is nobody to tell."""
+    """Settings of the Lease from the newest configuration that has started."""
+    status_access: StatusAccess | None = None
+    """None: there is no API server to write to."""
     tunes_gc: bool = False
-    """Keep the cycle collector of this Python away from what lasts as long as an iteration; see `stages/garbage`."""
+    """Exclude objects that live as long as an iteration from garbage collection; see `stages/gc_tuning`."""
     follow_log_level: bool = False
-    """Log as `logging.level` says; False where the command line has decided."""
+    """Set the log level to `logging.level`; False where the command line has set it."""
     running: Latest[IterationState | None] = field(default_factory=Latest)
-    """The iteration that runs now; None between two."""
+    """The running iteration; None between two iterations."""

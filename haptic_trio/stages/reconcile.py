@@ -21,7 +21,7 @@ from haptic_trio.stages.config_publisher import announce, announce_valid
 from haptic_trio.stages.iteration_components import Parts
 from haptic_trio.stages.leadership import is_only_data, run_leadership_terms, run_term
 from haptic_trio.stages.process import Process
-from haptic_trio.stages.status_writers import lead_and_tell
+from haptic_trio.stages.status_writers import lead_and_write_status
 
 
 async def run_reconcile(
@@ -42,14 +42,14 @@ async def run_reconcile(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(announce_valid, process, channels.validated)
         await nursery.start(
-            partial(run_discovery, process.instances, channels.endpoints, facts=facts),
+            partial(run_discovery, process.endpoints, channels.endpoints, facts=facts),
         )
         await nursery.start(
             partial(
                 run_taken_ports,
                 channels.changes_in.clone(),
                 parts.stores.get(TAKEN_PORTS),
-                taken=process.taken_ports,
+                taken=process.retained.taken_ports,
             )
         )
         await nursery.start(partial(_run_coordinator, parts, channels, next_correlation, process))
@@ -58,7 +58,7 @@ async def run_reconcile(
                 run_leadership_terms,
                 process.leadership,
                 partial(
-                    lead_and_tell,
+                    lead_and_write_status,
                     partial(
                         run_term,
                         channels,
@@ -67,7 +67,7 @@ async def run_reconcile(
                         facts=facts,
                         pulses=pulses,
                         metrics=process.queue_metrics,
-                        report_ports=process.taken_ports.report,
+                        report_ports=process.retained.taken_ports.report,
                     ),
                     process,
                     parts,

@@ -16,7 +16,7 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ProblemsReported
 from haptic_trio.stages.iteration_components import Parts
-from haptic_trio.stages.process import Process, Telling
+from haptic_trio.stages.process import Process, StatusAccess
 from haptic_trio.status.gateway import (
     STORES as GATEWAY_STORES,
 )
@@ -35,52 +35,52 @@ from haptic_trio.status.sources import StatusSource
 from haptic_trio.status.writer import StatusWriter, follow_service
 
 
-async def lead_and_tell(
+async def lead_and_write_status(
     lead: Callable[[], Awaitable[None]], process: Process, parts: Parts, channels: Channels
 ) -> None:
-    """Run *lead*, and tell the cluster if there is one that can be told; both until cancelled."""
-    telling = process.telling
+    """Run *lead* and, if there is an API server, the writers of status and Kubernetes Events, until cancelled."""
+    access = process.status_access
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lead)
-        if telling is not None:
-            nursery.start_soon(_tell, telling, process, parts, channels)
+        if access is not None:
+            nursery.start_soon(_write_status, access, process, parts, channels)
 
 
-async def _tell(telling: Telling, process: Process, parts: Parts, channels: Channels) -> NoReturn:
+async def _write_status(access: StatusAccess, process: Process, parts: Parts, channels: Channels) -> NoReturn:
     addresses: Latest[Addresses] = Latest()
     events = EventWriter(
-        telling.server,
+        access.server,
         parts.stores,
-        held=lambda: process.quarantine.held,
-        remarks=lambda: process.quarantine.remarks,
+        held=lambda: process.retained.quarantine.held,
+        remarks=lambda: process.retained.quarantine.remarks,
         configuration=channels.candidates,
-        instance=telling.instance,
+        instance=access.instance,
         metrics=process.queue_metrics,
     )
-    sources = make_sources(parts.config, parts.stores, addresses if has_addresses(telling) else None)
-    writer = StatusWriter(telling.server, parts.stores, sources, metrics=process.queue_metrics)
+    sources = make_sources(parts.config, parts.stores, addresses if has_addresses(access) else None)
+    writer = StatusWriter(access.server, parts.stores, sources, metrics=process.queue_metrics)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(events.run, channels.validated, channels.refused)
         news = channels.prepared, channels.validated, channels.refused
         nursery.start_soon(writer.run, news, channels.unread)
         if _has_gateway_services(parts.config, parts.stores):
             services = GatewayServices(
-                telling.server,
+                access.server,
                 parts.stores,
                 str(parts.config.templating.extra_context.get("gatewayController", "")),
                 report=partial(_report_service, process),
                 metrics=process.queue_metrics,
             )
             nursery.start_soon(services.run, news)
-        if telling.addresses:
-            addresses.put(Addresses(telling.addresses))
-        elif telling.service is not None:
-            nursery.start_soon(follow_service, telling.server, *telling.service, addresses)
+        if access.addresses:
+            addresses.put(Addresses(access.addresses))
+        elif access.service is not None:
+            nursery.start_soon(follow_service, access.server, *access.service, addresses)
         seen = 0
         while True:
             seen, _ = await addresses.wait_newer(seen)
             writer.look_again(*(source.name for source in sources))
-    raise AssertionError("its tasks end by cancellation alone")
+    raise AssertionError("the tasks run until cancelled")
 
 
 def _has_gateway_services(config: Config, stores: Stores) -> bool:
@@ -94,9 +94,9 @@ def _report_service(process: Process, ref: ResourceRef, problem: str) -> None:
     process.facts.tell(ProblemsReported(source=f"Service of {ref}", problems=(Problem(message=problem),)))
 
 
-def has_addresses(telling: Telling) -> bool:
-    """Whether somebody has said where HAProxy is reached; otherwise no address is written, and none removed."""
-    return bool(telling.addresses) or telling.service is not None
+def has_addresses(access: StatusAccess) -> bool:
+    """Whether the addresses of HAProxy are configured; if not, addresses in status are neither written nor removed."""
+    return bool(access.addresses) or access.service is not None
 
 
 def make_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | None) -> list[StatusSource]:

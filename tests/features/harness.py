@@ -193,7 +193,7 @@ class Running:
             while True:
                 try:
                     # A new instance answers a moment before it can be deployed to.
-                    if done(await site.get(host, path)) and self.serving.process.instances.value:
+                    if done(await site.get(host, path)) and self.serving.process.endpoints.value:
                         return
                 except (OSError, trio.BrokenResourceError, IndexError):
                     # Not listening yet.
@@ -227,7 +227,7 @@ class Running:
 
     async def describe(self) -> tuple[EndpointInfo, ...]:
         """Ask every instance what it is."""
-        return tuple([await endpoint.describe() for endpoint in self.serving.process.instances.value or ()])
+        return tuple([await endpoint.describe() for endpoint in self.serving.process.endpoints.value or ()])
 
     async def reloads(self) -> int:
         """Return how often the HAProxy processes were reloaded, as they count it themselves."""

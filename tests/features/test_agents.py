@@ -31,7 +31,7 @@ async def described(running: Running, name: str) -> EndpointInfo:
     found: list[EndpointInfo] = []
 
     async def ask() -> bool:
-        endpoints = {one.name: one for one in running.serving.process.instances.value or ()}
+        endpoints = {one.name: one for one in running.serving.process.endpoints.value or ()}
         found.append(await endpoints[name].describe())
         return True
 

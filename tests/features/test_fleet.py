@@ -126,7 +126,7 @@ async def test_new_instance_is_ready_with_the_newest_generation_only(site: Site,
 
 
 def newest_id(story: Story) -> str:
-    newest = story.running.serving.process.newest.value
+    newest = story.running.serving.process.retained.newest_valid.value
     assert newest is not None
     return newest.generation.id
 

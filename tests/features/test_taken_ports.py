@@ -94,7 +94,9 @@ async def until_answered(port: int, host: str, body: str) -> None:
 def remarks(running: Running) -> dict[str, str]:
     """Return what owners are told about ports, by object."""
     process: Process = running.serving.process
-    return {str(one.subject): one.message for one in process.quarantine.remarks if one.reason == "PortUnavailable"}
+    return {
+        str(one.subject): one.message for one in process.retained.quarantine.remarks if one.reason == "PortUnavailable"
+    }
 
 
 async def test_a_listener_on_a_taken_port_costs_nobody_else_anything(site: Site, haproxy_binary: Path) -> None:
@@ -170,7 +172,7 @@ async def test_ports_of_the_controller_itself_are_reserved(site: Site, haproxy_b
 
         assert running.facts.all(InstanceFailed) == []
         assert remarks(running).keys() == {"Gateway default/gw"}
-        texts = {one.message for one in running.serving.process.quarantine.remarks}
+        texts = {one.message for one in running.serving.process.retained.quarantine.remarks}
         assert any(str(own) in text and "gatewayReservedPorts" in text for text in texts)
         assert any(str(forbidden) in text and "gatewayPorts" in text for text in texts)
         with pytest.raises(OSError, match="connect"):

@@ -132,7 +132,7 @@ async def test_only_what_would_break_the_configuration_is_refused_and_nothing_of
         state = running.iteration
         assert state is not None
         assert state.parts is not None
-        assert running.serving.process.quarantine.held == ()
+        assert running.serving.process.retained.quarantine.held == ()
 
 
 async def test_what_comes_while_nobody_is_asked_is_quarantined_and_does_not_stand_in_the_way_of_others(
@@ -152,7 +152,7 @@ async def test_what_comes_while_nobody_is_asked_is_quarantined_and_does_not_stan
             touched = await server.ask(labelled, "UPDATE", broken("broken"))
             mended = await server.ask(ingress("broken", "broken.localhost", "web"), "UPDATE", broken("broken"))
 
-        assert [held.ref.name for held in running.serving.process.quarantine.held] == ["broken"]
+        assert [held.ref.name for held in running.serving.process.retained.quarantine.held] == ["broken"]
         assert other == {"uid": "u-1", "allowed": True}
         assert still["allowed"]
         assert touched["allowed"]

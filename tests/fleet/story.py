@@ -70,7 +70,7 @@ class Story:
 
     @property
     def owner(self) -> FleetOwner:
-        owner = self.running.serving.process.fleet
+        owner = self.running.serving.process.fleet.owner
         assert owner is not None
         return owner
 
@@ -120,7 +120,7 @@ class Story:
             and spec.size == size
             and len(self.ready) == len(self.records) == size
             and all(record.config_hash == spec.config_hash for record in self.records)
-            and sorted(endpoint.name for endpoint in self.running.serving.process.instances.value or ())
+            and sorted(endpoint.name for endpoint in self.running.serving.process.endpoints.value or ())
             == sorted(self.ready)
         )
 

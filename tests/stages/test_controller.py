@@ -273,7 +273,7 @@ async def test_endpoint_gets_the_last_valid_configuration_although_the_new_one_r
         await rig.deployed("backend web")
         rig.cluster.put(config_map(haproxyConfig={"template": "{{ nothing.here }}"}))
         await rig.wait(ValidationFailed)
-        rig.process.instances.put((rig.endpoint, late))
+        rig.process.endpoints.put((rig.endpoint, late))
         await rig.wait(InstanceDeployed, lambda fact: fact.result.endpoint == "late")
 
     assert late.text == rig.endpoint.text

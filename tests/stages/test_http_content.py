@@ -41,4 +41,4 @@ async def test_contents_that_no_template_of_the_next_iteration_uses_are_forgotte
             rig.cluster.put(config_map(number=77))
             await rig.deployed("maxconn 77")
 
-            assert len(rig.process.contents) == 0
+            assert len(rig.process.retained.contents) == 0

@@ -54,7 +54,7 @@ async def test_refused_configuration_is_told_with_its_phase(tmp_path: Path) -> N
     async with rig.running():
         await rig.wait(ReconcileFailed)
 
-        assert missing_of(rig) == ("no valid configuration was made yet; the newest was refused in phase render",)
+        assert missing_of(rig) == ("no valid configuration was made yet; the newest was rejected in phase render",)
 
 
 async def test_leader_is_not_ready_before_an_instance_has_the_configuration(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_leader_is_not_ready_before_an_instance_has_the_configuration(tmp_
     async with rig.running():
         await rig.wait(DeploymentCompleted, lambda fact: bool(fact.failed))
 
-        assert missing_of(rig) == ("no HAProxy instance has taken the configuration; failed: one",)
+        assert missing_of(rig) == ("the deployment of the configuration failed on: one",)
 
 
 def test_follower_is_ready_with_a_valid_configuration_and_the_leader_is_not_without_an_instance() -> None:

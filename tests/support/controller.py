@@ -128,11 +128,11 @@ class ControllerRig:
             load=load,
             haproxy=accepting_binary(),
             scratch=scratch,
-            instances=Latest[tuple[Endpoint, ...]](),
+            endpoints=Latest[tuple[Endpoint, ...]](),
             leadership=Latest[LeadershipChanged](),
             facts=Facts(),
         )
-        self.process.instances.put((self.endpoint,))
+        self.process.endpoints.put((self.endpoint,))
         self.process.leadership.put(leading())
 
     @property

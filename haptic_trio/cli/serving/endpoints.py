@@ -237,4 +237,4 @@ async def run_api_list(
         return last
 
     remote = await trio.to_thread.run_sync(RemoteApis, apis.addresses, find_credentials, apis.authorities)
-    await remote.run(process.instances.put, task_status=task_status)
+    await remote.run(process.endpoints.put, task_status=task_status)

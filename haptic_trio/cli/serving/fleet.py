@@ -9,6 +9,7 @@ from pathlib import Path
 import trio
 
 from haptic_trio.dataplane.local.sockets import choose_socket_directory
+from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.control import Fleet, make_control_app
 from haptic_trio.fleet.model import InstanceState
@@ -32,13 +33,12 @@ def control_path(state: Path) -> Path:
     return choose_socket_directory(state.absolute()) / SOCKET_NAME
 
 
-def with_fleet(process: Process, fleet: LocalFleet | PodFleet | None) -> Process:
-    """Return *process* with those who know about its instances."""
-    if fleet is None:
-        return process
-    if isinstance(fleet, LocalFleet):
-        return replace(process, fleet=fleet.owner)
-    return replace(process, fleet=fleet.owner, observed=fleet.observed, aim_fleet=fleet.aim)
+def with_fleet(process: Process, fleet: LocalFleet | PodFleet | None, pods: PodEndpoints | None) -> Process:
+    """Return *process* with its *fleet*, and with *pods*, the discovery of endpoints in pods."""
+    parts = replace(process.fleet, pods=pods, owner=fleet.owner if fleet is not None else None)
+    if isinstance(fleet, PodFleet):
+        parts = replace(parts, observed=fleet.observed, aim=fleet.aim)
+    return replace(process, fleet=parts)
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def serving_control(state: Path, process: Process) -> AsyncIterator[None]:
         return found
 
     path = await trio.to_thread.run_sync(control_path, state)
-    app = make_control_app(fleet, lambda: process.instances.value or ())
+    app = make_control_app(fleet, lambda: process.endpoints.value or ())
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(serve_app, app, f"unix:{path}", umask=0o177))
@@ -64,9 +64,11 @@ async def serving_control(state: Path, process: Process) -> AsyncIterator[None]:
 
 def fleet_of(process: Process) -> FleetOwner | ObservedPods | None:
     """Return whom to ask about the instances now; None where nobody knows."""
-    if process.observed is not None and not (process.wished.value and process.wished.value.pod_template):
-        return process.observed
-    return process.fleet
+    if process.fleet.observed is not None and not (
+        process.fleet.desired.value and process.fleet.desired.value.pod_template
+    ):
+        return process.fleet.observed
+    return process.fleet.owner
 
 
 def count_groups(snapshot: FleetSnapshot | None) -> tuple[GroupHealth, ...]:

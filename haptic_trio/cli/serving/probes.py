@@ -113,7 +113,7 @@ class Scrapes:
 
     async def prepare(self) -> None:
         """Look at certificates that are new since the last time; to be awaited before each scrape."""
-        newest = self._process.newest.value
+        newest = self._process.retained.newest_valid.value
         if newest is None or newest.generation.id == self._looked_at:
             return
         async with self._one_at_a_time:
