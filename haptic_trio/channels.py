@@ -3,7 +3,8 @@
 | end         | carries                                  | from, to                               | size, full   |
 |-------------|------------------------------------------|----------------------------------------|--------------|
 | changes     | ResourceChanged, IndexSynchronized,      | reflectors, stage 3, drift monitor,    | 100, wait    |
-|             | DriftSuspected, HttpContentChanged       | HTTP store to debouncer                |              |
+|             | DriftSuspected, HttpContentChanged,      | HTTP store, attempts to debouncer      |              |
+|             | AttemptDue                               |                                        |              |
 | unread      | ResourceChanged, of what nothing that is | stage 3 to status writer               | latest       |
 |             | rendered depends on                      |                                        |              |
 | triggers    | ReconcileTriggered                       | debouncer to coordinator, which takes  | 50, wait     |
@@ -58,7 +59,12 @@ FACT_BUFFER = 500
 
 T = TypeVar("T")
 
-Change: TypeAlias = ResourceChanged | IndexSynchronized | DriftSuspected | HttpContentChanged
+
+class AttemptDue(msgspec.Struct, frozen=True, kw_only=True):
+    """The time is up for which new versions of some objects were held back: they may be tried again."""
+
+
+Change: TypeAlias = ResourceChanged | IndexSynchronized | DriftSuspected | HttpContentChanged | AttemptDue
 CycleEvent: TypeAlias = (
     ReconcileTriggered | ConfigPrepared | ConfigValidated | ValidationFailed | DeploymentCompleted | LeadershipChanged
 )

@@ -17,6 +17,7 @@ from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.subjects import Origin
+from haptic_trio.templating.incremental.withheld import settle_rounds
 from haptic_trio.templating.limits import RenderLimits
 from haptic_trio.templating.paths import Paths
 from haptic_trio.templating.views import ResourcesView
@@ -39,6 +40,7 @@ class CompiledTemplates:
             fragment_bytes=settings.max_fragment_bytes,
             namespace_bytes=settings.max_namespace_bytes,
             namespace_rounds=settings.max_namespace_hash_rounds,
+            total_rounds=settings.max_hash_rounds,
         )
         self._paths = Paths(
             maps_dir=config.dataplane.maps_dir,
@@ -85,6 +87,8 @@ class CompiledTemplates:
                 return wanting
             if problems:
                 raise RefusedError("render", tuple(problems))
+            if settle_rounds(run):
+                continue
             if run.withheld.settle(run):
                 session.show_good_versions()
             elif not (may_use_freed and run.touch_freed()):

@@ -1,8 +1,9 @@
 """One reconciliation cycle: render, validate, and quarantine what one object breaks."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,11 +17,13 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, RenderDiffered
 from haptic_trio.pipeline.content_trial import ContentTrial
 from haptic_trio.pipeline.field_paths import find_fields
-from haptic_trio.pipeline.rejection.crash_search import find_fragments
-from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.crash_search import Fragments, find_fragments
+from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.pipeline.rejection.slow_search import find_slow_fragments
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object
+from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object, slow_problem
+from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.incremental.subjects import FragmentKey
 
@@ -28,7 +31,7 @@ T = TypeVar("T")
 
 MAX_ROUNDS = 100
 """Each round takes at least one fragment out of the way: HAProxy names one bad certificate at a time."""
-_HELD: Final = Problem(message="left out to find the object on which HAProxy crashes")
+_HELD: Final = Problem(message="left out to find the object on which HAProxy fails")
 _LOOKING: Final = 0.01
 """Seconds after which no more objects are looked into for the fields to blame; all else waits meanwhile."""
 
@@ -68,6 +71,8 @@ class Pipeline:
         self._contents = renderer.contents
         self._trial = ContentTrial(renderer.contents)
         self._newest: Rendered | None = None
+        self._searched = ""
+        """The generation that was too slow, and in which no object was found to be slow."""
         self.turn = trio.Lock()
         """Held while something is rendered and parsed; for others who do so with the same parts."""
 
@@ -173,9 +178,12 @@ class Pipeline:
             rendered = await self._render()
         return rendered
 
-    async def _render(self, held: Iterable[FragmentKey] = ()) -> Rendered:
-        """Render what the stores hold; *held* fragments count as failed."""
-        recall = self._quarantine.recall(dict.fromkeys(held, _HELD))
+    async def _render(
+        self, held: Iterable[FragmentKey] = (), instead: Mapping[FragmentKey, FragmentOutput] | None = None
+    ) -> Rendered:
+        """Render what the stores hold; *held* fragments count as failed, and give what is in *instead*, if it is."""
+        self._quarantine.pause(trio.current_time())
+        recall = self._quarantine.recall(dict.fromkeys(held, _HELD), instead)
         rendered = self._newest = await self._renderer.render(self._stores, recall)
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         return rendered
@@ -184,12 +192,12 @@ class Pipeline:
         self, prepared: Prepared, times: dict[str, float], *, idle: bool, progress: Callable[[], None]
     ) -> Valid:
         rendered = prepared.rendered
-        crash: CrashedError | None = None
+        failure: CrashedError | TimedOutError | None = None
         try:
             with _timed(times, "check"):
                 warnings = await self._validator.check(prepared.generation, rendered, idle=idle)
-        except CrashedError as exc:
-            crash = exc
+        except (CrashedError, TimedOutError) as exc:
+            failure = exc
         except UndecidedError as exc:
             # Neither an object nor what was fetched has been found bad, nor good.
             exc.phases = Phases(**times)
@@ -198,11 +206,18 @@ class Pipeline:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
             self._take_refusal(exc, rendered, times)
             raise
-        if crash is not None:
+        if failure is not None:
+            failure.phases = Phases(**times)
             with _timed(times, "check"):
-                crash.blocked = await self._block_crashing(rendered, crash.problems[0], progress)
-            self._take_refusal(crash, rendered, times)
-            raise crash
+                if isinstance(failure, CrashedError):
+                    failure.blocked = await self._block_crashing(rendered, failure.problems[0], progress)
+                else:
+                    failure.blocked = await self._block_slow(
+                        prepared.generation, rendered, failure.cpu_seconds, progress
+                    )
+            if isinstance(failure, CrashedError):
+                self._take_refusal(failure, rendered, times)
+            raise failure
         self._quarantine.accept(rendered.serial, rendered.refusals)
         self._contents.accept(rendered.contents)
         return Valid(generation=prepared.generation, phases=Phases(**times), warnings=warnings)
@@ -228,27 +243,91 @@ class Pipeline:
             progress()
             return await self._crashes_without(left_out, kept, rendered)
 
-        found, beside = await find_fragments(suspects, crashes)
+        found = await find_fragments(suspects, crashes)
+        if found.found or found.beside:
+            return self._block(found, problem, rendered)
+        gone = self._find_gone(suspects, problem)
+        # What is gone cannot be tried, so it is found by what is left.
+        if not gone or await crashes(()):
+            return False
+        self._quarantine.setbacks.record(gone, trio.current_time())
+        return True
+
+    async def _block_slow(
+        self, generation: Generation, rendered: Rendered, spent: float, progress: Callable[[], None]
+    ) -> bool:
+        """Block what makes the check of *generation*, made of *rendered*, slow; False if nothing does by itself.
+
+        *spent* is the CPU time that it had taken when it was ended. Only CPU
+        time counts, against that of a check without any suspect, so that
+        nothing is blocked for a machine that is busy.
+        """
+        if generation.id == self._searched:
+            return False
+        suspects = self._quarantine.find_suspects(rendered.serial, rendered.produced)
+        kept = {key for keys in suspects.values() for key in keys}
+
+        async def measure(keys: Collection[FragmentKey], most: float = inf) -> float:
+            progress()
+            variant = await self._make_variant(kept.difference(keys), kept, rendered)
+            return await self._validator.measure(*variant, most=most)
+
+        found = Fragments((), ())
+        if suspects:
+            try:
+                most = await measure(()) + self._validator.costly
+
+                async def is_slow(keys: Collection[FragmentKey]) -> bool:
+                    try:
+                        return await measure(keys, most) > most
+                    except UndecidedError:
+                        raise
+                    except RefusedError:
+                        # Something else is wrong with this part of the configuration by itself.
+                        return False
+
+                found = await find_slow_fragments(suspects, is_slow)
+                gone = self._find_gone(suspects, slow_problem(self._validator.costly))
+                # What is gone cannot be tried, so it is found by what is left.
+                if gone and not (found.found or found.beside) and spent - self._validator.costly > await measure(kept):
+                    self._quarantine.setbacks.record(gone, trio.current_time())
+                    return True
+            except RefusedError:
+                # Without a measure there is no verdict.
+                return False
+        if found.found or found.beside:
+            return self._block(found, slow_problem(self._validator.costly), rendered)
+        self._searched = generation.id
+        return False
+
+    def _block(self, fragments: Fragments, problem: Problem, rendered: Rendered) -> bool:
+        """Block *fragments* for what they gave in *rendered*, and count the finding."""
+        found, beside = fragments
         problems = {key: locate_fragment(problem, key, rendered) for key in found}
         problems |= {key: name_object(problem, key) for key in beside}
-        # The suspects may give something else by now: that is what was tried.
-        newest = self._newest if self._newest is not None else rendered
-        is_new = self._quarantine.block(problems, rendered.produced, whole=beside)
-        return self._quarantine.block(problems, newest.produced, whole=beside) or is_new
+        refs = {ResourceRef(key.kind, key.namespace, key.name): problem for key in problems}
+        self._quarantine.setbacks.record(refs, trio.current_time())
+        return self._quarantine.block(problems, rendered.produced, whole=beside)
+
+    def _find_gone(
+        self, suspects: Mapping[ResourceRef, Collection[FragmentKey]], problem: Problem
+    ) -> dict[ResourceRef, Problem]:
+        """Return those of *suspects* of which the newest render has nothing, each with *problem*."""
+        newest = self._newest
+        assert newest is not None
+        rejected = {refusal.key for refusal in newest.refusals}
+        return {
+            ref: problem
+            for ref, keys in suspects.items()
+            if rejected.isdisjoint(keys) and not any(key in newest.produced for key in keys)
+        }
 
     async def _crashes_without(
         self, left_out: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
     ) -> bool:
         """Whether HAProxy crashes on *rendered* with the last good output of *left_out*, one way or another."""
         try:
-            async with self.turn:
-                with self._stores.frozen():
-                    if self._renderer.newest(self._stores) is None:
-                        await self._render()
-                    newer = self._quarantine.find_newer(rendered.serial, rendered.produced)
-                    variant = await self._render(newer.difference(kept).union(left_out))
-                    await self._render()
-                generation = await self._validator.parse(variant)
+            generation, variant = await self._make_variant(left_out, kept, rendered)
             await self._validator.check(generation, variant)
         except CrashedError:
             return True
@@ -258,6 +337,24 @@ class Pipeline:
             # Something else is wrong with this part of the configuration by itself.
             return False
         return False
+
+    async def _make_variant(
+        self, left_out: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
+    ) -> tuple[Generation, Rendered]:
+        """Return *rendered* with the last good output of *left_out*; raises `RefusedError`.
+
+        Of fragments among *kept* that have changed since, it has what they
+        gave then. Other changes since are left out, but for what is gone.
+        """
+        async with self.turn:
+            with self._stores.frozen():
+                if self._renderer.newest(self._stores) is None:
+                    await self._render()
+                newer = self._quarantine.find_newer(rendered.serial, rendered.produced)
+                instead = {key: rendered.produced[key] for key in newer.intersection(kept).difference(left_out)}
+                variant = await self._render(newer.union(left_out), instead)
+                await self._render()
+            return await self._validator.parse(variant), variant
 
     def _find_fields(self, until: float, ref: ResourceRef, message: str) -> tuple[str, ...]:
         if trio.current_time() > until:

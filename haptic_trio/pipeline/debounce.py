@@ -11,7 +11,7 @@ from math import inf
 
 import trio
 
-from haptic_trio.channels import Change, Facts
+from haptic_trio.channels import AttemptDue, Change, Facts
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DriftSuspected,
@@ -110,7 +110,7 @@ async def run_debouncer(
                     case IndexSynchronized():
                         debounce.drop_pending()
                         await trigger(Reason.SYNCHRONIZED)
-                    case HttpContentChanged():
+                    case HttpContentChanged() | AttemptDue():
                         debounce.add_change(trio.current_time())
                     case DriftSuspected():
                         await trigger(Reason.DRIFT)

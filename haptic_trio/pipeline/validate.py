@@ -1,6 +1,7 @@
 """Both phases of validation, and the mapping from a message to its template and object."""
 
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -10,6 +11,7 @@ from haptic_trio.chunked import Paged, Piece
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, list_keywords, probe_version
 from haptic_trio.dataplane.local.check import (
+    CheckCostlyError,
     CheckCrashedError,
     CheckDirectory,
     CheckFailedError,
@@ -23,7 +25,7 @@ from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, p
 from haptic_trio.haproxy.grammar.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.quoted import without_output
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.incremental.subjects import FragmentKey, Origin, bytes_in
@@ -34,6 +36,9 @@ NEAR_BYTES = 64 << 10
 _SECRET = "Secret"  # noqa: S105  a kind of object
 CHECK_TIMES = 3
 """How many times the time for a check phase 2 takes at most."""
+COSTLY_SHARE = 0.1
+"""What the objects in hand may add to the CPU time of a check before they count as slow, as a share of its time limit.
+A usual object adds a millisecond."""
 
 
 class Validator:
@@ -75,7 +80,7 @@ class Validator:
         """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RefusedError`.
 
         Where it takes too long it is asked once more, with twice the time and
-        at the priority of others; then `UndecidedError` is raised. A crash
+        at the priority of others; then `TimedOutError` is raised. A crash
         that leads to no fragment is a `CrashedError`. *idle*: use only the CPU
         that nobody else wants.
         """
@@ -90,11 +95,37 @@ class Validator:
             if isinstance(exc, CheckCrashedError) and not refusal.suspects:
                 raise CrashedError("check", refusal.problems) from exc
             raise refusal from exc
-        except (CheckTimeoutError, CheckFailedError) as exc:
+        except CheckTimeoutError as exc:
+            error = TimedOutError("check", (_undecided(exc),))
+            error.cpu_seconds = exc.cpu_seconds
+            raise error from exc
+        except CheckFailedError as exc:
             raise UndecidedError("check", (_undecided(exc),)) from exc
         return tuple(locate(problem, rendered)[0] for problem in report.warnings)
 
-    async def _ask(self, generation: Generation, limit: float, *, idle: bool) -> CheckReport:
+    @property
+    def costly(self) -> float:
+        """CPU seconds; what adds more than this to a check is slow."""
+        return COSTLY_SHARE * self._check_timeout
+
+    async def measure(self, generation: Generation, rendered: Rendered, *, most: float = inf) -> float:
+        """Return the CPU seconds that HAProxy takes to check *generation*: infinity for more than *most*.
+
+        Raises `RefusedError` as `check` does; without an answer in all the
+        time that `check` may take, that is an `UndecidedError`.
+        """
+        try:
+            async with self._one_at_a_time:
+                limit = CHECK_TIMES * self._check_timeout
+                return (await self._ask(generation, limit, idle=False, most_cpu=most)).cpu_seconds
+        except CheckCostlyError:
+            return inf
+        except ConfigRefusedError as exc:
+            raise _refusal("check", exc.problems, rendered) from exc
+        except (CheckTimeoutError, CheckFailedError) as exc:
+            raise UndecidedError("check", (_undecided(exc),)) from exc
+
+    async def _ask(self, generation: Generation, limit: float, *, idle: bool, most_cpu: float = inf) -> CheckReport:
         return await check_config(
             self._binary,
             generation,
@@ -102,6 +133,7 @@ class Validator:
             background=idle,
             root=self._scratch,
             directory=self._directory,
+            most_cpu=most_cpu,
         )
 
     def _is_near(self, rendered: Rendered) -> bool:
@@ -129,8 +161,18 @@ def target_keywords(binary: Path) -> Keywords:
 def _undecided(error: CheckTimeoutError | CheckFailedError) -> Problem:
     hint = "nothing is held against any object; it is asked again with the next reconciliation"
     if isinstance(error, CheckTimeoutError):
-        hint += "; the time that it has is `validation.checkTimeout`"
+        hint += "; no single object makes it slow: if the machine is not busy, the whole configuration needs more time,"
+        hint += " so raise `validation.checkTimeout`"
     return Problem(message=f"no verdict: {error}", source=MAIN_TEMPLATE, hint=hint)
+
+
+def slow_problem(costly: float) -> Problem:
+    """Return the problem of an object that adds more than *costly* CPU seconds to a check."""
+    return Problem(
+        message=f"HAProxy takes more than {costly:.3g} s of CPU time to read it",
+        hint=f"that is {COSTLY_SHARE:.0%} of `validation.checkTimeout`: use fewer or cheaper password hashes, smaller"
+        " lists or simpler regular expressions",
+    )
 
 
 def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RefusedError:

@@ -16,6 +16,7 @@ from haptic_trio.messages import ConfigValidated
 from haptic_trio.pipeline.contents.policy import fetches
 from haptic_trio.pipeline.coordinator import run_coordinator, run_fast_lane
 from haptic_trio.pipeline.debounce import run_debouncer
+from haptic_trio.pipeline.rejection.setbacks import run_attempts
 from haptic_trio.pipeline.validate import CHECK_TIMES
 from haptic_trio.stages.config_publisher import announce, announce_valid
 from haptic_trio.stages.iteration_components import Parts
@@ -86,6 +87,7 @@ async def run_reconcile(
                 pulse=pulses.add("drift monitor", limit=config.dataplane.drift_prevention_interval),
             )
         )
+        await nursery.start(partial(run_attempts, process.retained.quarantine.setbacks, channels.changes_in.clone()))
         # Last, so that whatever it triggers finds everybody ready.
         await nursery.start(
             partial(

@@ -56,6 +56,8 @@ class RenderLimits(msgspec.Struct, frozen=True):
     """Of text and files of all fragments of one namespace's objects."""
     namespace_rounds: int = 2_000_000
     """Of password hashes in all fragments of one namespace's objects."""
+    total_rounds: int = 20_000_000
+    """Of password hashes in all fragments of the objects of all namespaces."""
 
 
 class LimitReachedError(BaseException):

@@ -5,11 +5,18 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.config.model import Config
+from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pipeline.render import Rendered as PipelineRendered
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.templating.incremental.outputs import Recall
+from haptic_trio.templating.incremental.overall_rounds import OverallRounds
+from haptic_trio.templating.incremental.subjects import FragmentKey
 from tests.support.kubernetes import ingress, path, rule, service
 from tests.support.proxy import check
 from tests.support.rendering import KINDS, Rendered, library_config, render
@@ -95,3 +102,104 @@ def test_the_share_is_a_setting() -> None:
     rendered = Renderer(config).render_here(stores)
 
     assert {refusal.subject.name for refusal in rendered.refusals} == {"i02", "i03"}
+
+
+def limited_to(total: int) -> Config:
+    config = library_config(*LIBRARIES)
+    return replace(config, templating=replace(config.templating, max_hash_rounds=total))
+
+
+def fill(config: Config, *resources: Resource) -> Stores:
+    stores = Stores(Store(name, watched.index_by) for name, watched in config.watched_resources.items())
+    put(config, stores, *resources)
+    return stores
+
+
+def put(config: Config, stores: Stores, *resources: Resource) -> None:
+    for item in resources:
+        for name, watched in config.watched_resources.items():
+            if KINDS[watched.resources] == item["kind"] and watched.field_selector in ("", f"type={item.get('type')}"):
+                stores[name].upsert(item)
+
+
+def created(at: str, resources: list[Resource]) -> list[Resource]:
+    return [{**item, "metadata": {**item["metadata"], "creationTimestamp": at}} for item in resources]
+
+
+def refused(rendered: PipelineRendered) -> set[str]:
+    return {f"{refusal.subject.namespace}/{refusal.subject.name}" for refusal in rendered.refusals}
+
+
+OLD, YOUNG = "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
+
+
+def test_of_all_namespaces_together_the_youngest_objects_are_rejected_first_at_a_start() -> None:
+    # Room for four lists of 25,000 rounds; those of the attacker are rendered first.
+    config = limited_to(100_000)
+    attack = [item for n in range(5) for item in created(YOUNG, protected(f"a{n}", "nginx", 1, 5, USUAL))]
+    victims = created(OLD, [*protected("y", "nginx", 2, 5, USUAL), *protected("z", "nginx", 1, 5, USUAL)])
+
+    rendered = Renderer(config).render_here(fill(config, *attack, *victims))
+
+    assert refused(rendered) == {f"a{n}/i00" for n in range(1, 5)}
+    problem = rendered.refusals[0].problem
+    assert "those of all namespaces have 100,000 rounds at most" in problem.message
+    assert "templating.maxHashRounds" in problem.hint
+
+
+def test_an_object_that_grows_takes_nothing_from_what_is_served_and_waits_for_room() -> None:
+    config = limited_to(100_000)
+    # The attacker has older objects.
+    stores = fill(
+        config,
+        *created(OLD, protected("attacker", "nginx", 1, 5, USUAL)),
+        *created(YOUNG, protected("victim", "nginx", 2, 5, USUAL)),
+    )
+    renderer = Renderer(config)
+    first = renderer.render_here(stores)
+    assert refused(first) == set()
+    recall = Recall(good=dict(first.produced))
+
+    put(config, stores, *created(OLD, protected("attacker", "nginx", 1, 30, USUAL)))
+    grown = renderer.render_here(stores, recall)
+    put(config, stores, *created(YOUNG, protected("new", "nginx", 1, 5, USUAL)))
+    full = renderer.render_here(stores, recall)
+    put(config, stores, *created(YOUNG, protected("late", "nginx", 1, 5, USUAL)))
+    over = renderer.render_here(stores, recall)
+    for number in range(2):
+        stores["ingresses"].delete(ResourceRef("Ingress", "victim", f"i0{number}"))
+    room = renderer.render_here(stores, recall)
+
+    assert refused(grown) == refused(full) == {"attacker/i00"}
+    # Its last good version is served.
+    assert all(refusal.has_stand_in for refusal in grown.refusals)
+    assert refused(over) == {"attacker/i00", "new/i00"}
+    assert refused(room) == {"attacker/i00"}
+
+
+def test_an_object_that_is_rejected_for_others_is_served_when_there_is_room() -> None:
+    config = limited_to(50_000)
+    stores = fill(config, *(item for name in "abc" for item in created(YOUNG, protected(name, "nginx", 1, 5, USUAL))))
+    renderer = Renderer(config)
+    assert refused(renderer.render_here(stores)) == {"c/i00"}
+    stores["ingresses"].delete(ResourceRef("Ingress", "a", "i00"))
+    assert refused(renderer.render_here(stores)) == set()
+    put(config, stores, *created(OLD, protected("d", "nginx", 1, 5, USUAL)))
+    assert refused(renderer.render_here(stores)) == {"c/i00"}
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 300))
+def test_the_oldest_find_room_in_whatever_order_they_ask(rounds: list[int], limit: int) -> None:
+    overall = OverallRounds(limit)
+    keys = [FragmentKey("userlist", "Ingress", f"n{number:02}", "web") for number in range(len(rounds))]
+    for number in reversed(range(len(rounds))):
+        overall.claim(keys[number], rounds[number], {"metadata": {"creationTimestamp": f"2025-01-{number + 1:02}"}})
+    rejected = overall.settle(Recall(), ())
+
+    room, expected = limit, set[FragmentKey]()
+    for key, wanted in zip(keys, rounds, strict=True):
+        if wanted <= room:
+            room -= wanted
+        else:
+            expected.add(key)
+    assert rejected == expected

@@ -1,6 +1,7 @@
 """`haproxy -c` over a generation, in a private directory."""
 
 import contextlib
+import math
 import os
 import re
 import resource
@@ -9,15 +10,17 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import trio
 
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.disk import check_files
+from haptic_trio.dataplane.local.cpu_time import cpu_time_of, wait_for_cpu_time
 from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, RESERVED
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.haproxy.config.check_output import parse_check_output
@@ -64,6 +67,15 @@ class CheckCrashedError(ConfigRefusedError):
 class CheckTimeoutError(HapticError):
     """`haproxy -c` took too long and was ended; trying again helps when the machine was busy."""
 
+    def __init__(self, message: str, cpu_seconds: float = 0.0) -> None:
+        self.cpu_seconds = cpu_seconds
+        """CPU time that it had taken by then."""
+        super().__init__(message)
+
+
+class CheckCostlyError(HapticError):
+    """`haproxy -c` took more CPU time than it may and was ended; that is no matter of how busy the machine is."""
+
 
 class CheckFailedError(HapticError):
     """`haproxy -c` could not be run; trying again helps once the machine has been seen to."""
@@ -78,6 +90,8 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 
     warnings: tuple[Problem, ...] = ()
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """CPU time of the child; of the first check where the acceptance is remembered."""
 
 
 _accepted: dict[tuple[object, ...], CheckReport] = {}
@@ -175,6 +189,7 @@ async def check_config(
     root: Path | None = None,
     directory: CheckDirectory | None = None,
     memory: int | None = None,
+    most_cpu: float = math.inf,
 ) -> CheckReport:
     """Have *binary* check *generation* and return its warnings, or raise ConfigRefusedError with its errors.
 
@@ -185,24 +200,28 @@ async def check_config(
     small and waited for, as much as anybody else. What this binary has accepted
     lately it is not asked again. Raises CheckCrashedError, one kind of
     ConfigRefusedError, when it crashes twice, CheckTimeoutError after
-    *limit* seconds, CheckMemoryError when *memory*, bytes of address space,
+    *limit* seconds, CheckCostlyError after more than *most_cpu* seconds of CPU
+    time, CheckMemoryError when *memory*, bytes of address space,
     are not enough, CheckFailedError when there is no way to run it.
     """
     if (known := find_acceptance(binary, generation)) is not None:
         await trio.lowlevel.checkpoint()
+        if known.cpu_seconds > most_cpu:
+            raise _costly(most_cpu)
         return known
     began = trio.current_time()
     kept = directory if directory is not None else CheckDirectory(root)
     try:
         try:
             path = await trio.to_thread.run_sync(kept.write, generation)
-            problems = await run_check(
+            problems, cpu_seconds = await _run_twice(
                 binary,
                 [path / PRELUDE_NAME, path / CONFIG_NAME],
                 limit=limit,
                 background=background,
                 eager=eager,
                 memory=memory,
+                most_cpu=most_cpu,
             )
         finally:
             if directory is None:
@@ -211,7 +230,7 @@ async def check_config(
                     await trio.to_thread.run_sync(kept.remove)
     except OSError as exc:
         raise CheckFailedError(f"haproxy -c could not be run: {exc}") from exc
-    report = CheckReport(warnings=problems, seconds=trio.current_time() - began)
+    report = CheckReport(warnings=problems, seconds=trio.current_time() - began, cpu_seconds=cpu_seconds)
     _remember(binary, generation, report)
     return report
 
@@ -230,15 +249,41 @@ async def run_check(
     A check that crashes runs again, with twice the *memory*, so that neither
     chance nor want of memory counts as a fault of the configuration.
     """
-    run = partial(_run_bounded, binary, configs, background=background, eager=eager)
+    problems, _ = await _run_twice(
+        binary, configs, limit=limit, background=background, eager=eager, memory=memory, most_cpu=math.inf
+    )
+    return problems
+
+
+async def _run_twice(
+    binary: Path,
+    configs: Sequence[Path],
+    *,
+    limit: float,
+    background: bool,
+    eager: bool,
+    memory: int | None,
+    most_cpu: float,
+) -> tuple[tuple[Problem, ...], float]:
+    """Do what `run_check` does, and return the CPU seconds of the check as well."""
+    spent = [0.0]
+    run = partial(
+        _run_bounded,
+        binary,
+        configs,
+        background=background,
+        eager=eager,
+        most_cpu=most_cpu,
+        note_unfinished=spent.append,
+    )
     is_short = False
     with trio.move_on_after(limit) as scope:
-        code, output = await run(memory=memory)
+        code, output, cpu_seconds = await run(memory=memory)
         if -code in CRASHES:
-            code, output = await run(memory=memory and 2 * memory)
+            code, output, cpu_seconds = await run(memory=memory and 2 * memory)
             is_short = -code not in CRASHES
     if scope.cancelled_caught:
-        raise CheckTimeoutError(f"haproxy -c did not end within {limit:g} s")
+        raise CheckTimeoutError(f"haproxy -c did not end within {limit:g} s", spent[-1])
     if memory is not None and (is_short or (code and _NO_MEMORY.search(output))):
         raise CheckMemoryError(f"HAProxy would need more than {memory >> 20} MiB of memory to read it")
     if code == -signal.SIGKILL:
@@ -248,12 +293,25 @@ async def run_check(
     # Messages shall name files as their authors know them, not where they lie for the moment.
     for folder in sorted({f"{config.parent}/" for config in configs}, key=len, reverse=True):
         output = output.replace(folder, "")
-    return judge_output(code, output)
+    return judge_output(code, output), cpu_seconds
+
+
+class _Ended(NamedTuple):
+    code: int
+    output: str
+    cpu_seconds: float
 
 
 async def _run_bounded(
-    binary: Path, configs: Sequence[Path], *, background: bool, eager: bool, memory: int | None
-) -> tuple[int, str]:
+    binary: Path,
+    configs: Sequence[Path],
+    *,
+    background: bool,
+    eager: bool,
+    memory: int | None,
+    most_cpu: float,
+    note_unfinished: Callable[[float], None],
+) -> _Ended:
     command = [str(binary), "-c", *(word for config in configs for word in ("-f", str(config)))]
     process = await trio.lowlevel.open_process(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment()
@@ -266,14 +324,33 @@ async def _run_bounded(
         if not eager:
             _lower_priority(process.pid, background=background)
         assert process.stdout is not None
-        async with process.stdout as stream:
+        output, is_costly = "", False
+        async with process.stdout as stream, trio.open_nursery() as nursery:
+
+            async def stop_when_costly() -> None:
+                nonlocal is_costly
+                await wait_for_cpu_time(process.pid, most_cpu)
+                is_costly = True
+                nursery.cancel_scope.cancel(reason="the check takes too much CPU time")
+
+            nursery.start_soon(stop_when_costly)
             output = await _read_bounded(stream)
-        return await process.wait(), output
+            nursery.cancel_scope.cancel(reason="the check has ended")
+        # It has not been waited for, so that its clock can still be read.
+        cpu_seconds = cpu_time_of(process.pid)
+        if is_costly or cpu_seconds > most_cpu:
+            raise _costly(most_cpu)
+        return _Ended(await process.wait(), output, cpu_seconds)
     finally:
         if process.returncode is None:
+            note_unfinished(cpu_time_of(process.pid))
             process.kill()
             with trio.move_on_after(KILL_LIMIT, shield=True):
                 await process.wait()
+
+
+def _costly(most_cpu: float) -> CheckCostlyError:
+    return CheckCostlyError(f"haproxy -c took more than {most_cpu:.3g} s of CPU time")
 
 
 async def _read_bounded(stream: trio.abc.ReceiveStream) -> str:

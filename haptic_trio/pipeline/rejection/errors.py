@@ -41,6 +41,13 @@ class UndecidedError(RefusedError):
     """
 
 
+class TimedOutError(UndecidedError):
+    """Phase 2 did not end in time, twice in succession for the same configuration."""
+
+    cpu_seconds = 0.0
+    """CPU time that the second check had taken when it was ended."""
+
+
 def tell_refusal(
     error: RefusedError, *, correlation: str, reason: Reason, started: float, facts: Facts
 ) -> ValidationFailed:

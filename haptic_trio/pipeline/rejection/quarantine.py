@@ -13,6 +13,7 @@ the one before it could render, the templates are at fault, not the objects:
 then the cycle fails, and everything stays as it is deployed.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
@@ -21,7 +22,8 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.field_paths import without_emitter
-from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.pipeline.rejection.setbacks import Setbacks
+from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Remark
 
 FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
@@ -62,6 +64,9 @@ class Quarantine:
         self._distrusted = 0
         # What the former configuration rendered afresh, until this one has made something valid.
         self._inherited: frozenset[FragmentKey] = frozenset()
+        self.setbacks = Setbacks()
+        """Objects on which HAProxy has failed again and again."""
+        self._paused = Paused()
 
     @property
     def held(self) -> tuple[Held, ...]:
@@ -73,6 +78,8 @@ class Quarantine:
         failing = {(held.ref.kind, held.ref.namespace, held.ref.name) for held in self._held.values()}
         self._inherited = frozenset(key for key in self._good if _object_of(key) not in failing)
         self._blocked.clear()
+        self.setbacks.release()
+        self._paused = Paused()
         self._held.clear()
         self._found.clear()
         self._held_for = ()
@@ -81,9 +88,22 @@ class Quarantine:
         # Another renderer counts from the beginning.
         self._newer, self._prepared, self._distrusted = {}, 0, 0
 
-    def recall(self, held: Mapping[FragmentKey, Problem] | None = None) -> Recall:
-        """Return what the next render should know; in one that serves as a trial, *held* fragments count as failed."""
-        return Recall(self._good, self._blocked, held or {}, self._newer)
+    def pause(self, now: float) -> None:
+        """Have the next renders use nothing new of what is held back at the clock time *now*."""
+        self._paused = self.setbacks.paused(now)
+
+    def recall(
+        self,
+        held: Mapping[FragmentKey, Problem] | None = None,
+        instead: Mapping[FragmentKey, FragmentOutput] | None = None,
+    ) -> Recall:
+        """Return what the next render should know.
+
+        In one that serves as a trial, *held* fragments count as failed, and
+        what is in *instead* stands in for their good outputs.
+        """
+        good = ChainMap(dict(instead), self._good) if instead else self._good
+        return Recall(good, self._blocked, held or {}, self._newer, self._paused)
 
     def find_suspects(
         self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]

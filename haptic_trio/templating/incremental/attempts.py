@@ -170,7 +170,7 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
         raise run.too_large()
     run.note_success(key.fragment)
     try:
-        run.shares.claim(key, run.produced.get(key), output, run.claimed)
+        run.shares.claim(key, run.produced.get(key), output, run.claimed, is_closing=run.is_closing)
     except LimitReachedError:
         run.ask(question_of_room(key.namespace))
         raise

@@ -52,6 +52,21 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         return digest.hexdigest()
 
 
+class Paused(msgspec.Struct, frozen=True):
+    """Objects of which nothing new is used for some time, with the reason."""
+
+    objects: Mapping[tuple[str, ...], Problem] = MappingProxyType({})
+    """By kind, namespace and name."""
+    namespaces: Mapping[str, Problem] = MappingProxyType({})
+
+    def __bool__(self) -> bool:
+        return bool(self.objects) or bool(self.namespaces)
+
+    def problem_of(self, key: FragmentKey) -> Problem | None:
+        """Return why the object of the fragment *key* is among them; None if it is not."""
+        return self.objects.get((key.kind, key.namespace, key.name)) or self.namespaces.get(key.namespace)
+
+
 class Recall(msgspec.Struct, frozen=True):
     """What a run knows of those before it."""
 
@@ -63,16 +78,26 @@ class Recall(msgspec.Struct, frozen=True):
     """Fragments that count as failed whatever they give, and why; others of their objects do not."""
     newer: Mapping[FragmentKey, FragmentOutput | None] = MappingProxyType({})
     """What is newer than `good`, has passed phase 1 and may be deployed already, and waits for phase 2; None: gone."""
+    paused: Paused = Paused()
+    """Objects whose fragments count as failed where they give something else than their good output."""
 
     def newest(self, key: FragmentKey) -> FragmentOutput | None:
         """Return the newest output of the fragment that is as good as known."""
-        newer = self.newer.get(key)
+        newer = self.newer.get(key) if self.paused.problem_of(key) is None else None
         return self.good.get(key) if newer is None or newer.is_closing else newer
 
     def problem_with(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
         """Return why *output*, which the fragment gives now, is as good as failed; None if it is not."""
         blocked = self.blocked.get(key)
-        return (blocked.get(output.digest()) or blocked.get(output.edition)) if blocked else None
+        if blocked and (known := blocked.get(output.digest()) or blocked.get(output.edition)) is not None:
+            return known
+        paused = self.paused.problem_of(key)
+        return paused if paused is not None and not self._is_harmless(key, output) else None
+
+    def _is_harmless(self, key: FragmentKey, output: FragmentOutput) -> bool:
+        good = self.good.get(key)
+        is_empty = not output.text.strip() and not output.files
+        return is_empty or (good is not None and good.digest() == output.digest())
 
     def is_blocked(self, key: FragmentKey, output: FragmentOutput) -> bool:
         """Whether HAProxy refuses *output*, which the fragment has given before."""

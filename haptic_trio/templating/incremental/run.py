@@ -143,9 +143,11 @@ class RenderRun(Meter):
         self.recall = recall
         self.reset()
         self.touch_freed()
+        self.shares.overall.restart()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
         keys |= self.withheld.others_than(recall)
         keys |= recall.held.keys() ^ self._held_before
+        keys |= self.withheld.pause(self)
         if keys:
             touch_fragments(self, keys)
         self.withheld.restart(self, keys)

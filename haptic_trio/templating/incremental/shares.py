@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.overall_rounds import OverallRounds
 from haptic_trio.templating.incremental.records import Dependency
 from haptic_trio.templating.incremental.subjects import FragmentKey
 from haptic_trio.templating.limits import LimitReachedError, RenderLimits
@@ -43,25 +44,36 @@ class NamespaceShares:
                 " templating.maxNamespaceHashRounds",
             ),
         )
+        self.overall = OverallRounds(limits.total_rounds)
         self._held: Counter[Claim] = Counter()
         self._freed: set[str] = set()
 
     def claim(
-        self, key: FragmentKey, before: FragmentOutput | None, after: FragmentOutput, claimed: Counter[Claim]
+        self,
+        key: FragmentKey,
+        before: FragmentOutput | None,
+        after: FragmentOutput,
+        claimed: Counter[Claim],
+        *,
+        is_closing: bool = False,
     ) -> None:
         """Add to *claimed* what *after* uses more than *before*.
 
-        Raises `LimitReachedError`, and adds nothing, if the namespace of *key* has no room for it.
+        Raises `LimitReachedError`, and adds nothing, if the namespace of *key* has no room for it, or all together.
+        What is *is_closing* for a rejected object says nothing of what it asks for.
         """
         wanted: dict[Claim, int] = {}
         for resource in self._resources:
             place = key.namespace, resource.name
             more = resource.used_by(after) - (resource.used_by(before) if before else 0)
             if key.namespace and more > 0 and self._held[place] + claimed[place] + more > resource.limit:
+                self.overall.drop(key)
                 raise LimitReachedError(
                     f"the output of all objects of the namespace {key.namespace} {resource.excess}", resource.hint
                 )
             wanted[place] = more
+        if key.namespace and not is_closing:
+            self.overall.claim(key, after.rounds, after.resource)
         claimed.update(wanted)
 
     def change(self, key: FragmentKey, before: FragmentOutput | None, after: FragmentOutput | None) -> None:
@@ -71,6 +83,8 @@ class NamespaceShares:
             self._held[key.namespace, resource.name] += difference
             if difference < 0:
                 self._freed.add(key.namespace)
+        if after is None:
+            self.overall.drop(key)
 
     def take_freed(self) -> list[Dependency]:
         """Return the questions of fragments that there may be room for since this was last asked."""

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.records import Child, Dependency, Kept, ObjectId, Root, Trace, Unit
 from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Subject
 
@@ -56,6 +56,7 @@ class Withheld:
         self._known: set[FragmentKey] = set()
         """Those of them that are only to put out something else."""
         self._settled_for: tuple[Refusal, ...] | None = None
+        self._paused = Paused()
 
     def __bool__(self) -> bool:
         return bool(self._fallbacks)
@@ -140,6 +141,14 @@ class Withheld:
             refusal for found, refusals in self._lasting.items() if found not in failing for refusal in refusals
         )
 
+    def pause(self, run: "RenderRun") -> set[FragmentKey]:
+        """Take what is paused for this render; return the fragments of which that differs from the render before."""
+        before, self._paused = self._paused, run.recall.paused
+        if self._paused == before:
+            return set()
+        keys = {*run.produced.snapshot(), *(refusal.key for refusal in run.refusals)}
+        return {key for key in keys if self._paused.problem_of(key) != before.problem_of(key)}
+
     def restart(self, run: "RenderRun", changed: set[FragmentKey]) -> None:
         """Begin another render; *changed* are fragments whose good or blocked outputs are others than before."""
         if self._lasting:
@@ -209,6 +218,16 @@ class Withheld:
         if _are_usable(recall, {key: recall.good.get(key) for key in keys}, demands):
             return Fallback.GOOD
         return Fallback.NONE
+
+
+def settle_rounds(run: "RenderRun") -> bool:
+    """Decide again whose password hashes find room; True if fragments have to be rendered again for that."""
+    keys = run.shares.overall.settle(run.recall, run.refusals)
+    if keys:
+        touch_fragments(run, set(keys))
+    for key in keys:
+        run.withheld.retry(_id_of_key(key))
+    return bool(keys)
 
 
 def touch_fragments(run: "RenderRun", keys: set[FragmentKey]) -> None:

@@ -8,6 +8,7 @@ import trio
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.local.check import (
     OUTPUT_LIMIT,
+    CheckCostlyError,
     CheckCrashedError,
     CheckDirectory,
     CheckFailedError,
@@ -164,6 +165,26 @@ async def test_a_check_that_takes_too_long_is_ended(root: Path) -> None:
     with pytest.raises(CheckTimeoutError):
         await check_config(fake(root, "exec sleep 60"), answering(1, "x"), limit=0.1, root=root)
     assert not left(root)
+
+
+async def test_a_check_that_takes_too_much_cpu_time_is_ended(root: Path) -> None:
+    with pytest.raises(CheckCostlyError, match=r"more than 0\.2 s of CPU time"):
+        await check_config(fake(root, "while :; do :; done"), answering(1, "x"), limit=60, root=root, most_cpu=0.2)
+    assert not left(root)
+
+
+async def test_a_check_that_waits_takes_no_cpu_time(root: Path) -> None:
+    with pytest.raises(CheckTimeoutError) as caught:
+        await check_config(fake(root, "exec sleep 60"), answering(1, "x"), limit=1, root=root, most_cpu=0.5)
+    assert caught.value.cpu_seconds < 0.5
+
+
+async def test_an_accepted_generation_is_known_with_its_cpu_time(root: Path) -> None:
+    binary = fake(root, "n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done")
+    report = await check_config(binary, answering(1, "x"), limit=60, root=root)
+    assert report.cpu_seconds > 0.01
+    with pytest.raises(CheckCostlyError):
+        await check_config(binary, answering(1, "x"), limit=60, root=root, most_cpu=report.cpu_seconds / 2)
 
 
 async def test_a_cancelled_check_leaves_nothing(root: Path) -> None:

@@ -1,0 +1,104 @@
+"""Limit on the rounds of all password hashes together: of what asks for more, the youngest objects are rejected first.
+
+What is part of a valid configuration keeps what it has, so that no object
+takes anything from those that are served. Room that is left goes to objects
+in the order of their age, whatever the order in which they are rendered.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from haptic_trio.templating.incremental.outputs import Recall
+from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal
+from haptic_trio.templating.limits import LimitReachedError
+
+_UNKNOWN_AGE: Final = "~"
+"""Younger than every timestamp."""
+
+
+class _Want(NamedTuple):
+    rounds: int
+    created: str
+
+
+class OverallRounds:
+    """The decision which fragments find room; one for all renders of a run."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._wants: dict[FragmentKey, _Want] = {}
+        self._total = 0
+        self._rejected: frozenset[FragmentKey] = frozenset()
+        self._is_changed = False
+        self._is_first = True
+
+    def restart(self) -> None:
+        """Begin another render."""
+        self._is_first = True
+
+    def claim(self, key: FragmentKey, rounds: int, resource: Any) -> None:
+        """Note that the fragment *key* asks for *rounds*; raises `LimitReachedError` if `settle` has rejected it."""
+        self._want(key, _Want(rounds, _created(resource)) if rounds else None)
+        if rounds and key in self._rejected:
+            raise LimitReachedError(
+                "there is no room for its password hashes:"
+                f" those of all namespaces have {self._limit:,} rounds at most",
+                "use fewer users or fewer rounds, or raise templating.maxHashRounds",
+            )
+
+    def drop(self, key: FragmentKey) -> None:
+        """Note that the fragment *key* gives nothing any more."""
+        if key not in self._rejected:
+            self._want(key, None)
+
+    def _want(self, key: FragmentKey, want: _Want | None) -> None:
+        before = self._wants.pop(key, None)
+        if want is not None:
+            self._wants[key] = want
+        if want != before:
+            self._total += (want.rounds if want else 0) - (before.rounds if before else 0)
+            self._is_changed = True
+
+    def settle(self, recall: Recall, refusals: Iterable[Refusal]) -> frozenset[FragmentKey]:
+        """Decide again, after everything has been rendered; return the fragments that have to be rendered again.
+
+        *refusals* are those of all that has failed. After the first time in a render
+        no fragment is admitted any more, so that this comes to an end.
+        """
+        if self._rejected:
+            for key in self._rejected.difference(refusal.key for refusal in refusals):
+                self._want(key, None)
+        if not self._is_changed:
+            return frozenset()
+        self._is_changed = False
+        rejected = self._without_room(recall) if self._total > self._limit else frozenset()
+        if not self._is_first:
+            rejected |= self._rejected & self._wants.keys()
+        self._is_first = False
+        former, self._rejected = self._rejected, rejected
+        return (former ^ rejected) & self._wants.keys()
+
+    def _without_room(self, recall: Recall) -> frozenset[FragmentKey]:
+        served = {key: min(want.rounds, _served(recall, key)) for key, want in self._wants.items()}
+        room = self._limit - sum(served.values())
+        rejected = set()
+        growing = (key for key, want in self._wants.items() if want.rounds > served[key])
+        for key in sorted(growing, key=lambda key: (self._wants[key].created, key.namespace, key.name, key.fragment)):
+            more = self._wants[key].rounds - served[key]
+            if more <= room:
+                room -= more
+            else:
+                rejected.add(key)
+        return frozenset(rejected)
+
+
+def _served(recall: Recall, key: FragmentKey) -> int:
+    """Return how many rounds the fragment *key* has in what is served."""
+    outputs = recall.good.get(key), recall.newest(key)
+    return max((output.rounds for output in outputs if output is not None), default=0)
+
+
+def _created(resource: Any) -> str:
+    metadata = resource.get("metadata") if isinstance(resource, Mapping) else None
+    created = metadata.get("creationTimestamp") if isinstance(metadata, Mapping) else None
+    return created if isinstance(created, str) and created else _UNKNOWN_AGE

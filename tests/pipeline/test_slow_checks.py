@@ -1,0 +1,152 @@
+"""An object that makes `haproxy -c` slow is found by CPU time and quarantined; a busy machine blames none."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.k8s.resource import Resource, ResourceRef
+from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP
+from haptic_trio.pipeline.rejection.errors import TimedOutError
+from haptic_trio.pipeline.rejection.slow_search import MOST_QUESTIONS, find_slow_fragments
+from haptic_trio.templating.incremental.subjects import FragmentKey
+from tests.support.kubernetes import service
+from tests.support.pipeline import HEAD, Bench
+from tests.support.scripts import script
+
+ROUNDS = 90_000_000
+"""Of SHA-512: tens of CPU seconds."""
+HASH = "a" * 86
+TEMPLATE = HEAD + (
+    "{% each service in resources.services %}\n"
+    "backend {{ ident(service.metadata.namespace, service.metadata.name) }}\n"
+    "    balance {{ service.spec.balance | word }}\n"
+    "{% if service.spec.rounds %}\n"
+    "userlist {{ ident('users', service.metadata.namespace, service.metadata.name) }}\n"
+    "    user u password $6$rounds={{ service.spec.rounds }}$abcdefgh$" + HASH + "\n"
+    "{% endif %}\n"
+    "{% endeach %}\n"
+)
+TIMEOUT = {"validation": {"checkTimeout": "2s"}}
+"""What adds more than 0.2 s of CPU time is slow."""
+
+
+def web(name: str, *, rounds: int = 0, version: str = "1", balance: str = "roundrobin") -> Resource:
+    namespace, _, own = name.partition("/")
+    resource = service(own, rounds=rounds, balance=balance)
+    place = {"namespace": namespace, "resourceVersion": version}
+    return {**resource, "metadata": {**resource["metadata"], **place}}
+
+
+def backends(text: str) -> set[str]:
+    return {line.split()[1] for line in text.splitlines() if line.startswith("backend ")}
+
+
+@pytest.mark.haproxy
+async def test_an_object_that_makes_the_check_slow_is_quarantined_and_others_are_served(haproxy_binary: Path) -> None:
+    bench = Bench(haproxy_binary, TEMPLATE, **TIMEOUT)
+    bench.put(*(web(f"shop/n{number}") for number in range(3)))
+    await bench.run()
+
+    bench.put(web("evil/a", rounds=ROUNDS), web("shop/new", rounds=1000), web("other/new"))
+    valid = await bench.run()
+
+    assert backends(valid.generation.text) == {"shop_n0", "shop_n1", "shop_n2", "shop_new", "other_new"}
+    [held] = bench.quarantine.held
+    assert str(held.ref) == "Service evil/a"
+    assert held.problem.message == "HAProxy takes more than 0.2 s of CPU time to read it"
+    assert "10% of `validation.checkTimeout`" in held.problem.hint
+
+    bench.put(web("evil/a", rounds=1000, version="2"))
+    assert "evil_a" in backends((await bench.run()).generation.text)
+    assert bench.quarantine.held == ()
+
+
+@pytest.mark.haproxy
+async def test_a_slow_object_that_is_gone_before_it_can_be_tried_is_counted(haproxy_binary: Path) -> None:
+    bench = Bench(haproxy_binary, TEMPLATE, validation={"checkTimeout": "1s"})
+    bench.put(web("shop/a"))
+    await bench.run()
+    measure = bench.validator.measure
+
+    async def measure_after(*args: Any, **more: Any) -> float:
+        for number in range(2):
+            bench.services.delete(ResourceRef("Service", "evil", f"n{number}"))
+        return await measure(*args, **more)
+
+    bench.validator.measure = measure_after  # type: ignore[method-assign]
+    for number in range(2):
+        bench.put(web("evil/n0", rounds=ROUNDS, version=str(number)), web(f"shop/new{number}"))
+        assert f"shop_new{number}" in backends((await bench.run()).generation.text)
+
+    paused = bench.quarantine.setbacks.paused(trio.current_time())
+    assert paused.objects.keys() == {("Service", "evil", "n0")}
+    bench.put(web("evil/n0", rounds=ROUNDS, version="3"), web("shop/last"))
+    assert {"shop_a", "shop_last"} < backends((await bench.run()).generation.text)
+    [held] = bench.quarantine.held
+    assert "held back until" in held.problem.message
+
+
+@pytest.mark.parametrize("objects", [1, 5])
+async def test_a_check_that_waits_for_a_processor_blames_no_object(tmp_path: Path, objects: int) -> None:
+    # However long it takes: it is the machine that does not run it.
+    waiting = script(tmp_path / "haproxy", 'grep -q source "${@: -1}" 2>/dev/null && exec sleep 3600\nexit 0')
+    waiting.write_text(waiting.read_text().replace("#!/bin/sh", "#!/bin/bash"))
+    bench = Bench(waiting, TEMPLATE, validation={"checkTimeout": "500ms"})
+    bench.put(web("shop/a"))
+    await bench.run()
+    bench.put(*(web(f"evil/n{number}", balance="source") for number in range(objects)))
+
+    with pytest.raises(TimedOutError) as caught:
+        await bench.run()
+
+    assert bench.quarantine.held == ()
+    [problem] = caught.value.problems
+    assert "raise `validation.checkTimeout`" in problem.hint
+
+
+@pytest.mark.haproxy
+async def test_many_objects_that_are_slow_only_together_are_not_quarantined(haproxy_binary: Path) -> None:
+    # A large cluster in small: 160 objects of some 20 ms each, three seconds together, where 50 ms are slow.
+    bench = Bench(haproxy_binary, TEMPLATE, validation={"checkTimeout": "500ms"})
+    bench.put(*(web(f"n{number}/web", rounds=75_000) for number in range(160)))
+
+    with pytest.raises(TimedOutError):
+        await bench.run()
+
+    assert bench.quarantine.held == ()
+
+
+def keys_of(names: Collection[str]) -> dict[ResourceRef, tuple[FragmentKey, ...]]:
+    found: dict[ResourceRef, tuple[FragmentKey, ...]] = {}
+    for name in names:
+        namespace, _, own = name.partition("/")
+        found[ResourceRef("Service", namespace, own)] = (FragmentKey("web", "Service", namespace, own),)
+    return found
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.001, 0.002, 5.0])), max_size=80))
+async def test_exactly_the_slow_are_found(objects: list[tuple[int, float]]) -> None:
+    costs = {f"n{group}/{number}": cost for number, (group, cost) in enumerate(objects)}
+    asked = 0
+
+    async def is_slow(keys: Collection[FragmentKey]) -> bool:
+        nonlocal asked
+        asked += 1
+        return sum(costs[f"{key.namespace}/{key.name}"] for key in keys) > 1.0
+
+    fragments = await find_slow_fragments(keys_of(costs), is_slow)
+
+    found = {f"{key.namespace}/{key.name}" for key in fragments.found}
+    beside = {f"{key.namespace}/{key.name}" for key in fragments.beside}
+    slow = {name for name, cost in costs.items() if cost > 1.0}
+    of_group = [sum(name.startswith(f"n{group}/") for name in slow) for group in range(6)]
+    assert found <= slow
+    if asked < MOST_QUESTIONS:
+        assert slow <= found | beside
+    assert all(of_group[int(name[1])] > MOST_OF_GROUP for name in beside)
+    assert asked <= MOST_QUESTIONS + 1
