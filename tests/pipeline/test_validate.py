@@ -184,7 +184,7 @@ async def test_check_that_comes_to_no_end_holds_nothing_against_anybody(
     [problem] = error.problems
     assert (problem.subject, problem.line) == ("", 0)
     assert said in problem.message
-    assert "nothing is held against any object" in problem.hint
+    assert "no object is quarantined" in problem.hint
 
 
 async def test_check_that_takes_too_long_is_made_once_more_with_more_time(tmp_path: Path) -> None:
