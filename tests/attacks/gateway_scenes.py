@@ -38,6 +38,8 @@ def _http_route(tenant: Tenant, parents: list[dict[str, Any]], target: str = "ap
         "headers": [
             {"name": "x-a", "type": "Exact", "value": "b"},
             {"name": "x-b", "type": "RegularExpression", "value": "b.*"},
+            # It backtracks, which limits the length of the header.
+            {"name": "x-c", "type": "RegularExpression", "value": "[a-z]*[a-y]*c"},
         ],
         "queryParams": [{"name": "q", "type": "RegularExpression", "value": "c.*"}],
     }

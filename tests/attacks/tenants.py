@@ -57,7 +57,7 @@ class Scene(msgspec.Struct, frozen=True):
 @cache
 def pair(namespace: str) -> tuple[str, str]:
     """Return the certificate and the key of a tenant; those of attackers hold the names of the victim."""
-    names = [f"*.{namespace}.test"]
+    names = [f"*.{namespace}.test", *(VICTIM_HOSTS if namespace != "victim" else ())]
     issued = AUTHORITY.issue_cert(*names, key_type=trustme.KeyType.ECDSA)
     return issued.cert_chain_pems[0].bytes().decode(), issued.private_key_pem.bytes().decode()
 
