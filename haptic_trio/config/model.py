@@ -244,7 +244,8 @@ class WatchedResource(_Model, frozen=True):
     """Lower-case plural, such as `ingresses`."""
     index_by: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("metadata.namespace", "metadata.name")
     """JSONPaths whose values are the look-up keys, most significant first. One may yield several values.
-    `ingress_hosts()` stands for the hosts that an Ingress serves."""
+    `ingress_hosts()` stands for the hosts that an Ingress serves, `listener_set_gateway()` for the
+    namespace and name of the Gateway that a ListenerSet is for, with `/` between them."""
     label_selector: str = ""
     """Only objects with these labels, in Kubernetes' syntax: `app=web,tier in (a, b)`."""
     field_selector: str = ""

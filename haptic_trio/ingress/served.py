@@ -7,6 +7,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from haptic_trio.gateway.hostnames import is_hostname
+from haptic_trio.gateway.listeners.listeners import PARENT_INDEX, gateway_in
 from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, text_of
 from haptic_trio.jsonpath import Path
 
@@ -247,5 +248,8 @@ def _hosts_in(ingress: Any) -> list[str]:
     return [*known, *dict.fromkeys(wildcard_of(host)[1:] for host in known if wildcard_of(host))]
 
 
-COMPUTED_KEYS: Final[Mapping[str, Path]] = {HOSTS_INDEX: Path(HOSTS_INDEX, None, _hosts_in)}
+COMPUTED_KEYS: Final[Mapping[str, Path]] = {
+    HOSTS_INDEX: Path(HOSTS_INDEX, None, _hosts_in),
+    PARENT_INDEX: Path(PARENT_INDEX, None, gateway_in),
+}
 """What `indexBy` may name beside JSONPaths."""

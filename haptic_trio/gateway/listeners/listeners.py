@@ -33,6 +33,10 @@ KINDS_OF_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
 """What may be attached to a listener of each protocol that we speak."""
 
 
+PARENT_INDEX: Final = "listener_set_gateway()"
+"""In `indexBy`: the namespace and name of the Gateway that a ListenerSet is for, with `/` between them."""
+
+
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """A listener of a Gateway of ours, without what it refers to."""
 
@@ -225,13 +229,7 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     served = [listener for listener in found if listener.is_accepted]
     companies = {listener.port: listener.company for listener in served}
     taken = {(listener.port, listener.hostname) for listener in served}
-    key = namespace_of(gateway), name_of(gateway)
-    sets = [
-        listener_set
-        for listener_set in bare_in(lookups, "listenerSetsByGateway", name_of(gateway))
-        if parent_key(listener_set) == key and allows_set(gateway, listener_set, lookups)
-    ]
-    for listener_set in sorted(sets, key=age_of):
+    for listener_set in sorted(_sets_of(gateway, lookups), key=age_of):
         for source in _sources(listener_set):
             listener = _listener(listener_set, source, "")
             if companies.get(listener.port, listener.company) != listener.company:
@@ -251,6 +249,23 @@ def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> List
     named = items_of(source, "allowedRoutes", "kinds")
     wanted = [text_of(kind, "kind") for kind in named if (text_of(kind, "group") or GROUP) == GROUP]
     kinds = tuple(kind for kind in known if kind in wanted) if named else known
+def _sets_of(gateway: Resource, lookups: Lookups) -> list[Resource]:
+    """Return the ListenerSets that add listeners to *gateway*; those that it does not allow cost nothing."""
+    origin = text_of(gateway, "spec", "allowedListeners", "namespaces", "from") or "None"
+    if origin not in ("All", "Same", "Selector"):
+        return []
+    namespace = namespace_of(gateway)
+    keys = [f"{namespace}/{name_of(gateway)}", *([namespace] if origin == "Same" else ())]
+    found = bare_in(lookups, "listenerSetsByGateway", *keys)
+    return [one for one in found if allows_set(gateway, one, lookups)] if origin == "Selector" else list(found)
+
+
+def gateway_in(listener_set: Any) -> list[str]:
+    """Return the value of `PARENT_INDEX` for *listener_set*; none if it names no Gateway."""
+    key = parent_key(listener_set)
+    return ["/".join(key)] if key is not None else []
+
+
     return Listener(
         kind=text_of(owner, "kind"),
         namespace=namespace_of(owner),

@@ -195,3 +195,25 @@ def test_only_those_with_the_port_are_rendered_again_for_another_holder() -> Non
 
     assert "frontend gateway_web_young_10000" in rendered.text
     assert rendered.fragments_rendered <= 12
+
+
+def strangers(size: int, parent: str) -> Iterable[Resource]:
+    """ListenerSets of another tenant, half of them for *parent* in the namespace web, half for one in their own."""
+    for number in range(size):
+        reference = {"name": parent, **({"namespace": "web"} if number % 2 else {})}
+        yield made("ListenerSet", f"s{number}", namespace="other", spec={
+            "parentRef": reference, "listeners": listeners(20_000 + number, 1)
+        })  # fmt: skip
+
+
+@pytest.mark.parametrize("allowed", ["None", "Same"])
+def test_listener_sets_of_strangers_cost_a_gateway_nothing(allowed: str) -> None:
+    costs = []
+    for size in (1, 8 * SIZE):
+        one = gateway("gw", *listeners(10_000, 1), allowedListeners={"namespaces": {"from": allowed}})
+        stores = stores_of(gateway_class(), one, *strangers(size, "gw"))
+        with Work() as work:
+            all_listeners(one, stores)
+        costs.append(work.calls)
+
+    assert costs[0] == costs[1], costs
