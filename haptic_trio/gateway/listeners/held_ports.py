@@ -23,7 +23,8 @@ from haptic_trio.gateway.listeners.listeners import (
     selects,
     wants_port,
 )
-from haptic_trio.gateway.listeners.port_rules import HELD, PortRules, taken_reason
+from haptic_trio.gateway.listeners.port_limits import ports_beyond
+from haptic_trio.gateway.listeners.port_rules import BEYOND, HELD, PortRules, taken_reason
 from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
@@ -38,8 +39,8 @@ from haptic_trio.gateway.objects import (
 PORT_STORES: Final = ("gatewaysByPort", "listenerSetsByPort")
 """What is asked who has a port."""
 
-_FOR_EACH: Final = 5
-"""How many times as many answers as others a Gateway takes: up to three for each of its ports."""
+_FOR_EACH: Final = 6
+"""How many times as many answers as others a Gateway takes: up to three for each of its ports, and some for owners."""
 
 Age: TypeAlias = tuple[str, str, str]
 """See `age_of`: that of one Gateway comes before those of all younger ones."""
@@ -165,10 +166,22 @@ def unavailable_ports(
 
     *addresses* are its own, where each Gateway has some. Where all share an
     address, ports of older Gateways and of other frontends are among them.
+    Ports beyond the limit of a namespace always are.
     """
-    ports = sorted({listener.port for listener in all_listeners(gateway, lookups) if listener.is_accepted})
+    owners: dict[int, set[tuple[str, str]]] = {}
+    for listener in all_listeners(gateway, lookups):
+        if listener.is_accepted:
+            owners.setdefault(listener.port, set()).add((listener.kind, listener.namespace))
     classes = classes_of(lookups, controller)
-    reasons = {port: _reason(gateway, port, lookups, classes, rules, addresses) for port in ports}
+    beyond = {
+        (kind, namespace): ports_beyond(gateway, kind, namespace, lookups, classes, rules)
+        for kind, namespace in sorted(set().union(*owners.values()))
+    }
+    reasons = {}
+    for port in sorted(owners):
+        # One owner that may have the port is enough: the others use the same frontend.
+        is_beyond = all(port in beyond[owner] for owner in owners[port])
+        reasons[port] = _reason(gateway, port, lookups, classes, rules, addresses, is_beyond=is_beyond)
     return {port: reason for port, reason in reasons.items() if reason}
 
 
@@ -184,12 +197,16 @@ def _reason(
     classes: frozenset[str],
     rules: PortRules,
     addresses: Sequence[str],
+    *,
+    is_beyond: bool,
 ) -> str:
     refusal = rules.refusal(port)
     if refusal:
         return refusal
     if not rules.pool and (port in rules.shared or _is_held(port, age_of(gateway), lookups, classes)):
         return HELD
+    if is_beyond:
+        return BEYOND
     return taken_reason(lookups, port, addresses, rules.pool)
 
 

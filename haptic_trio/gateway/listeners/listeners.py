@@ -215,6 +215,12 @@ def wants_port(listener_set: Resource, port: int) -> bool:
     return any(text_of(source, "protocol") in KINDS_OF_PROTOCOL for source in _sources_with(listener_set, port))
 
 
+def named_ports(owner: Resource) -> tuple[int, ...]:
+    """Return the ports of the listeners of *owner*, in its order: those that a frontend may serve, each once."""
+    ports = (_port_of(source) for source in _sources(owner) if text_of(source, "protocol") in KINDS_OF_PROTOCOL)
+    return tuple(dict.fromkeys(port for port in ports if port))
+
+
 def _sources_with(owner: Resource, port: int) -> list[Mapping[str, Any]]:
     return [source for source in _sources(owner) if source.get("port") == port and _port_of(source) == port]
 
@@ -243,12 +249,6 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     return tuple(found)
 
 
-def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> Listener:
-    protocol = text_of(source, "protocol")
-    known = KINDS_OF_PROTOCOL.get(protocol, ())
-    named = items_of(source, "allowedRoutes", "kinds")
-    wanted = [text_of(kind, "kind") for kind in named if (text_of(kind, "group") or GROUP) == GROUP]
-    kinds = tuple(kind for kind in known if kind in wanted) if named else known
 def _sets_of(gateway: Resource, lookups: Lookups) -> list[Resource]:
     """Return the ListenerSets that add listeners to *gateway*; those that it does not allow cost nothing."""
     origin = text_of(gateway, "spec", "allowedListeners", "namespaces", "from") or "None"
@@ -266,6 +266,12 @@ def gateway_in(listener_set: Any) -> list[str]:
     return ["/".join(key)] if key is not None else []
 
 
+def _listener(owner: Resource, source: Mapping[str, Any], conflict: str) -> Listener:
+    protocol = text_of(source, "protocol")
+    known = KINDS_OF_PROTOCOL.get(protocol, ())
+    named = items_of(source, "allowedRoutes", "kinds")
+    wanted = [text_of(kind, "kind") for kind in named if (text_of(kind, "group") or GROUP) == GROUP]
+    kinds = tuple(kind for kind in known if kind in wanted) if named else known
     return Listener(
         kind=text_of(owner, "kind"),
         namespace=namespace_of(owner),

@@ -12,9 +12,11 @@ TAKEN_PORTS: Final = "takenPorts"
 """The store with an object for each address that HAProxy could not listen on: no kind of the cluster."""
 _RANGE: Final = re.compile(r"([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?").fullmatch
 _LAST_PORT: Final = 65_535
+_MOST: Final = 256
 
 NOT_ALLOWED: Final = "the administrator does not allow this port (gatewayPorts)"
 RESERVED: Final = "the port is reserved (gatewayReservedPorts)"
+BEYOND: Final = "the listeners of this namespace have as many ports as they may (gatewayPortsPerNamespace)"
 HELD: Final = "another Gateway, or a frontend of ours, has this port"
 
 
@@ -38,17 +40,24 @@ class PortRules(msgspec.Struct, frozen=True):
     """Ports that no listener has."""
     allowed: tuple[tuple[int, int], ...] = ((1, _LAST_PORT),)
     """Ranges of ports that listeners may have, each with its last port."""
+    most: int = _MOST
+    """How many ports the listeners of one namespace may have: a frontend costs HAProxy time and memory."""
 
     @classmethod
     def of(
-        cls, pool: Iterable[Any] = (), shared: Iterable[Any] = (), reserved: Iterable[Any] = (), allowed: Any = None
+        cls,
+        pool: Iterable[Any] = (),
+        shared: Iterable[Any] = (),
+        reserved: Iterable[Any] = (),
+        allowed: Any = None,
+        most: int = _MOST,
     ) -> "PortRules":
         """Return the rules of what templates and settings have; raises `GatewayObjectError`."""
         try:
             ranges = ((1, _LAST_PORT),) if allowed is None else tuple(port_range(one) for one in allowed)
         except ValueError as exc:
             raise GatewayObjectError(f"a range of ports is {exc}") from None
-        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges)
+        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges, most)
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "PortRules":
@@ -58,6 +67,7 @@ class PortRules(msgspec.Struct, frozen=True):
             [settings.get(name) or 0 for name in ("httpPort", "httpsPort", "metricsPort", "passthroughPort")],
             settings.get("gatewayReservedPorts") or (),
             settings.get("gatewayPorts"),
+            settings.get("gatewayPortsPerNamespace", _MOST),
         )
 
     def refusal(self, port: int) -> str:

@@ -85,6 +85,15 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
         return f"gateway-clients::{self.name}_{digest}"
 
 
+class RefusedPort(msgspec.Struct, frozen=True):
+    """A port on which listeners of one owner are not served."""
+
+    owner: Resource
+    """A Gateway or ListenerSet, as far as it takes to name it."""
+    port: int
+    reason: str
+
+
 def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
     """Return what is served of *gateway*; nothing if it is not of *controller*, or not accepted."""
     if not is_ours(gateway, resources, controller) or is_refused(gateway):
@@ -120,12 +129,21 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
     ]
 
 
-def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> dict[int, str]:
-    """Return the ports of *gateway* that it asks for and cannot have, each with the reason."""
+def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[RefusedPort]:
+    """Return the ports of *gateway* that it asks for and cannot have, once for each owner of listeners there."""
     if not is_ours(gateway, resources, controller) or is_refused(gateway):
-        return {}
+        return []
     placement = _placement(gateway, resources, controller, rules.pool)
-    return unavailable_ports(gateway, resources, controller, rules, placement.addresses)
+    taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
+    owners = {
+        (listener.port, listener.kind, listener.namespace, listener.owner): None
+        for listener in (all_listeners(gateway, resources) if taken else ())
+        if listener.is_accepted and listener.port in taken
+    }
+    return [
+        RefusedPort({"kind": kind, "metadata": {"namespace": namespace, "name": name}}, port, taken[port])
+        for port, kind, namespace, name in sorted(owners)
+    ]
 
 
 def _frontends(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from haptic_trio.gateway.listeners.port_rules import PortRules
-from haptic_trio.gateway.listeners.ports import ServedPort, refused_ports, served_ports
+from haptic_trio.gateway.listeners.ports import RefusedPort, ServedPort, refused_ports, served_ports
 from haptic_trio.gateway.objects import Lookups, Resource, name_of, namespace_of
 from haptic_trio.gateway.routes import routing
 from haptic_trio.gateway.routes.attachment import listeners_for
@@ -39,22 +39,25 @@ class GatewayFunctions:
         return found if found and listeners_for(route, kind, resources, controller) else []
 
     def port_rules(
-        self, pool: Sequence[str], shared: Sequence[int], reserved: Sequence[int], allowed: Sequence[Any]
+        self, pool: Sequence[str], shared: Sequence[int], reserved: Sequence[int], allowed: Sequence[Any], most: int
     ) -> PortRules:
         """Return which ports listeners may have.
 
         Each Gateway has an address of *pool*; without any, all share an
         address, and *shared* are ports that other frontends have there.
-        Listeners may have the ports and ranges *allowed*, but for those *reserved*.
+        Listeners may have the ports and ranges *allowed*, but for those *reserved*; those of one
+        namespace have at most *most*.
         """
-        return PortRules.of(pool, shared, reserved, allowed)
+        return PortRules.of(pool, shared, reserved, allowed, most)
 
     def ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
         """Return the ports of *gateway* that are served; none if it is not of *controller*."""
         return served_ports(gateway, resources, controller, rules)
 
-    def refused_ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> dict[int, str]:
-        """Return the ports that *gateway* asks for and cannot have, each with the reason."""
+    def refused_ports(
+        self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules
+    ) -> list[RefusedPort]:
+        """Return the ports that *gateway* asks for and cannot have, once for each owner of listeners."""
         return refused_ports(gateway, resources, controller, rules)
 
     def backends(self, service: Resource, resources: Lookups) -> list[Variant]:

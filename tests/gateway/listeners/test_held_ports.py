@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.gateway.listeners.held_ports import HeldPorts, unavailable_ports
 from haptic_trio.gateway.listeners.listeners import all_listeners, our_gateways
-from haptic_trio.gateway.listeners.port_rules import HELD, PortRules
+from haptic_trio.gateway.listeners.port_rules import BEYOND, HELD, PortRules
 from haptic_trio.gateway.objects import age_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
@@ -217,3 +217,26 @@ def test_listener_sets_of_strangers_cost_a_gateway_nothing(allowed: str) -> None
         costs.append(work.calls)
 
     assert costs[0] == costs[1], costs
+
+
+def test_a_namespace_beyond_the_limit_costs_twice_as_much_for_twice_as_many_gateways() -> None:
+    costs = []
+    for size in (2, 4 * SIZE, 8 * SIZE):
+        stores = stores_of(gateway_class(), *own_ports(size), *sets_of(size, {"from": "Same"}))
+        held = HeldPorts(stores, CONTROLLER, PortRules(most=SIZE))
+        with Work() as work:
+            refused = sum(BEYOND in held.unavailable(one, ()).values() for one in stores["gateways"].list())
+        assert size == 2 or refused > size / 2
+        costs.append(work.calls)
+
+    assert costs[2] <= 2.5 * costs[1], costs
+
+
+def test_a_change_beyond_the_limit_has_other_gateways_of_the_namespace_left_alone() -> None:
+    wide = PortRules().most // 4
+    site = site_of(gateway(f"g{number}", *listeners(10_000 + number * wide, wide)) for number in range(6))
+    assert site.render().text.count("\nfrontend gateway_web_g") == 4 * wide
+
+    site.put(gateway("g5", *listeners(10_000 + 6 * wide, wide)))
+
+    assert site.render().fragments_rendered <= 4

@@ -4,6 +4,7 @@ import pytest
 
 from haptic_trio.gateway.listeners.held_ports import unavailable_ports
 from haptic_trio.gateway.listeners.port_rules import (
+    BEYOND,
     HELD,
     NOT_ALLOWED,
     RESERVED,
@@ -12,8 +13,8 @@ from haptic_trio.gateway.listeners.port_rules import (
     port_range,
     taken_port,
 )
-from haptic_trio.gateway.listeners.ports import served_ports
-from haptic_trio.gateway.objects import GatewayObjectError
+from haptic_trio.gateway.listeners.ports import refused_ports, served_ports
+from haptic_trio.gateway.objects import GatewayObjectError, name_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.status.gateway import GatewayStatus, ListenerSetStatus
@@ -75,10 +76,87 @@ def test_settings_and_templates_make_the_same_rules() -> None:
         "gatewayAddresses": [],
         "gatewayReservedPorts": [5555],
         "gatewayPorts": ["80", "1000-2000"],
+        "gatewayPortsPerNamespace": 20,
     }
 
-    assert PortRules.of_settings(settings) == PortRules.of([], [8080, 8443, 0, 8444], [5555], ["80", "1000-2000"])
+    assert PortRules.of_settings(settings) == PortRules.of([], [8080, 8443, 0, 8444], [5555], ["80", "1000-2000"], 20)
     assert PortRules.of_settings({}) == PortRules()
+
+
+def of(namespace: str, created: str, one: Resource) -> Resource:
+    return {**one, "metadata": {**one["metadata"], "namespace": namespace, "creationTimestamp": created}}
+
+
+def added(namespace: str, name: str, parent: str, *ports: int, created: str = "") -> Resource:
+    spec = {
+        "parentRef": {"name": parent, "namespace": "shared"},
+        "listeners": [{**listener(port), "hostname": f"{name}.test"} for port in ports],
+    }
+    return of(namespace, created, made("ListenerSet", name, spec=spec))
+
+
+POOL = ("192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4")
+
+
+@pytest.mark.parametrize("pool", [(), POOL])
+def test_the_gateways_of_a_namespace_have_a_limited_number_of_ports(pool: tuple[str, ...]) -> None:
+    first = of("greedy", "2026-01-01T00:00:00Z", gateway("z", *map(listener, (5555, 83, 81, 82))))
+    second = of("greedy", "2026-01-02T00:00:00Z", gateway("a", *map(listener, (94, 91, 92, 93))))
+    other = of("other", "2026-01-03T00:00:00Z", gateway("b", *map(listener, range(70, 75))))
+    stores = site(first, second, other)
+    rules = PortRules.of(pool, reserved=[5555], most=5)
+
+    served = [[port.port for port in served_ports(one, stores, CONTROLLER, rules)] for one in (first, second, other)]
+
+    # The oldest first, and in the order of the listeners; a reserved port does not count.
+    assert served == [[81, 82, 83], [91, 94], [70, 71, 72, 73, 74]]
+    assert unavailable_ports(second, stores, CONTROLLER, rules) == {92: BEYOND, 93: BEYOND}
+    refused = refused_ports(second, stores, CONTROLLER, rules)
+    assert {(one.port, one.reason, name_of(one.owner)) for one in refused} == {(92, BEYOND, "a"), (93, BEYOND, "a")}
+
+
+def test_a_port_counts_once_where_all_share_an_address() -> None:
+    gateways = [of("web", f"2026-01-0{day}T00:00:00Z", gateway(f"g{day}", listener(80))) for day in (1, 2, 3)]
+    last = of("web", "2026-01-04T00:00:00Z", gateway("last", listener(81), listener(82)))
+    stores = site(*gateways, last)
+
+    assert unavailable_ports(last, stores, CONTROLLER, PortRules.of(most=2)) == {82: BEYOND}
+    assert unavailable_ports(last, stores, CONTROLLER, PortRules.of(POOL, most=4)) == {82: BEYOND}
+
+
+def test_listener_sets_have_the_ports_that_gateways_of_their_namespace_leave() -> None:
+    shared = of("shared", "2026-01-01T00:00:00Z", gateway(
+        "gw", listener(80), allowedListeners={"namespaces": {"from": "All"}}
+    ))  # fmt: skip
+    own = of("greedy", "2026-01-09T00:00:00Z", gateway("own", listener(60), listener(61)))
+    old = added("greedy", "old", "gw", 80, 71, 72, created="2026-01-02T00:00:00Z")
+    young = added("greedy", "young", "gw", 73, 90, created="2026-01-03T00:00:00Z")
+    peaceful = added("peaceful", "peaceful", "gw", 80, 90, created="2026-01-04T00:00:00Z")
+    stores = site(shared, own, old, young, peaceful)
+    rules = PortRules.of(most=4)
+
+    # A port that another namespace has, by its Gateway or a set, is open to all.
+    assert [port.port for port in served_ports(shared, stores, CONTROLLER, rules)] == [71, 80, 90]
+    assert [port.port for port in served_ports(own, stores, CONTROLLER, rules)] == [60, 61]
+    refused = refused_ports(shared, stores, CONTROLLER, rules)
+    assert [(one.port, one.reason, one.owner["kind"], name_of(one.owner)) for one in refused] == [
+        (72, BEYOND, "ListenerSet", "old"),
+        (73, BEYOND, "ListenerSet", "young"),
+    ]
+
+
+def test_the_status_of_a_listener_beyond_the_limit_says_so() -> None:
+    one = gateway("gw", listener(80), listener(81))
+    stores = site(one)
+    status = GatewayStatus(stores, CONTROLLER, PortRules.of(most=1), lambda: ("192.0.2.1",)).wanted(one)
+
+    assert status is not None
+    verdicts = [
+        next((condition["status"], condition["reason"]) for condition in entry["conditions"]
+             if condition["type"] == "Accepted")
+        for entry in status["listeners"]
+    ]  # fmt: skip
+    assert verdicts == [("True", "Accepted"), ("False", "PortUnavailable")]
 
 
 def test_at_an_address_of_its_own_a_gateway_lacks_what_is_taken_there() -> None:
