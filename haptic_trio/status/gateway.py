@@ -10,7 +10,7 @@ from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
 from haptic_trio.gateway.listeners.held_ports import PORT_STORES, HeldPorts
 from haptic_trio.gateway.listeners.listeners import is_ours, our_gateways, parent_of
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS, PortRules
-from haptic_trio.gateway.objects import dig, found_in, items_of, name_of, namespace_of, text_of
+from haptic_trio.gateway.objects import dig, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.routes.attached import AttachedRoutes, Rivalry
 from haptic_trio.gateway.routes.kinds import RIVALS, ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.routes.policies import policy_ancestors
@@ -140,6 +140,9 @@ class GatewayStatus:
         self._timed = _Timed(self.store, stores, clock)
         # By Gateway, its uid and addresses: what was written is not in the store at once, and must not become another.
         self._given: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+        self._placed: Mapping[tuple[str, str], Placement] = {}
+        self._placed_at: tuple[int, ...] | None = None
+        """The versions of the stores that `_placed` was made of."""
 
     @property
     def is_ready(self) -> bool:
@@ -169,23 +172,29 @@ class GatewayStatus:
             if items_of(gateway, "spec", "addresses"):
                 return place_gateways([gateway], self._addresses() or (), {})[namespace_of(gateway), name_of(gateway)]
             return Placement(addresses=tuple(self._addresses() or ()))
+        versions = tuple(self._stores[store].version for store in ("gatewayClasses", "gateways"))
+        if versions != self._placed_at:
+            self._place()
+            self._placed_at = versions
+        return self._placed.get((namespace_of(gateway), name_of(gateway)), Placement())
+
+    def _place(self) -> None:
+        """Place all Gateways: once for each change, whatever the number of those that are asked for."""
         ours = our_gateways(self._stores, self._controller)
-        states = {
-            (namespace_of(state), name_of(state)): dig(state, "status")
-            for state in found_in(self._stores, "gatewayStates")
-        }
+        # The store has the addresses of a status, and no other part of it.
+        states: dict[tuple[str, str], Any] = {}
         for one in ours:
             key = namespace_of(one), name_of(one)
+            states[key] = dig(one, "status")
             uid, given = self._given.get(key, ("", ()))
-            if given and uid == text_of(one, "metadata", "uid") and not items_of(states.get(key), "addresses"):
+            if given and uid == text_of(one, "metadata", "uid") and not items_of(states[key], "addresses"):
                 states[key] = {"addresses": [{"value": address} for address in given]}
-        placed = place_gateways(ours, self._pool, states)
+        self._placed = place_gateways(ours, self._pool, states)
         self._given = {
-            key: (text_of(one, "metadata", "uid"), placed[key].addresses)
+            key: (text_of(one, "metadata", "uid"), self._placed[key].addresses)
             for one in ours
-            if (key := (namespace_of(one), name_of(one))) in placed
+            if (key := (namespace_of(one), name_of(one))) in self._placed
         }
-        return placed.get((namespace_of(gateway), name_of(gateway)), Placement())
 
 
 class ListenerSetStatus:

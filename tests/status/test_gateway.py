@@ -21,6 +21,7 @@ from haptic_trio.status.gateway import (
 from haptic_trio.status.sources import is_fulfilled
 from haptic_trio.validation_tests.live.certificates import issue
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, grant, made, route, rule, service, stores_of
+from tests.support.work import Work
 
 POOL = ["10.0.0.1", "10.0.0.2"]
 NOW = "2026-01-01T00:00:00Z"
@@ -97,6 +98,22 @@ def test_without_a_pool_a_gateway_is_where_haproxy_is() -> None:
         {"type": "IPAddress", "value": "192.0.2.1"},
         {"type": "Hostname", "value": "lb.example.com"},
     ]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_the_status_of_twice_as_many_gateways_with_addresses_costs_twice_as_much(asks: bool) -> None:
+    costs = []
+    for size in (2, 50, 100):
+        pool = [f"10.0.0.{number}" for number in range(1, size + 1)]
+        asked = [{"addresses": [{"value": address}]} if asks else {} for address in pool]
+        gateways = [gateway(f"g{number}", **fields) for number, fields in enumerate(asked)]
+        source = gateway_source(stores_of(gateway_class(), *gateways), pool)
+        with Work() as work:
+            found = [source.wanted(one) for one in gateways]
+        assert sorted(one["addresses"][0]["value"] for one in found if one) == sorted(pool)
+        costs.append(work.calls)
+
+    assert costs[2] <= 2.2 * costs[1], costs
 
 
 def test_where_gateways_share_an_address_a_port_belongs_to_the_oldest() -> None:

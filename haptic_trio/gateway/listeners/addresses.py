@@ -66,9 +66,9 @@ def _asked_for(gateway: Resource, known: Mapping[str, str], taken: set[str]) -> 
     values = [text_of(entry, "value") for entry in asked if text_of(entry, "value")]
     if not values:
         return None
-    free = known.keys() - taken
-    usable = tuple(known[_canonical(value)] for value in values if _canonical(value) in free)
-    unusable = next((value for value in values if _canonical(value) not in free), "")
+    found = {value: address for value in values if (address := _canonical(value)) in known and address not in taken}
+    usable = tuple(known[found[value]] for value in values if value in found)
+    unusable = next((value for value in values if value not in found), "")
     return Placement(addresses=usable, unusable=f"{unusable} is not ours to give, or taken" if unusable else "")
 
 

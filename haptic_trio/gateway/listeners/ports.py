@@ -240,7 +240,7 @@ def with_lines(listener: ServedListener, hosts: Sequence[str]) -> ServedListener
 def _placement(gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str]) -> Placement:
     if not pool:
         return Placement()
-    wanted = _Placements(classes_of(resources, controller), tuple(str(address) for address in pool))
+    wanted = _Placements(classes_of(resources, controller), tuple(pool))
     placed = derived(resources, "gateways", wanted)
     return placed.get((namespace_of(gateway), name_of(gateway)), Placement(unusable="not placed"))
 
