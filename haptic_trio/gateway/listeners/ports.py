@@ -8,12 +8,12 @@ at an address that only this machine can reach.
 
 import hashlib
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from haptic_trio.gateway.hostnames import ANY, covers, is_hostname
+from haptic_trio.gateway.hostnames import ANY, is_hostname, wider
 from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
 from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of, names_in
 from haptic_trio.gateway.listeners.clients import (
@@ -110,6 +110,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
         if found is not None:
             hosts.setdefault(listener.port, []).append(found.hostname)
             ports.setdefault(listener.port, {}).setdefault(listener.family, []).append(found)
+    known = {port: PortHosts(found) for port, found in hosts.items()}
     secret = client_certificate(gateway, resources)
     has_certificate = secret is not None and not isinstance(secret, CertificateProblem)
     suffix = certificate_suffix(gateway) if has_certificate else ""
@@ -123,7 +124,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
             f"{stem}_{port}",
             placement.addresses,
             port,
-            {family: [with_lines(one, hosts[port]) for one in listeners] for family, listeners in families.items()},
+            {family: [with_lines(one, known[port]) for one in listeners] for family, listeners in families.items()},
             rules.pool,
         )
     ]
@@ -216,23 +217,39 @@ def _served(gateway: Resource, listener: Listener, resources: Lookups) -> Served
     return ServedListener(listener.key, "*" if listener.hostname == ANY else listener.hostname, secrets)
 
 
-def with_lines(listener: ServedListener, hosts: Sequence[str]) -> ServedListener:
+class PortHosts:
+    """The hosts of all listeners of a port, found by what covers them."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._known = frozenset(hosts) - {"*"}
+        self._below: dict[str, list[str]] = {}
+        for host in sorted(self._known):
+            if not host.startswith("*"):
+                self._below.setdefault(f"*.{host.partition('.')[2]}", []).append(host)
+
+    def has(self, name: str) -> bool:
+        """Whether a listener is for *name*, or for a wildcard that covers it."""
+        return name in self._known or any(wildcard in self._known for wildcard in wider(name))
+
+    def below(self, wildcard: str) -> Sequence[str]:
+        """Return the hosts that have one label in the place of the `*` of *wildcard*."""
+        return self._below.get(wildcard, ())
+
+
+def with_lines(listener: ServedListener, hosts: PortHosts) -> ServedListener:
     """Return *listener* with its lines of a crt-list, where *hosts* are those of all listeners of its port.
 
     A certificate is shown for the hosts of its listener alone, whatever it
     names. HAProxy may prefer that of a wildcard to that of the very name, for
     its kind of key; so names of other listeners are excluded.
     """
-    is_wide = listener.hostname.startswith("*")
-    others = [host for host in hosts if host not in ("*", listener.hostname)] if is_wide else []
     lines = []
     for secret in listener.secrets:
         names = [listener.hostname]
         if listener.hostname == "*":
             known = names_in(text_of(secret, "data", "tls.crt")) or ()
-            names = sorted(name for name in known if is_hostname(name) and not any(covers(one, name) for one in others))
-        wildcards = {name for name in names if name.startswith("*.")}
-        excluded = sorted(host for host in others if f"*.{host.partition('.')[2]}" in wildcards and host[0] != "*")
+            names = sorted(name for name in known if is_hostname(name) and not hosts.has(name))
+        excluded = sorted(host for name in names if name.startswith("*.") for host in hosts.below(name))
         lines.append((secret, tuple(names), tuple(excluded)))
     return msgspec.structs.replace(listener, lines=tuple(lines))
 

@@ -9,7 +9,7 @@ import pytest
 import trustme
 from cryptography import x509
 
-from haptic_trio.gateway.listeners.ports import ServedListener, with_lines
+from haptic_trio.gateway.listeners.ports import PortHosts, ServedListener, with_lines
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import secret, served
@@ -87,7 +87,7 @@ def test_a_listener_set_takes_no_host_of_the_gateway(
 def test_names_of_other_listeners_are_left_out() -> None:
     wide = pair(OWNER, "pair", "a.example", "*.b.example", "c.example", "x.d.example", kind=trustme.KeyType.ECDSA)
     hosts = ["*", "a.example", "x.b.example", "*.d.example", "*.b.example.org"]
-    ((_, names, excluded),) = with_lines(ServedListener("k", "*", (wide,)), hosts).lines
+    ((_, names, excluded),) = with_lines(ServedListener("k", "*", (wide,)), PortHosts(hosts)).lines
 
     assert [name for name in names if "example" in name] == ["*.b.example", "c.example"]
     assert excluded == ("x.b.example",)

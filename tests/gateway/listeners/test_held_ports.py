@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from haptic_trio.gateway.listeners.held_ports import HeldPorts, unavailable_ports
 from haptic_trio.gateway.listeners.listeners import all_listeners, our_gateways
 from haptic_trio.gateway.listeners.port_rules import BEYOND, HELD, PortRules
+from haptic_trio.gateway.listeners.ports import served_ports
 from haptic_trio.gateway.objects import age_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
+from tests.gateway.serving import Authority, secret
 from tests.libraries.test_gateway import Site
 from tests.support.work import Work
 
@@ -240,3 +242,23 @@ def test_a_change_beyond_the_limit_has_other_gateways_of_the_namespace_left_alon
     site.put(gateway("g5", *listeners(10_000 + 6 * wide, wide)))
 
     assert site.render().fragments_rendered <= 4
+
+
+@pytest.mark.parametrize("host", ["h{}.test", "*.h{}.test"])
+def test_twice_as_many_listeners_of_a_port_cost_twice_as_much(host: str) -> None:
+    pair = secret("pair", Authority().issue("h0.test"))
+    costs = []
+    for size in (2, 80, 160):
+        everyone = [
+            {"name": f"l{number}", "port": 9443, "protocol": "HTTPS", "hostname": host.format(number),
+             "tls": {"certificateRefs": [{"name": "pair"}]}}
+            for number in range(size)
+        ]  # fmt: skip
+        one = gateway("wide", *everyone)
+        stores = stores_of(gateway_class(), one, pair)
+        with Work() as work:
+            (port,) = served_ports(one, stores, CONTROLLER, RULES)
+        assert len(port.listeners) == size
+        costs.append(work.calls)
+
+    assert costs[2] <= 2.2 * costs[1], costs
