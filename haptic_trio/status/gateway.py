@@ -17,6 +17,7 @@ from haptic_trio.gateway.routes.policies import policy_ancestors
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.status.gateway_conditions import (
+    Neighbours,
     class_status,
     gateway_status,
     others_of,
@@ -30,6 +31,11 @@ _GATEWAY_INPUTS: Final = (
     *("gatewayClasses", "gateways", "listenerSets", "namespaces", "tlsSecrets", "configMaps", "referenceGrants"),
     *(kind.store for kind in ROUTE_KINDS.values()),
 )
+_NEIGHBOUR_INPUTS: Final = (
+    *("gatewayClasses", "gateways", "listenerSets", "listenerSetsByGateway", "namespaces", TAKEN_PORTS),
+    *PORT_STORES,
+)
+"""What the listeners of a Gateway, and its ports, depend on."""
 _SOURCE_STORES: Final = ("gatewayStates", "listenerSetStates", "backendTLSPolicyStates", "backendTLSPolicies")
 _ROUTE_INPUTS: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces", "services", "referenceGrants")
 STORES: Final = frozenset(
@@ -219,6 +225,9 @@ class ListenerSetStatus:
         self._ports = HeldPorts(stores, controller, rules)
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
+        self._known: dict[tuple[str, ...], Neighbours] = {}
+        self._known_at: tuple[int, ...] = ()
+        """The versions of the stores that `_known` was made of."""
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
@@ -226,10 +235,21 @@ class ListenerSetStatus:
         if gateway is None or not is_ours(gateway, self._stores, self._controller):
             return None
         counts = self._routes.counts(resource)
-        addresses = self._addresses_of(gateway)
-        taken = self._ports.unavailable(gateway, addresses)
-        status = set_status(resource, gateway, self._stores, counts, taken)
+        status = set_status(resource, self._neighbours(gateway), self._stores, counts)
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
+
+    def _neighbours(self, gateway: Mapping[str, Any]) -> Neighbours:
+        versions = tuple(self._stores[store].version for store in _NEIGHBOUR_INPUTS if store in self._stores)
+        if versions != self._known_at:
+            self._known.clear()
+            self._known_at = versions
+        addresses = self._addresses_of(gateway)
+        key = namespace_of(gateway), name_of(gateway), *addresses
+        known = self._known.get(key)
+        if known is None:
+            taken = self._ports.unavailable(gateway, addresses)
+            known = self._known[key] = Neighbours(gateway, self._stores, taken)
+        return known
 
     def _addresses_of(self, gateway: Mapping[str, Any]) -> list[str]:
         """Return the addresses that *gateway* has, as its status says."""

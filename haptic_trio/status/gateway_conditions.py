@@ -29,6 +29,8 @@ from haptic_trio.gateway.objects import (
     Resource,
     dig,
     items_of,
+    name_of,
+    namespace_of,
 )
 from haptic_trio.gateway.routes.attachment import (
     DISPLACED,
@@ -101,18 +103,31 @@ def gateway_status(
     }
 
 
+class Neighbours:
+    """What the statuses of all ListenerSets of a Gateway have in common, found once for all of them."""
+
+    def __init__(self, gateway: Resource, lookups: Lookups, taken: Mapping[int, str]) -> None:
+        everything = all_listeners(gateway, lookups)
+        self._listeners: dict[tuple[str, str], list[Listener]] = {}
+        for listener in everything:
+            if listener.kind == "ListenerSet":
+                self._listeners.setdefault((listener.namespace, listener.owner), []).append(listener)
+        self.gateway = gateway
+        self.overlaps = overlapping(everything)
+        self.taken = taken
+
+    def listeners_of(self, listener_set: Resource) -> Sequence[Listener]:
+        """Return the listeners that *listener_set* adds, in its order."""
+        return self._listeners.get((namespace_of(listener_set), name_of(listener_set)), ())
+
+
 def set_status(
-    listener_set: Resource,
-    gateway: Resource,
-    lookups: Lookups,
-    counts: Mapping[str, int],
-    taken: Mapping[int, str] = NOTHING,
+    listener_set: Resource, neighbours: Neighbours, lookups: Lookups, counts: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the status of a ListenerSet for *gateway*, which is ours; *counts* as for `gateway_status`."""
+    """Return the status of a ListenerSet among *neighbours* of a Gateway of ours; *counts* as for `gateway_status`."""
     generation = generation_of(listener_set)
-    everything = all_listeners(gateway, lookups)
-    listeners = [listener for listener in everything if listener.is_owned_by(listener_set)]
-    overlaps = overlapping(everything)
+    gateway, taken, overlaps = neighbours.gateway, neighbours.taken, neighbours.overlaps
+    listeners = neighbours.listeners_of(listener_set)
     entries = [
         listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken, overlaps)
         for listener in listeners

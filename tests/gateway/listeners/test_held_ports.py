@@ -14,6 +14,7 @@ from haptic_trio.gateway.listeners.ports import served_ports
 from haptic_trio.gateway.objects import age_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
+from haptic_trio.status.gateway import ListenerSetStatus
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
 from tests.gateway.serving import Authority, secret
 from tests.libraries.test_gateway import Site
@@ -259,6 +260,25 @@ def test_twice_as_many_listeners_of_a_port_cost_twice_as_much(host: str) -> None
         with Work() as work:
             (port,) = served_ports(one, stores, CONTROLLER, RULES)
         assert len(port.listeners) == size
+        costs.append(work.calls)
+
+    assert costs[2] <= 2.2 * costs[1], costs
+
+
+def test_the_status_of_twice_as_many_listener_sets_of_a_gateway_costs_twice_as_much() -> None:
+    costs = []
+    for size in (2, 40, 80):
+        one = gateway("wide", *listeners(9_000, 1), allowedListeners={"namespaces": {"from": "Same"}})
+        sets = [
+            made("ListenerSet", f"s{number}", spec={
+                "parentRef": {"name": "wide"}, "listeners": [{**listeners(9_000, 1)[0], "hostname": f"h{number}.test"}]
+            })
+            for number in range(size)
+        ]  # fmt: skip
+        source = ListenerSetStatus(stores_of(gateway_class(), one, *sets), CONTROLLER, RULES)
+        with Work() as work:
+            found = [source.wanted(one) for one in sets]
+        assert all(status and status["conditions"][0]["status"] == "True" for status in found)
         costs.append(work.calls)
 
     assert costs[2] <= 2.2 * costs[1], costs

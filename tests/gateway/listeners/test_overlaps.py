@@ -13,7 +13,7 @@ from haptic_trio.gateway.listeners.overlaps import overlapping
 from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.listeners.ports import served_ports
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.status.gateway_conditions import gateway_status, set_status
+from haptic_trio.status.gateway_conditions import Neighbours, gateway_status, set_status
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
 from tests.gateway.serving import Authority, secret
 
@@ -88,7 +88,7 @@ def test_what_is_not_accepted_is_not_served_and_neither_is_what_others_add_to_it
     def of(gateway: Resource) -> tuple[list[int], dict[str, tuple[str, str]]]:
         stores = stores_of(gateway_class(), gateway, more)
         ports = served_ports(gateway, stores, CONTROLLER, PortRules())
-        return [port.port for port in ports], verdicts(set_status(more, gateway, stores, {}))
+        return [port.port for port in ports], verdicts(set_status(more, Neighbours(gateway, stores, {}), stores, {}))
 
     assert of(plain) == ([80, 81], {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")})
     assert of(one) == (
