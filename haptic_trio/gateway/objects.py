@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from haptic_trio.errors import HapticError
 
@@ -16,6 +16,21 @@ _IDENTITY: Final = ("namespace", "name", "creationTimestamp")
 
 class GatewayObjectError(HapticError):
     """An object cannot be expressed; trying again helps after it has changed."""
+
+
+class Same(Generic[T]):
+    """What a lookup found, compared by identity: it finds the same until one of the objects changes."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, found: T) -> None:
+        self.found = found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.found is other.found
+
+    def __hash__(self) -> int:
+        return id(self.found)
 
 
 class Lookup(Protocol):

@@ -21,6 +21,7 @@ from haptic_trio.gateway.listeners.listeners import (
     has_hostname_fault,
     is_refused,
     listeners_of,
+    listeners_of_set,
 )
 from haptic_trio.gateway.listeners.overlaps import overlapping
 from haptic_trio.gateway.objects import (
@@ -29,8 +30,6 @@ from haptic_trio.gateway.objects import (
     Resource,
     dig,
     items_of,
-    name_of,
-    namespace_of,
 )
 from haptic_trio.gateway.routes.attachment import (
     DISPLACED,
@@ -107,18 +106,9 @@ class Neighbours:
     """What the statuses of all ListenerSets of a Gateway have in common, found once for all of them."""
 
     def __init__(self, gateway: Resource, lookups: Lookups, taken: Mapping[int, str]) -> None:
-        everything = all_listeners(gateway, lookups)
-        self._listeners: dict[tuple[str, str], list[Listener]] = {}
-        for listener in everything:
-            if listener.kind == "ListenerSet":
-                self._listeners.setdefault((listener.namespace, listener.owner), []).append(listener)
         self.gateway = gateway
-        self.overlaps = overlapping(everything)
+        self.overlaps = overlapping(all_listeners(gateway, lookups))
         self.taken = taken
-
-    def listeners_of(self, listener_set: Resource) -> Sequence[Listener]:
-        """Return the listeners that *listener_set* adds, in its order."""
-        return self._listeners.get((namespace_of(listener_set), name_of(listener_set)), ())
 
 
 def set_status(
@@ -127,7 +117,7 @@ def set_status(
     """Return the status of a ListenerSet among *neighbours* of a Gateway of ours; *counts* as for `gateway_status`."""
     generation = generation_of(listener_set)
     gateway, taken, overlaps = neighbours.gateway, neighbours.taken, neighbours.overlaps
-    listeners = neighbours.listeners_of(listener_set)
+    listeners = listeners_of_set(listener_set, gateway, lookups)
     entries = [
         listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken, overlaps)
         for listener in listeners

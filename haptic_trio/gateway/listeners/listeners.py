@@ -3,7 +3,8 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -13,6 +14,7 @@ from haptic_trio.gateway.objects import (
     GROUP,
     Lookups,
     Resource,
+    Same,
     age_of,
     bare,
     bare_in,
@@ -33,6 +35,8 @@ KINDS_OF_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
 """What may be attached to a listener of each protocol that we speak."""
 
 
+_KNOWN: Final = 16
+"""How many Gateways with ListenerSets have their listeners known."""
 PARENT_INDEX: Final = "listener_set_gateway()"
 """In `indexBy`: the namespace and name of the Gateway that a ListenerSet is for, with `/` between them."""
 
@@ -88,10 +92,6 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         """What its entries in the maps begin with."""
         # Its name is text, as long as no API server has checked it, and may not end a key or be that of a set.
         return f"{self.namespace}/{self.owner}/{quote(self.name, safe='')}" + ("" if self.kind == "Gateway" else "/set")
-
-    def is_owned_by(self, owner: Resource) -> bool:
-        """Whether it is a listener of *owner*."""
-        return (self.kind, self.namespace, self.owner) == (text_of(owner, "kind"), namespace_of(owner), name_of(owner))
 
     def allows(self, lookups: Lookups, namespace: str) -> bool:
         """Whether routes of *namespace* may be attached."""
@@ -231,11 +231,51 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
     A listener of a set that excludes, or is excluded by, one before it has
     the conflict alone.
     """
+    return _combined(gateway, lookups).listeners
+
+
+def listeners_of_set(listener_set: Resource, gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
+    """Return those of `all_listeners` that *listener_set* adds, in its order."""
+    return _combined(gateway, lookups).of_sets.get((namespace_of(listener_set), name_of(listener_set)), ())
+
+
+class _Combined(NamedTuple):
+    """The listeners of a Gateway with those of ListenerSets."""
+
+    listeners: tuple[Listener, ...]
+    of_sets: Mapping[tuple[str, str], tuple[Listener, ...]]
+    """Those of each ListenerSet, by its namespace and name."""
+
+
+def _combined(gateway: Resource, lookups: Lookups) -> _Combined:
+    sets = _sets_named(gateway, lookups)
+    if not sets:
+        return _Combined(listeners_of(gateway), {})
+    found = Same(sets)
+    allowed = dig(gateway, "spec", "allowedListeners", "namespaces")
+    own = namespace_of(gateway)
+    namespaces = frozenset(
+        namespace for namespace in _namespaces_in(found) if allows_namespace(allowed, "None", own, namespace, lookups)
+    )
+    # Each route of each ListenerSet asks: for all of them it is found once.
+    return _combine(Same(gateway), found, namespaces)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _namespaces_in(sets: Same[Sequence[Resource]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(namespace_of, sets.found)))
+
+
+@lru_cache(maxsize=_KNOWN)
+def _combine(owner: Same[Resource], sets: Same[Sequence[Resource]], namespaces: frozenset[str]) -> _Combined:
+    gateway = owner.found
     found = list(listeners_of(gateway))
     served = [listener for listener in found if listener.is_accepted]
     companies = {listener.port: listener.company for listener in served}
     taken = {(listener.port, listener.hostname) for listener in served}
-    for listener_set in sorted(_sets_of(gateway, lookups), key=age_of):
+    of_sets: dict[tuple[str, str], tuple[Listener, ...]] = {}
+    for listener_set in sorted((one for one in sets.found if namespace_of(one) in namespaces), key=age_of):
+        added = []
         for source in _sources(listener_set):
             listener = _listener(listener_set, source, "")
             if companies.get(listener.port, listener.company) != listener.company:
@@ -245,19 +285,20 @@ def all_listeners(gateway: Resource, lookups: Lookups) -> tuple[Listener, ...]:
             elif listener.is_accepted:
                 companies[listener.port] = listener.company
                 taken.add((listener.port, listener.hostname))
-            found.append(listener)
-    return tuple(found)
+            added.append(listener)
+        found += added
+        of_sets[namespace_of(listener_set), name_of(listener_set)] = tuple(added)
+    return _Combined(tuple(found), of_sets)
 
 
-def _sets_of(gateway: Resource, lookups: Lookups) -> list[Resource]:
-    """Return the ListenerSets that add listeners to *gateway*; those that it does not allow cost nothing."""
-    origin = text_of(gateway, "spec", "allowedListeners", "namespaces", "from") or "None"
+def _sets_named(gateway: Resource, lookups: Lookups) -> Sequence[Resource]:
+    """Return the ListenerSets for *gateway* that it may allow; those of other namespaces cost it nothing otherwise."""
+    origin = text_of(gateway, "spec", "allowedListeners", "namespaces", "from")
     if origin not in ("All", "Same", "Selector"):
-        return []
+        return ()
     namespace = namespace_of(gateway)
     keys = [f"{namespace}/{name_of(gateway)}", *([namespace] if origin == "Same" else ())]
-    found = bare_in(lookups, "listenerSetsByGateway", *keys)
-    return [one for one in found if allows_set(gateway, one, lookups)] if origin == "Selector" else list(found)
+    return bare_in(lookups, "listenerSetsByGateway", *keys)
 
 
 def gateway_in(listener_set: Any) -> list[str]:

@@ -15,29 +15,14 @@ import msgspec
 
 from haptic_trio.gateway.listeners.listeners import class_of, named_ports, parent_key
 from haptic_trio.gateway.listeners.port_rules import PortRules
-from haptic_trio.gateway.objects import Lookups, Resource, age_of, derived, name_of, namespace_of
+from haptic_trio.gateway.objects import Lookups, Resource, Same, age_of, derived, name_of, namespace_of
 
 Key: TypeAlias = tuple[str, str]
 """The namespace and name of a Gateway."""
 Claim: TypeAlias = tuple[str, str, int]
 """The `Key` of a Gateway, with empty texts where all Gateways share an address, and a port."""
 
-_KNOWN: Final = 64
-
-
-class _Snapshot:
-    """Objects that a lookup found, compared by identity: it finds the same until one of them changes."""
-
-    __slots__ = ("objects",)
-
-    def __init__(self, objects: Sequence[Resource]) -> None:
-        self.objects = objects
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Snapshot) and self.objects is other.objects
-
-    def __hash__(self) -> int:
-        return id(self.objects)
+_KNOWN: Final = 16
 
 
 def ports_beyond(
@@ -74,7 +59,7 @@ class _Granted(msgspec.Struct, frozen=True):
     classes: frozenset[str]
 
     def __call__(self, found: Sequence[Resource]) -> frozenset[Claim]:
-        return _verdict_on_gateways(_Snapshot(found), self.rules, self.classes).granted
+        return _verdict_on_gateways(Same(found), self.rules, self.classes).granted
 
 
 class _Refused(msgspec.Struct, frozen=True):
@@ -85,7 +70,7 @@ class _Refused(msgspec.Struct, frozen=True):
     key: Key
 
     def __call__(self, found: Sequence[Resource]) -> frozenset[int]:
-        return frozenset(_verdict_on_gateways(_Snapshot(found), self.rules, self.classes).refused.get(self.key, ()))
+        return frozenset(_verdict_on_gateways(Same(found), self.rules, self.classes).refused.get(self.key, ()))
 
 
 class _Size(msgspec.Struct, frozen=True):
@@ -106,7 +91,7 @@ class _RefusedOfSets(msgspec.Struct, frozen=True):
     key: Key
 
     def __call__(self, found: Sequence[Resource]) -> frozenset[int]:
-        return frozenset(_verdict_on_sets(_Snapshot(found), self.rules, self.before).refused.get(self.key, ()))
+        return frozenset(_verdict_on_sets(Same(found), self.rules, self.before).refused.get(self.key, ()))
 
 
 class _Verdict(NamedTuple):
@@ -118,13 +103,13 @@ class _Verdict(NamedTuple):
 
 
 @lru_cache(maxsize=_KNOWN)
-def _verdict_on_gateways(found: _Snapshot, rules: PortRules, classes: frozenset[str]) -> _Verdict:
-    return _verdict(_of_gateways(sorted(found.objects, key=age_of), rules, classes), rules.most, frozenset())
+def _verdict_on_gateways(found: Same[Sequence[Resource]], rules: PortRules, classes: frozenset[str]) -> _Verdict:
+    return _verdict(_of_gateways(sorted(found.found, key=age_of), rules, classes), rules.most, frozenset())
 
 
 @lru_cache(maxsize=_KNOWN)
-def _verdict_on_sets(found: _Snapshot, rules: PortRules, before: frozenset[Claim]) -> _Verdict:
-    return _verdict(_of_sets(sorted(found.objects, key=age_of), rules), rules.most, before)
+def _verdict_on_sets(found: Same[Sequence[Resource]], rules: PortRules, before: frozenset[Claim]) -> _Verdict:
+    return _verdict(_of_sets(sorted(found.found, key=age_of), rules), rules.most, before)
 
 
 def _verdict(claims: Iterable[tuple[Key, Claim]], most: int, before: frozenset[Claim]) -> _Verdict:

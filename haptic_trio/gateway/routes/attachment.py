@@ -9,11 +9,11 @@ from haptic_trio.gateway.hostnames import ANY, intersection, is_hostname, wider
 from haptic_trio.gateway.listeners.listeners import (
     Listener,
     WantedListeners,
-    all_listeners,
     class_of,
     has_hostname_fault,
     is_class_ours,
     is_ours,
+    listeners_of_set,
     parent_of,
 )
 from haptic_trio.gateway.objects import (
@@ -76,8 +76,7 @@ def attach(route: Resource, kind: str, lookups: Lookups, controller: str) -> Ite
                 found = bare(lookups, "listenerSets", *keys)
                 gateway = parent_of(found, lookups) if found is not None else None
                 if found is not None and gateway is not None and is_ours(gateway, lookups, controller):
-                    listeners = all_listeners(gateway, lookups)
-                    own = wanted.among(listener for listener in listeners if listener.is_owned_by(found))
+                    own = wanted.among(listeners_of_set(found, gateway, lookups))
                     yield _attach(route, kind, reference, own, lookups)
 
 

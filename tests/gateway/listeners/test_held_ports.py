@@ -1,21 +1,24 @@
 """Which Gateway has a port, as the whole of all Gateways says it, and what it costs to say it."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from haptic_trio.gateway.answers import Answers
 from haptic_trio.gateway.listeners.held_ports import HeldPorts, unavailable_ports
 from haptic_trio.gateway.listeners.listeners import all_listeners, our_gateways
 from haptic_trio.gateway.listeners.port_rules import BEYOND, HELD, PortRules
 from haptic_trio.gateway.listeners.ports import served_ports
 from haptic_trio.gateway.objects import age_of
+from haptic_trio.gateway.routes.attachment import listeners_for
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
 from haptic_trio.status.gateway import ListenerSetStatus
-from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
+from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, stores_of
 from tests.gateway.serving import Authority, secret
 from tests.libraries.test_gateway import Site
 from tests.support.work import Work
@@ -279,6 +282,28 @@ def test_the_status_of_twice_as_many_listener_sets_of_a_gateway_costs_twice_as_m
         with Work() as work:
             found = [source.wanted(one) for one in sets]
         assert all(status and status["conditions"][0]["status"] == "True" for status in found)
+        costs.append(work.calls)
+
+    assert costs[2] <= 2.2 * costs[1], costs
+
+
+def test_routes_of_twice_as_many_listener_sets_of_a_gateway_cost_twice_as_much() -> None:
+    costs = []
+    for size in (2, 40, 80):
+        one = gateway("wide", *listeners(9_000, 1), allowedListeners={"namespaces": {"from": "All"}})
+        sets, routes = [], []
+        for number in range(size):
+            own = {**listeners(9_000, 1)[0], "hostname": f"h{number}.test"}
+            sets.append(made("ListenerSet", f"s{number}", spec={"parentRef": {"name": "wide"}, "listeners": [own]}))
+            routes.append(route(f"r{number}", rule("/"), parents=[{"kind": "ListenerSet", "name": f"s{number}"}]))
+        stores = stores_of(gateway_class(), one, *sets, *routes)
+        answers = Answers(stores)
+        with Work() as work:
+            found = [
+                answers.record(partial(listeners_for, each, "HTTPRoute", answers.lookups, CONTROLLER))[0]
+                for each in routes
+            ]
+        assert all(len(served) == 1 for served in found)
         costs.append(work.calls)
 
     assert costs[2] <= 2.2 * costs[1], costs
