@@ -3,8 +3,11 @@
 import contextlib
 import os
 import socket
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +17,21 @@ from tests.gateway.serving import endpoints, served
 from tests.support.ports import free_port
 from tests.support.traffic import ask, serving
 
+MOST_COPIES_OF_NAMESPACE = 32
+"""In each thread, as `gateway-filters.lua` has it."""
 
-def leading_to(name: str, port: int) -> list[Resource]:
+
+def leading_to(name: str, port: int, namespace: str = "web") -> list[Resource]:
     """Return a Service that leads to *port* of this machine."""
-    return [made("Service", name, version="v1", spec={"ports": [{"port": 80}]}), endpoints(name, ("", port))]
+    found = [made("Service", name, version="v1", spec={"ports": [{"port": 80}]}), endpoints(name, ("", port))]
+    for one in found:
+        one["metadata"]["namespace"] = namespace
+    return found
+
+
+def mirroring(*names: str) -> list[dict[str, Any]]:
+    """Return filters that mirror requests to the Services *names*."""
+    return [{"type": "RequestMirror", "requestMirror": {"backendRef": {"name": name, "port": 80}}} for name in names]
 
 
 @pytest.mark.haproxy
@@ -54,14 +68,13 @@ def test_a_copy_of_the_request_goes_to_the_mirror(tmp_path: Path) -> None:
 @pytest.mark.haproxy
 def test_copies_that_nobody_answers_leave_descriptors_for_clients(tmp_path: Path) -> None:
     port = free_port()
-    copy = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "copy", "port": 80}}}
     with serving("web") as running, socket.create_server(("127.0.0.1", 0), backlog=4096) as mirror:
         mirror.settimeout(1)
         objects = [
             gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
             *leading_to("web", running["web"]),
             *leading_to("copy", mirror.getsockname()[1]),
-            route("web", rule("/", to="web", filters=[copy] * 4)),
+            route("web", rule("/", to="web", filters=mirroring(*["copy"] * 4))),
         ]
         threads = len(os.sched_getaffinity(0))
         with served(tmp_path, port, *objects):
@@ -80,7 +93,99 @@ def test_copies_that_nobody_answers_leave_descriptors_for_clients(tmp_path: Path
 
     for connection in again:
         connection.close()
-    assert 4 <= len(accepted) <= 64 * threads
+    assert 4 <= len(accepted) <= MOST_COPIES_OF_NAMESPACE * threads
+
+
+@pytest.mark.haproxy
+def test_mirrors_that_never_answer_leave_copies_for_other_namespaces(tmp_path: Path) -> None:
+    port = free_port()
+    everybody = {"namespaces": {"from": "All"}}
+    names = [f"mute-{number}" for number in range(4)]
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(serving("web"))
+        mirror, *mutes = (
+            stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096)) for _ in range(1 + len(names))
+        )
+        mirror.settimeout(5)
+        objects = [
+            gateway("gw", {"name": "web", "port": port, "protocol": "HTTP", "allowedRoutes": everybody}),
+            *leading_to("web", running["web"]),
+            *leading_to("copy", mirror.getsockname()[1]),
+            route("web", rule("/", to="web", filters=mirroring("copy")), hostnames=["victim.test"]),
+            *leading_to("web", running["web"], "attacker"),
+            *(
+                one
+                for name, mute in zip(names, mutes, strict=True)
+                for one in leading_to(name, mute.getsockname()[1], "attacker")
+            ),
+            route(
+                "attack",
+                rule("/", to="web", filters=mirroring(*names)),
+                hostnames=["attacker.test"],
+                namespace="attacker",
+                parents=[{"name": "gw", "namespace": "web"}],
+            ),
+        ]
+        with served(tmp_path, port, *objects):
+            for _ in range(100 * len(os.sched_getaffinity(0))):
+                assert ask(port, "attacker.test").status == 200
+            # Each is mirrored, whichever thread it comes to.
+            for _ in range(16):
+                assert ask(port, "victim.test").status == 200
+                connection, _ = mirror.accept()
+                with connection:
+                    connection.settimeout(5)
+                    assert connection.recv(16).startswith(b"GET / HTTP/1.1")
+
+
+@pytest.mark.haproxy
+def test_copies_whose_answers_do_not_end_hold_no_more_descriptors_than_others(tmp_path: Path) -> None:
+    port = free_port()
+    threads = len(os.sched_getaffinity(0))
+    with serving("web") as running, dripping() as (mirror, accepted):
+        objects = [
+            gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+            *leading_to("web", running["web"]),
+            *leading_to("copy", mirror),
+            route("web", rule("/", to="web", filters=mirroring(*["copy"] * 4))),
+        ]
+        with served(tmp_path, port, *objects):
+            for _ in range(40 * threads):
+                assert ask(port, "a.test").status == 200
+
+    assert 4 <= len(accepted) <= MOST_COPIES_OF_NAMESPACE * threads
+
+
+@contextlib.contextmanager
+def dripping() -> Iterator[tuple[int, list[socket.socket]]]:
+    """Run a server that begins an answer on every connection and never ends it; yields its port and its connections."""
+    connections: list[socket.socket] = []
+    is_over = threading.Event()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096))
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connections.append(stack.enter_context(server.accept()[0]))
+                    connections[-1].sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+
+        def drip() -> None:
+            while not is_over.wait(0.5):
+                for connection in tuple(connections):
+                    with contextlib.suppress(OSError):
+                        connection.sendall(b"a")
+
+        workers = [threading.Thread(target=accept), threading.Thread(target=drip)]
+        for worker in workers:
+            worker.start()
+        try:
+            yield server.getsockname()[1], connections
+        finally:
+            is_over.set()
+            server.shutdown(socket.SHUT_RDWR)
+            for worker in workers:
+                worker.join()
 
 
 def _accepted(server: socket.socket) -> list[socket.socket]:

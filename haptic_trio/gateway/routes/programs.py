@@ -143,7 +143,8 @@ def _mirrors(route: Resource, filters: Iterable[Any], kind: RouteKind, lookups: 
         numerator, denominator = _share(mirror)
         endpoints = endpoints_of(lookups, namespace, text_of(reference, "name"), reference["port"])
         if endpoints:
-            yield encode("mi", numerator, denominator, *endpoints[:MOST_ENDPOINTS])
+            # The namespace of the route counts the copies, wherever they go.
+            yield encode("mi", numerator, denominator, namespace_of(route), *endpoints[:MOST_ENDPOINTS])
 
 
 def _share(mirror: Any) -> tuple[int, int]:
