@@ -13,6 +13,7 @@ crt-list entry, or of authorities, where `Capabilities.distrust` says so; and
 a server without a certificate of its own never learns of new authorities.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -133,7 +134,7 @@ class CertificatePlanner:
         if uses.leads and (first is None or new_first is None or first.line != new_first.line):
             return None
         change = after.compare(before)
-        if not (before.is_unique and after.is_unique and self._keeps_order(after, change)):
+        if not (before.is_unique and after.is_unique and self._keeps_order(after, change)) or _changes_updates(change):
             return None
         added = [AddCrtListEntry(path, entry.line) for entry in change.added]
         if any(entry.certificate not in self._desired.files for entry in change.added) or not all(
@@ -169,6 +170,21 @@ class CertificatePlanner:
 
 def _store(operation: StoreCertificate | StoreTrust) -> list[Step] | None:
     return [(Phase.STORE, operation)] if is_sendable(operation) else None
+
+
+def _changes_updates(change: ListChange) -> bool:
+    """Whether HAProxy begins or ceases to fetch OCSP responses for a certificate that stays loaded, with its mode."""
+    before, after = _updated(change.removed), _updated(change.added)
+    return before & _certificates(change.added) != after & _certificates(change.removed)
+
+
+def _certificates(entries: Iterable[CrtListEntry]) -> frozenset[str]:
+    return frozenset(entry.certificate for entry in entries)
+
+
+def _updated(entries: Iterable[CrtListEntry]) -> frozenset[str]:
+    """Return the certificates whose OCSP responses HAProxy fetches."""
+    return _certificates(entry for entry in entries if "ocsp-update on" in entry.options)
 
 
 def _blocks_of(file: AuxFile) -> frozenset[bytes]:

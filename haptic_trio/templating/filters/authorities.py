@@ -1,4 +1,4 @@
-"""Filters for certificate verification: bundles of authorities, and revocation lists.
+"""Filters for certificate verification: bundles of authorities, revocation lists, and OCSP.
 
 HAProxy refuses a whole configuration for one bundle that it cannot read, so each
 block is read here before.
@@ -10,7 +10,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import AuthorityInformationAccessOID
 
 from haptic_trio.templating.filters.emit import EmitError, Emitted
 
@@ -27,6 +29,30 @@ def authorities(value: Any) -> Emitted:
 def revocations(value: Any) -> Emitted:
     """The lists of revoked certificates of a PEM bundle."""
     return _read(str(value), "revocations")
+
+
+@lru_cache(maxsize=4_096)
+def can_staple(value: Any) -> bool:
+    """Whether the first certificate of a PEM bundle names an OCSP responder, and its issuer comes with it.
+
+    HAProxy refuses to update the OCSP response of any other.
+    """
+    try:
+        first, *rest = x509.load_pem_x509_certificates(str(value).encode())
+        found = first.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
+    except (ValueError, x509.ExtensionNotFound):
+        return False
+    return any(one.access_method == AuthorityInformationAccessOID.OCSP for one in found) and any(
+        _is_issued(first, one) for one in rest
+    )
+
+
+def _is_issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 @lru_cache(maxsize=512)
@@ -51,5 +77,5 @@ def _normal(block: str, name: str) -> str:
 
 
 AUTHORITIES: Final[dict[str, Callable[..., Any]]] = {
-    function.__name__: function for function in (authorities, revocations)
+    function.__name__: function for function in (authorities, can_staple, revocations)
 }

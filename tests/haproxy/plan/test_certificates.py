@@ -169,6 +169,21 @@ def test_authorities_are_stored_if_they_are_more_or_sessions_end_with_trust(line
     assert change(ONE + TWO, TWO, NEWEST).operations == (StoreTrust("ca-file", "ssl/ca.pem", TWO),)
 
 
+UPDATED = ["ssl/a.pem", "ssl/b.pem [ocsp-update on]"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(UPDATED, AB), (AB, UPDATED)])
+def test_a_certificate_whose_ocsp_responses_are_fetched_or_no_longer_fetched_reloads(
+    before: list[str], after: list[str]
+) -> None:
+    assert plan(before, after).reloads
+
+
+def test_a_certificate_whose_ocsp_responses_are_fetched_comes_and_goes() -> None:
+    assert not plan(AB[:1], UPDATED, gone={"ssl/a.pem": A}).reloads
+    assert not plan(UPDATED, [AB[0], "ssl/b.pem [ocsp-update on] b.test"]).reloads
+
+
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
