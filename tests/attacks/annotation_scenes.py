@@ -20,7 +20,7 @@ VENDORS: Final[Mapping[str, Mapping[str, Any]]] = {
 OF_NGINX = {
     "auth-type": "basic", "auth-secret": "{users}", "auth-realm": "Here", "enable-cors": "true",
     "cors-allow-origin": "https://*.example.com", "cors-allow-headers": "X-A,X-B", "cors-allow-methods": "GET, PUT",
-    "cors-expose-headers": "X-C", "cors-max-age": "60", "affinity": "cookie", "session-cookie-name": "C",
+    "cors-expose-headers": "X-C", "cors-max-age": "60", "affinity": "cookie", "session-cookie-name": "cart",
     "session-cookie-path": "/c", "session-cookie-domain": "own.test", "session-cookie-samesite": "Lax",
     "backend-protocol": "HTTPS", "proxy-ssl-server-name": "on", "proxy-ssl-name": "in.example.com",
     "limit-rps": "5", "limit-rpm": "50", "limit-connections": "9", "limit-allowlist": "10.0.0.0/8",
@@ -41,7 +41,7 @@ OF_ORG = {
 OF_JCM = {
     "auth-secret": "{users}", "auth-realm": "Here", "cors-enable": "true", "cors-allow-origin": "https://a.example.com",
     "headers": "X-A: b\nX-B: c", "redirect-to": "/x", "app-root": "/app", "hsts": "true", "hsts-max-age": "60",
-    "affinity": "cookie", "session-cookie-name": "C", "session-cookie-domain": "own.test", "limit-rps": "5",
+    "affinity": "cookie", "session-cookie-name": "cart", "session-cookie-domain": "own.test", "limit-rps": "5",
     "allowlist-source-range": "10.0.0.0/8", "balance-algorithm": "leastconn", "timeout-server": "5s",
     "health-check-uri": "/ok", "secure-sni": "sni.example.com", "backend-protocol": "h1-ssl", "maxconn-server": "9",
     "server-alias": "{alias}",
@@ -76,9 +76,9 @@ BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
 
 # What the libraries' own tests have no value of.
 EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
-    "nginx": OF_NGINX,
+    "nginx": {**OF_NGINX, "session-cookie-secure": "true"},
     "haproxyOrg": OF_ORG,
-    "haproxyIngress": {**OF_JCM, "agent-check-send": "ping"},
+    "haproxyIngress": {**OF_JCM, "agent-check-send": "ping", "maxqueue-server": "7"},
 }
 
 

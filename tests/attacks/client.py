@@ -33,8 +33,6 @@ def main(host: str, authority: Path, *targets: str) -> dict[str, Any]:
     found: dict[str, Any] = {"requests": 0, "slowest": 0.0, "failures": []}
     while True:
         for target in targets:
-            if select.select([sys.stdin], [], [], 0.0)[0]:
-                return found
             scheme, port, where = target.split(":", 2)
             began = time.monotonic()
             try:
@@ -45,7 +43,9 @@ def main(host: str, authority: Path, *targets: str) -> dict[str, Any]:
             found["requests"] += 1
             if b" 200 OK\r\n" not in answer or b"\r\n\r\nvictim\n" not in answer:
                 found["failures"].append(f"{target}: {answer[:300]!r}")
-            time.sleep(0.005)
+            # At least one request, however soon the attack is over.
+            if select.select([sys.stdin], [], [], 0.005)[0]:
+                return found
 
 
 if __name__ == "__main__":

@@ -200,10 +200,13 @@ def without(leaf: Leaf, number: int) -> list[Resource]:
 def can_be_stored(mutation: Mutation) -> bool:
     """Whether an API server, and a directory, would take the object from a tenant.
 
-    Names are checked there, labels and annotations are texts, and a tenant
-    has no right to write in other namespaces, or what the cluster has once.
+    Names are checked there, labels and annotations are texts, an API server
+    sets the time of creation, and a tenant has no right to write in other
+    namespaces, or what the cluster has once.
     """
     path = mutation.leaf.path
+    if path == ("metadata", "creationTimestamp"):
+        return False
     one = mutation.objects(1)[mutation.leaf.object]
     metadata = one["metadata"]
     if path in (("metadata", "name"), ("metadata", "namespace")):

@@ -93,13 +93,20 @@ class Site:
         assert self.baseline.refusals == ()
         self.sections = sections(self.baseline.text)
         self.files = texts_of(self.baseline)
-        self.certificates = {host: certificates_for(host, self.files) for host in VICTIM_HOSTS}
         self.probes = dict(_probes(self.files))
+        self.lists = {host: tuple(self._lists_for(host)) for host in VICTIM_HOSTS}
+        self.certificates = {host: certificates_for(host, self.files, self.lists[host]) for host in VICTIM_HOSTS}
         named = [name.split()[1] for name in self.sections if VICTIM in name]
         self.names_of_victim = (*VICTIM_HOSTS, *named, *(name for name in self.files if VICTIM in name))
         """Its hosts, sections and files."""
         self.learned = Learned()
         self._learn()
+
+    def _lists_for(self, host: str) -> Iterator[str]:
+        """Yield the crt-lists of the victim's Gateways, and that of Ingresses for a host that the victim has there."""
+        if any(host == one for one, _ in self.probes):
+            yield "ssl/https.list"
+        yield from (name for name in self.files if VICTIM in name and name.endswith(".list"))
 
     def put(self, objects: Sequence[Resource]) -> None:
         """Add or replace objects."""
@@ -212,8 +219,8 @@ class Site:
             elif name.endswith(".pem") and content != files[name]:
                 yield f"{name} is another"
         for host, certificates in self.certificates.items():
-            if certificates_for(host, files) != certificates:
-                yield f"the certificates for {host} are {certificates_for(host, files)} and were {certificates}"
+            if (found := certificates_for(host, files, self.lists[host])) != certificates:
+                yield f"the certificates for {host} are {found} and were {certificates}"
         for (host, path), backend in self.probes.items():
             if backend_for(host, path, files) != backend:
                 yield f"{host}{path} goes to {backend_for(host, path, files)} and went to {backend}"
@@ -272,13 +279,9 @@ def backend_for(host: str, path: str, files: Mapping[str, str]) -> str:
     return ""
 
 
-def certificates_for(host: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the line that HAProxy takes the certificate for *host* from, for each crt-list."""
-    return {
-        name: _line_for(host, text, files)
-        for name, text in files.items()
-        if name == "ssl/https.list" or ("victim" in name and name.endswith(".list"))
-    }
+def certificates_for(host: str, files: Mapping[str, str], lists: Sequence[str]) -> dict[str, str]:
+    """Return the line that HAProxy takes the certificate for *host* from, for each of the crt-lists *lists*."""
+    return {name: _line_for(host, files.get(name, ""), files) for name in lists}
 
 
 def _line_for(host: str, text: str, files: Mapping[str, str]) -> str:
