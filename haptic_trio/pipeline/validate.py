@@ -161,7 +161,9 @@ def target_keywords(binary: Path) -> Keywords:
 def _undecided(error: CheckTimeoutError | CheckFailedError) -> Problem:
     hint = "no object is quarantined for it; the next reconciliation checks again"
     if isinstance(error, CheckTimeoutError):
-        hint += "; no object was found that makes it slow by itself: if the machine is not busy, the whole configuration"
+        hint += (
+            "; no object was found that makes it slow by itself: if the machine is not busy, the whole configuration"
+        )
         hint += " needs more time, so raise `validation.checkTimeout`"
     return Problem(message=f"no verdict: {error}", source=MAIN_TEMPLATE, hint=hint)
 
