@@ -1,21 +1,22 @@
-"""Requests over a stream, and requests that are cancelled on the way and leave nothing behind."""
+"""Exchanges over a stream, and the transport for httpx: errors, and cancelled requests that leave nothing open."""
 
 import gc
 
 import h11
+import httpcore
 import httpx
 import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from haptic_trio.http1 import Exchange, open_transport
+from haptic_trio.http1 import HTTPCORE_ERRORS, Exchange, HttpTransport
 
 LARGE = b"x" * (64 << 20)
-"""More than sockets hold of what nobody reads."""
+"""More than the buffers of two sockets hold."""
 
 
 @pytest.mark.filterwarnings("error")
-async def test_request_that_is_cancelled_while_it_is_sent_leaves_nothing_to_be_collected(nursery: trio.Nursery) -> None:
+async def test_request_cancelled_while_it_is_sent_leaves_no_generator_to_be_collected(nursery: trio.Nursery) -> None:
     begun = trio.Event()
 
     async def read_the_beginning(stream: trio.SocketStream) -> None:
@@ -31,7 +32,7 @@ async def test_request_that_is_cancelled_while_it_is_sent_leaves_nothing_to_be_c
     async def post(client: httpx.AsyncClient) -> None:
         await client.post(f"http://127.0.0.1:{port}/", content=LARGE)
 
-    async with httpx.AsyncClient(transport=open_transport(), timeout=None) as client, trio.open_nursery() as posting:
+    async with httpx.AsyncClient(transport=HttpTransport(), timeout=None) as client, trio.open_nursery() as posting:
         posting.start_soon(post, client)
         with trio.fail_after(20):
             await begun.wait()
@@ -42,7 +43,7 @@ async def test_request_that_is_cancelled_while_it_is_sent_leaves_nothing_to_be_c
     await trio.lowlevel.checkpoint()
 
 
-async def test_body_arrives_whole_and_once_more_after_a_redirect(nursery: trio.Nursery) -> None:
+async def test_request_body_is_sent_whole_and_again_after_a_redirect(nursery: trio.Nursery) -> None:
     seen: list[bytes] = []
 
     async def answer(stream: trio.SocketStream) -> None:
@@ -57,7 +58,7 @@ async def test_body_arrives_whole_and_once_more_after_a_redirect(nursery: trio.N
     listeners = await nursery.start(trio.serve_tcp, answer, 0)
     port = listeners[0].socket.getsockname()[1]
 
-    async with httpx.AsyncClient(transport=open_transport(), follow_redirects=True) as client:
+    async with httpx.AsyncClient(transport=HttpTransport(), follow_redirects=True) as client:
         with trio.fail_after(20):
             response = await client.post(f"http://127.0.0.1:{port}/", content=b"the content")
 
@@ -65,8 +66,90 @@ async def test_body_arrives_whole_and_once_more_after_a_redirect(nursery: trio.N
     assert seen == [b"the content"] * 2
 
 
+@pytest.mark.parametrize("scheme", ["https", "http"])
+async def test_cancelled_tls_handshake_closes_the_connection(nursery: trio.Nursery, scheme: str) -> None:
+    """`https` connects to the server, `http` through a proxy: the handshake comes after its CONNECT."""
+    begun, ended = trio.Event(), trio.Event()
+
+    async def never_shake_hands(stream: trio.SocketStream) -> None:
+        if scheme == "http":
+            request = b""
+            while not request.endswith(b"\r\n\r\n"):
+                request += await stream.receive_some()
+            await stream.send_all(b"HTTP/1.1 200 Connected\r\n\r\n")
+        await stream.receive_some()
+        begun.set()
+        async for _ in stream:
+            pass
+        ended.set()
+
+    listeners = await nursery.start(trio.serve_tcp, never_shake_hands, 0)
+    address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    transport = HttpTransport(proxy=f"http://{address}") if scheme == "http" else HttpTransport()
+
+    async with httpx.AsyncClient(transport=transport, timeout=None) as client, trio.open_nursery() as asking:
+        asking.start_soon(client.get, f"https://{address}/")
+        with trio.fail_after(20):
+            await begun.wait()
+        gc.disable()  # the collector would close the socket too
+        try:
+            asking.cancel_scope.cancel()
+            with trio.CancelScope(shield=True), trio.fail_after(20):
+                await ended.wait()
+        finally:
+            gc.enable()
+
+
+def test_each_error_of_httpcore_has_a_namesake_in_httpx() -> None:
+    errors = [
+        value
+        for name in httpcore.__all__
+        if isinstance(value := getattr(httpcore, name, None), type)
+        and issubclass(value, Exception)
+        and value is not httpcore.ConnectionNotAvailable  # internal to the pool
+    ]
+    assert errors
+    for error in errors:
+        assert issubclass(error, HTTPCORE_ERRORS)
+        assert issubclass(getattr(httpx, error.__name__), httpx.TransportError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"", httpx.RemoteProtocolError),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nearly", httpx.RemoteProtocolError),
+        (None, httpx.ReadTimeout),
+    ],
+)
+async def test_failures_are_errors_of_httpx(
+    nursery: trio.Nursery, answer: bytes | None, expected: type[httpx.TransportError]
+) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        if answer is None:
+            await trio.sleep_forever()
+        else:
+            await stream.send_all(answer)
+            await stream.aclose()
+
+    listeners = await nursery.start(trio.serve_tcp, serve, 0)
+    timeout = httpx.Timeout(20, read=0.05 if answer is None else 20)
+    async with httpx.AsyncClient(transport=HttpTransport(), timeout=timeout) as client:
+        with pytest.raises(expected):
+            await client.get(f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/")
+
+
+async def test_refused_connection_is_a_connect_error() -> None:
+    with trio.socket.socket() as unused:
+        await unused.bind(("127.0.0.1", 0))
+        async with httpx.AsyncClient(transport=HttpTransport()) as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.get(f"http://127.0.0.1:{unused.getsockname()[1]}/")
+
+
 @pytest.mark.parametrize(("header", "may_follow"), [(b"", True), (b"connection: close\r\n", False)])
-async def test_an_answer_comes_in_pieces_and_another_request_follows_where_the_server_allows_it(
+async def test_response_is_read_in_parts_and_connection_is_reusable_unless_the_server_closes_it(
     header: bytes, may_follow: bool
 ) -> None:
     stream, server = memory_stream_pair()
@@ -86,7 +169,7 @@ async def test_an_answer_comes_in_pieces_and_another_request_follows_where_the_s
     assert exchange.renew() is may_follow
 
 
-async def test_an_answer_that_ends_early_is_none() -> None:
+async def test_response_that_ends_early_is_an_error() -> None:
     stream, server = memory_stream_pair()
     exchange = Exchange(stream)
     await exchange.send("GET", "/", [(b"host", b"x")])
@@ -100,7 +183,7 @@ async def test_an_answer_that_ends_early_is_none() -> None:
     assert not exchange.renew()
 
 
-async def test_silence_ends_an_exchange_however_long_it_has_gone_on(
+async def test_silence_limits_the_time_without_data_and_not_the_whole_exchange(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     stream, server = memory_stream_pair()

@@ -4,10 +4,9 @@ import ssl
 from typing import Any
 
 import httpcore
-import httpx
 import trio
-from httpcore._backends.trio import TrioStream
 
+from haptic_trio.http1 import HttpTransport
 from tests.cluster.namespaces import NetworkNamespace
 
 
@@ -19,7 +18,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         limit = options.get("timeout")
         try:
             with trio.fail_after(float("inf") if limit is None else limit):
-                return TrioStream(await self._network.open_tcp_stream(host, port))
+                return _Stream(await self._network.open_tcp_stream(host, port))
         except trio.TooSlowError as exc:
             raise httpcore.ConnectTimeout(str(exc)) from exc
         except OSError as exc:
@@ -29,12 +28,60 @@ class _Backend(httpcore.AsyncNetworkBackend):
         await trio.sleep(seconds)
 
 
-class NetworkTransport(httpx.AsyncHTTPTransport):
+class _Stream(httpcore.AsyncNetworkStream):
+    """A Trio stream as httpcore uses it; httpcore's own class of this kind is private."""
+
+    def __init__(self, stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            with trio.fail_after(float("inf") if timeout is None else timeout):
+                return bytes(await self._stream.receive_some(max_bytes))
+        except trio.TooSlowError as exc:
+            raise httpcore.ReadTimeout(str(exc)) from exc
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            raise httpcore.ReadError(str(exc)) from exc
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        try:
+            with trio.fail_after(float("inf") if timeout is None else timeout):
+                await self._stream.send_all(buffer)
+        except trio.TooSlowError as exc:
+            raise httpcore.WriteTimeout(str(exc)) from exc
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            raise httpcore.WriteError(str(exc)) from exc
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        assert isinstance(self._stream, trio.SocketStream)
+        secure = trio.SSLStream(self._stream, ssl_context, server_hostname=server_hostname, https_compatible=True)
+        try:
+            with trio.fail_after(float("inf") if timeout is None else timeout):
+                await secure.do_handshake()
+        except trio.TooSlowError as exc:
+            raise httpcore.ConnectTimeout(str(exc)) from exc
+        except trio.BrokenResourceError as exc:
+            raise httpcore.ConnectError(str(exc)) from exc
+        return _Stream(secure)
+
+    def get_extra_info(self, info: str) -> Any:
+        transport = self._stream.transport_stream if isinstance(self._stream, trio.SSLStream) else self._stream
+        match info:
+            case "is_readable":
+                return transport.socket.is_readable()
+            case "socket":
+                return transport.socket
+            case _:
+                return None
+
+
+class NetworkTransport(HttpTransport):
     """A transport whose connections are made in another network namespace."""
 
     def __init__(self, network: NetworkNamespace, tls: ssl.SSLContext | None = None) -> None:
-        context = tls or ssl.create_default_context()
-        super().__init__(verify=context)
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=context, keepalive_expiry=5, network_backend=_Backend(network)
-        )
+        super().__init__(verify=tls or ssl.create_default_context(), network_backend=_Backend(network))

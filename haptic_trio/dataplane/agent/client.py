@@ -28,7 +28,7 @@ from haptic_trio.dataplane.endpoint import (
     PatchRefusedError,
     PortsUnavailableError,
 )
-from haptic_trio.http1 import open_transport
+from haptic_trio.http1 import HttpTransport
 
 CONNECT_LIMIT: Final = 5.0
 """Seconds that a connection, TLS included, may take to be made."""
@@ -218,7 +218,7 @@ async def open_http(context: ssl.SSLContext) -> AsyncIterator[httpx.AsyncClient]
     """Connections to any number of agents, open while the block runs."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_LIMIT)
     async with httpx.AsyncClient(
-        transport=open_transport(verify=context, limits=limits, trust_env=False),
+        transport=HttpTransport(verify=context, limits=limits),
         # Each request has a limit of its own that covers the whole answer.
         timeout=httpx.Timeout(None, connect=CONNECT_LIMIT),
         trust_env=False,

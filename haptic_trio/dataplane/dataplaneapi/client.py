@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
-from haptic_trio.http1 import open_transport
+from haptic_trio.http1 import HttpTransport
 
 REQUEST_LIMIT: Final = 30.0
 """Seconds that one request may take, its answer included."""
@@ -220,7 +220,7 @@ async def open_api_client(
     limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     async with httpx.AsyncClient(
         base_url=url,
-        transport=transport or open_transport(verify=verify, limits=limits, trust_env=False),
+        transport=transport or HttpTransport(verify=verify, limits=limits),
         timeout=None,  # noqa: S113 - each request has a limit of its own, one that covers the whole answer
         trust_env=False,
         headers={"Accept-Encoding": "identity"},

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import httpx
 import trio
 
-from haptic_trio.http1 import open_transport
+from haptic_trio.http1 import HttpTransport
 from haptic_trio.k8s.api.auth import Credentials, Load, Stamp, read_token, stamp_of
 from haptic_trio.k8s.api.transport import GOES_ON, ApiTransport
 from haptic_trio.k8s.errors import (
@@ -47,10 +47,8 @@ _SOCKET_OPTIONS: Final = [
 
 def make_client(credentials: Credentials) -> httpx.AsyncClient:
     """Return an HTTP/1.1 client for *credentials* that knows no proxy but theirs."""
-    transport: httpx.AsyncBaseTransport = open_transport(
+    transport: httpx.AsyncBaseTransport = HttpTransport(
         verify=credentials.context,
-        trust_env=False,
-        http2=False,
         # No limit to idle connections: for httpcore those of the watches count as well, and then it keeps none.
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
         proxy=credentials.proxy,

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import trio
 
-from haptic_trio.http1 import open_transport
+from haptic_trio.http1 import HttpTransport
 from haptic_trio.k8s.api.transport import GOES_ON, ApiTransport
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -60,7 +60,7 @@ async def serving(answer: Answer) -> AsyncIterator[tuple[Server, httpx.AsyncClie
     async with trio.open_nursery() as nursery:
         (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
         port = listener.socket.getsockname()[1]
-        transport = ApiTransport(open_transport(), httpx.create_ssl_context(verify=False))
+        transport = ApiTransport(HttpTransport(), httpx.create_ssl_context(verify=False))
         with trio.fail_after(10):
             async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{port}") as client:
                 yield server, client
