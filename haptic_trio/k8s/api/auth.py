@@ -1,8 +1,10 @@
 """Credentials for an API server: address, TLS context and token from a kubeconfig or a service account.
 
-kr8s reads kubeconfigs and runs credential plugins. It leaves the keys and
-certificates that a kubeconfig holds inline in temporary files, which are
-removed here, and does not know `tokenFile`, which is.
+kr8s reads kubeconfigs and runs credential plugins. It keeps the keys and
+certificates that a kubeconfig holds inline in temporary files, which this
+module removes, and ignores `tokenFile`, which this module reads. The service
+account of a pod is read here as well: kr8s prefers any kubeconfig of the
+environment to it, and reads its token only once.
 """
 
 import os
@@ -19,62 +21,61 @@ from haptic_trio.k8s.errors import CredentialsError
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""Tells the content of files from a later one without reading them."""
+"""Modification time, inode and size of files; differs once one of them has changed."""
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach an API server and what to show it."""
+    """Address, TLS context and token for an API server."""
 
     server: str
-    """Its URL."""
+    """URL of the server."""
     context: ssl.SSLContext
     token: str = ""
     token_file: Path | None = None
-    """Where the token is read again when the file has changed."""
+    """The file with the token, to be read again when it has changed."""
     server_name: str = ""
-    """The name in the server's certificate where it is not the one in the URL."""
+    """The name in the server's certificate, if it differs from the host in the URL."""
     proxy: str | None = None
     files: tuple[Path, ...] = ()
-    """What the rest was made from: when one of them changes, everything is to be loaded again."""
+    """The files, without *token_file*, behind these credentials: load them again when one has changed."""
     stamp: Stamp = ()
-    """Of *files*, from before they were read."""
+    """The stamp of *files* from before they were read."""
 
 
 Load: TypeAlias = Callable[[], Awaitable[Credentials]]
-"""Reads the credentials anew, or raises `CredentialsError`."""
+"""Reads the credentials again, or raises `CredentialsError`."""
 
 
 async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials:
     """Read *path* and return the credentials of *context*, or of its current context.
 
-    Runs the credential plugin if the user has one. Raises
-    `CredentialsError`.
+    Runs the credential plugin if the user has one. Sends nothing to the
+    server. Raises `CredentialsError`.
     """
-    # Half a second, and of no use to those who serve a directory.
-    from kr8s._auth import KubeAuth  # noqa: PLC0415
+    # The import takes half a second, which --manifests and --in-cluster save.
+    from kr8s.asyncio import Api  # noqa: PLC0415
 
     stamp = await _stamp_in_thread([path])
     if stamp == (None,):
         raise CredentialsError(f"{path}: no such kubeconfig")
-    # False instead of a path: a kubeconfig without a cluster must not make us somebody else.
-    auth = KubeAuth(kubeconfig=os.fspath(path), context=context, serviceaccount="")
+    # `kr8s.asyncio.api()` requests /version, and fails while the server is away. The constructor of `Api`, with the
+    # argument that its factory passes, only makes `auth`. No service account: it would stand in for a missing cluster.
+    auth = Api(kubeconfig=os.fspath(path), context=context, serviceaccount="", bypass_factory=True).auth
     try:
         try:
-            await auth
+            await auth.reauthenticate()
             verify: ssl.SSLContext | bool = await auth.ssl_context()  # type: ignore[no-untyped-call]
         finally:
-            _remove_inline_files(auth)
+            inline = _inline_files(auth)
+            _remove(inline)
     except (ValueError, KeyError, IndexError, TypeError, OSError, ssl.SSLError) as error:
         raise CredentialsError(f"{path}: {_reason(error)}") from error
-    except Exception as error:  # a plugin that fails is reported by kr8s in several ways
+    except Exception as error:  # kr8s reports a failed plugin by exceptions of several types
         raise CredentialsError(f"{path}: {error!r}") from error
-    user: dict[str, Any] = auth._user  # noqa: SLF001  kr8s has no other way to ask for what it ignores
-    given = [auth.server_ca_file, auth.client_cert_file, auth.client_key_file]
-    inline = _inline_files(auth)
-    files = (path, *(Path(str(file)) for file in given if file and str(file) not in inline))
-    token_file = Path(user["tokenFile"]) if user.get("tokenFile") else None
-    if token_file is not None and not token_file.is_absolute():
-        token_file = path.parent / token_file
+    named = [auth.server_ca_file, auth.client_cert_file, auth.client_key_file]
+    files = (path, *(Path(str(file)) for file in named if file and str(file) not in inline))
+    user, _ = _entries(auth)
+    token_file = path.parent / user["tokenFile"] if user.get("tokenFile") else None
     return Credentials(
         server=auth.server,
         context=verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context(),
@@ -88,7 +89,7 @@ async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials
 
 
 async def load_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials:
-    """Return the credentials that a pod has; raises `CredentialsError` outside of one."""
+    """Return the credentials of the pod's service account; raises `CredentialsError` outside of a pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise CredentialsError("not in a cluster: KUBERNETES_SERVICE_HOST is not set")
@@ -109,7 +110,7 @@ async def load_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials
 
 
 def read_namespace(directory: Path = SERVICE_ACCOUNT) -> str:
-    """Return the namespace of the pod that we are in; empty outside of one."""
+    """Return the namespace of the pod that this process runs in; empty outside of a pod."""
     try:
         return (directory / "namespace").read_text().strip()
     except OSError:
@@ -125,7 +126,7 @@ async def read_token(path: Path) -> str:
 
 
 def stamp_of(files: Iterable[Path]) -> Stamp:
-    """Return what tells the present content of *files* from a later one; blocks for one `stat` each."""
+    """Return the stamp of *files*, None for each that does not exist. Blocks for one `stat` each."""
     return tuple(_stamp(file) for file in files)
 
 
@@ -141,18 +142,27 @@ async def _stamp_in_thread(files: Iterable[Path]) -> Stamp:
     return await trio.to_thread.run_sync(stamp_of, tuple(files))
 
 
+def _entries(auth: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return user and cluster of the active context; kr8s has added what a plugin returned to the user."""
+    context = auth.kubeconfig.get_context(auth.active_context)
+    return auth.kubeconfig.get_user(context["user"]), auth.kubeconfig.get_cluster(context["cluster"])
+
+
 def _inline_files(auth: Any) -> set[str]:
-    """Return the temporary files that kr8s has written for what the kubeconfig holds inline."""
+    """Return the temporary files that kr8s has written for keys and certificates inline in the kubeconfig."""
+    if not (auth.client_key_file or auth.client_cert_file or auth.server_ca_file):
+        return set()  # none, or kr8s failed before it read the entries
+    user, cluster = _entries(auth)
     written = {
-        auth.client_key_file if "client-key-data" in auth._user else None,  # noqa: SLF001
-        auth.client_cert_file if "client-certificate-data" in auth._user else None,  # noqa: SLF001
-        auth.server_ca_file if "certificate-authority-data" in auth._cluster else None,  # noqa: SLF001
+        auth.client_key_file if "client-key-data" in user else None,
+        auth.client_cert_file if "client-certificate-data" in user else None,
+        auth.server_ca_file if "certificate-authority-data" in cluster else None,
     }
     return {str(file) for file in written if file}
 
 
-def _remove_inline_files(auth: Any) -> None:
-    for file in _inline_files(auth):
+def _remove(files: Iterable[str]) -> None:
+    for file in files:
         Path(file).unlink(missing_ok=True)
 
 

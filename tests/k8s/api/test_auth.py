@@ -1,5 +1,6 @@
-"""Every way to be somebody to an API server, and what happens when that changes."""
+"""Credentials of every form, and what happens when they change."""
 
+import json
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -67,6 +68,39 @@ async def test_kubeconfig_works_in_each_form_and_leaves_no_file_behind(
     assert list(temporary.iterdir()) == []
 
 
+async def test_certificate_from_a_plugin_works_and_leaves_no_file_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    async with serving(service("a")) as server:
+        issued = server.authority.issue_cert(common_name="tester")
+        status = {
+            "clientCertificateData": b"".join(part.bytes() for part in issued.cert_chain_pems).decode(),
+            "clientKeyData": issued.private_key_pem.bytes().decode(),
+        }
+        answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+        plugin = tmp_path / "plugin.py"
+        plugin.write_text(f"print({json.dumps(answer)!r})\n")
+        await read_one(
+            server, partial(load_kubeconfig, server.write_kubeconfig(tmp_path / "config", plugin=str(plugin)))
+        )
+
+    assert list(temporary.iterdir()) == []
+
+
+async def test_loading_a_kubeconfig_sends_no_request(tmp_path: Path) -> None:
+    # `kr8s.asyncio.api()` would: this fails once the constructor of `kr8s.asyncio.Api` does too.
+    async with serving() as server:
+        config = server.write_kubeconfig(tmp_path / "config")
+        await load_kubeconfig(config)
+        assert server.requests == []
+
+        server.stop()
+        assert (await load_kubeconfig(config)).server == server.url
+
+
 async def test_context_is_chosen_by_name(tmp_path: Path) -> None:
     async with serving(service("a")) as server:
         config = server.write_kubeconfig(tmp_path / "config")
@@ -95,9 +129,7 @@ async def test_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.
     assert read_namespace(tmp_path / "nowhere") == ""
 
 
-async def test_outside_of_a_cluster_there_is_no_service_account(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_service_account_outside_of_a_pod_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(CredentialsError, match="not in a cluster"):
         await load_service_account(tmp_path)
@@ -109,14 +141,14 @@ async def test_outside_of_a_cluster_there_is_no_service_account(
 @pytest.mark.parametrize(
     "text", ["", "- a", "apiVersion: v1\nkind: Config\n", "current-context: x\ncontexts: []\nclusters: []\nusers: []\n"]
 )
-async def test_unusable_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
+async def test_error_for_an_unusable_kubeconfig_names_the_file(tmp_path: Path, text: str) -> None:
     config = tmp_path / "config"
     config.write_text(text)
     with pytest.raises(CredentialsError, match="config: "):
         await load_kubeconfig(config)
 
 
-async def test_missing_kubeconfig_and_failing_plugin_are_named(tmp_path: Path) -> None:
+async def test_error_for_a_missing_kubeconfig_or_failing_plugin_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="no such kubeconfig"):
         await load_kubeconfig(tmp_path / "nowhere")
     async with serving() as server:
@@ -143,7 +175,7 @@ async def test_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
             assert server.open_watches == 1
 
 
-async def test_refused_token_is_replaced_by_running_the_plugin_once_for_all(tmp_path: Path) -> None:
+async def test_rejected_token_runs_the_plugin_once_for_all_requests(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     plugin = write_plugin(tmp_path / "plugin.py", tmp_path / "token")
     async with serving(service("a")) as server:
@@ -161,7 +193,7 @@ async def test_refused_token_is_replaced_by_running_the_plugin_once_for_all(tmp_
     assert (tmp_path / "token.runs").read_text() == "xx"
 
 
-async def test_token_that_stays_refused_is_reported_and_the_watch_recovers(tmp_path: Path) -> None:
+async def test_token_that_stays_rejected_is_reported_and_the_watch_recovers_with_a_new_one(tmp_path: Path) -> None:
     reports = Reports()
     async with serving(service("a")) as server:
         config = server.write_kubeconfig(tmp_path / "config")
@@ -180,7 +212,7 @@ async def test_token_that_stays_refused_is_reported_and_the_watch_recovers(tmp_p
             await reports.wait(lambda reports: not reports.messages)
 
 
-async def test_new_authority_is_trusted_once_its_file_is_there_and_the_old_one_no_more(tmp_path: Path) -> None:
+async def test_changed_authority_file_replaces_the_trusted_authority(tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.pem"
     async with serving(service("a")) as server:
         config = server.write_kubeconfig(tmp_path / "config", authority_file=str(ca_file))
