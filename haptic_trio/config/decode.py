@@ -27,8 +27,8 @@ from haptic_trio.config.yaml.document import (
     parse_document,
 )
 from haptic_trio.config.yaml.errors import ConfigInvalidError
-from haptic_trio.config.yaml.scalars import UnreadableScalarError, describe_node, read_scalar, shorten, tag_of
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.scalars import UnreadableScalarError, describe_node, read_scalar, shorten, tag_of
 
 T = TypeVar("T")
 

@@ -1,17 +1,15 @@
 """Update of `expected` values in test files, without touching other text."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from haptic_trio.config.yaml.document import parse_document
-from haptic_trio.errors import HapticError, ProblemsError
+from haptic_trio.errors import HapticError
+from haptic_trio.yaml.reader import DocumentError, read_nodes, split_documents
 
 INDENT: Final = 2
-
-_DOCUMENT: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 
 
 class UpdateError(HapticError):
@@ -37,10 +35,10 @@ def update_config_map(
 
     Raises UpdateError when the configuration is no block of text.
     """
-    for start, chunk in _documents(text):
+    for chunk, start, _ in split_documents(text):
         try:
-            root = parse_document(chunk, source=source).root
-        except ProblemsError:
+            root = read_nodes(chunk)
+        except DocumentError:
             # The configuration has been read: this is something else.
             continue
         if not _is_config_map(root, namespace, name):
@@ -96,14 +94,6 @@ def _edits(text: str, found: Mapping[tuple[str, int], str], source: str, before:
 def _apply(lines: list[str], edits: Iterable[_Edit]) -> None:
     for edit in sorted(edits, reverse=True):
         lines[edit.first : edit.last + 1] = edit.block
-
-
-def _documents(text: str) -> Iterable[tuple[int, str]]:
-    start = 0
-    for match in _DOCUMENT.finditer(text):
-        yield start, text[start : match.start()]
-        start = match.end() + 1
-    yield start, text[start:]
 
 
 def _is_config_map(root: Node | None, namespace: str, name: str) -> bool:

@@ -1,10 +1,8 @@
 """Source map from places in the configuration to files and lines of the manifest directory."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode
@@ -13,14 +11,12 @@ from haptic_trio.cli.inputs.files import manifest_texts
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.output.findings import Area, Finding, find
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.config.yaml.document import parse_document
 from haptic_trio.config.yaml.errors import ConfigInvalidError
-from haptic_trio.errors import Problem, ProblemsError
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.stages.process import Load
 from haptic_trio.validation_tests.results import CaseResult, Checked
-
-_DOCUMENT: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
+from haptic_trio.yaml.reader import DocumentError, read_nodes, split_documents
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -106,7 +102,7 @@ def _block_for(places: Iterable[Problem | CaseResult | Checked], options: InputO
 def find_block(directory: Path, namespace: str, name: str) -> Block | None:
     """Return where the configuration of the ConfigMap *name* is below *directory*; None if it is no block of text."""
     for path, text in manifest_texts(directory):
-        for line, chunk in _documents(text):
+        for chunk, _, line in split_documents(text):
             if "ConfigMap" not in chunk:
                 continue
             value = _config_in(chunk, namespace, name)
@@ -133,18 +129,10 @@ def _moved(problem: Problem, block: Block) -> Problem:
     )
 
 
-def _documents(text: str) -> Iterator[tuple[int, str]]:
-    start = 0
-    for match in _DOCUMENT.finditer(text):
-        yield text.count("\n", 0, start) + 1, text[start : match.start()]
-        start = match.end() + 1
-    yield text.count("\n", 0, start) + 1, text[start:]
-
-
 def _config_in(chunk: str, namespace: str, name: str) -> ScalarNode | None:
     try:
-        root = parse_document(chunk, source="").root
-    except ProblemsError:
+        root = read_nodes(chunk)
+    except DocumentError:
         return None
     metadata = _child(root, "metadata")
     if _text(_child(root, "kind")) != "ConfigMap" or _text(_child(metadata, "name")) != name:

@@ -1,29 +1,17 @@
-"""YAML document as nodes with line numbers, read with limits on depth and expansion.
-
-PyYAML's composer recurses in C and overflows the stack on deep nesting, which
-ends the process; and aliases can make a small text expand without bound or
-contain itself. So nodes are composed by the composer in Python, with a limit,
-over the events of the fast parser, and what aliases expand to is counted.
-"""
+"""YAML document of a configuration: nodes, the paths to them, and problems at their lines."""
 
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import msgspec
-from yaml import CSafeLoader
-from yaml.composer import Composer
-from yaml.error import Mark, MarkedYAMLError, YAMLError
+from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.reader import ReaderError
 
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.templating.credentials import without_credentials_in_yaml
-
-MAX_DEPTH = 64
-MAX_NODES = 200_000
+from haptic_trio.yaml.reader import DocumentError, read_nodes
 
 MAP_TAG = "tag:yaml.org,2002:map"
 STR_TAG = "tag:yaml.org,2002:str"
@@ -85,13 +73,12 @@ class Document:
 def parse_document(text: str, *, source: str) -> Document:
     """Return the only document of *text*; raises `ConfigInvalidError` with the first syntax error."""
     try:
-        root = _Loader(text).get_single_node()
-    except (YAMLError, UnicodeEncodeError) as exc:
-        raise ConfigInvalidError([_syntax_problem(exc, source)]) from exc
-    document = Document(text, source, root)
-    if root is not None:
-        _check_expansion(document, root)
-    return document
+        return Document(text, source, read_nodes(text))
+    except DocumentError as exc:
+        problem = Problem(
+            message=f"not valid YAML: {exc}", source=source, line=exc.line, column=exc.column, hint=exc.hint
+        )
+        raise ConfigInvalidError([problem]) from exc
 
 
 def pairs_of(node: MappingNode) -> list[tuple[Node, Node]]:
@@ -110,84 +97,3 @@ def pairs_of(node: MappingNode) -> list[tuple[Node, Node]]:
                     taken.add(inner_key.value)
                     merged.append((inner_key, inner_value))
     return own + merged
-
-
-class _Loader(Composer, CSafeLoader):
-    """The composer in Python over the events of libyaml."""
-
-    def __init__(self, text: str) -> None:
-        CSafeLoader.__init__(self, text)
-        Composer.__init__(self)
-        self._depth = 0
-
-    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            # Two classes of marks, one of the fast parser, with the same fields.
-            mark: Any = getattr(self.peek_event(), "start_mark", None)
-            raise MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=mark)
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-
-def _check_expansion(document: Document, root: Node) -> None:
-    sizes: dict[int, tuple[int, int]] = {}
-    open_nodes: set[int] = set()
-
-    def refuse(node: Node, message: str) -> ConfigInvalidError:
-        return ConfigInvalidError([document.problem(node, "", message, "write the parts out instead of using aliases")])
-
-    # An alias refers backwards, to a node that has been measured, so the
-    # recursion is as deep as the text and not as its expansion.
-    def measure(node: Node) -> tuple[int, int]:
-        if id(node) in sizes:
-            return sizes[id(node)]
-        if id(node) in open_nodes:
-            raise refuse(node, "an alias refers to a part that contains it")
-        open_nodes.add(id(node))
-        children: list[Node] = []
-        if isinstance(node, SequenceNode):
-            children = node.value
-        elif isinstance(node, MappingNode):
-            children = [child for pair in node.value for child in pair]
-        measured = [measure(child) for child in children]
-        size = 1 + sum(size for size, _ in measured)
-        depth = 1 + max((depth for _, depth in measured), default=0)
-        open_nodes.discard(id(node))
-        if size > MAX_NODES:
-            raise refuse(node, f"more than {MAX_NODES} values")
-        if depth > MAX_DEPTH:
-            raise refuse(node, f"nested deeper than {MAX_DEPTH} levels")
-        sizes[id(node)] = size, depth
-        return size, depth
-
-    measure(root)
-
-
-def _syntax_problem(error: Exception, source: str) -> Problem:
-    if isinstance(error, MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
-        message = ", ".join(part for part in (error.context, error.problem) if part)
-        return Problem(
-            message=f"not valid YAML: {message}",
-            source=source,
-            line=mark.line + 1 if mark else 0,
-            column=mark.column + 1 if mark else 0,
-            hint=_syntax_hint(message),
-        )
-    if isinstance(error, ReaderError | UnicodeEncodeError):
-        return Problem(message="the text holds a character that YAML does not allow", source=source)
-    return Problem(message=f"not valid YAML: {error}", source=source)
-
-
-def _syntax_hint(message: str) -> str:
-    if "\\t" in message or "'\t'" in message:
-        return "indent with spaces, not with tabs"
-    if "cannot start any token" in message:
-        return "indent with spaces, not with tabs; a text that begins with @, ` or % goes in quotes"
-    if "single document" in message:
-        return "remove the `---` between the documents"
-    if "mapping values are not allowed" in message:
-        return "put text that contains `: ` in quotes, or check the indentation"
-    return ""

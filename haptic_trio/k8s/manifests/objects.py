@@ -6,21 +6,18 @@ writes them are taken apart.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.manifests.document import MAX_DEPTH, Document, DocumentError, read_document
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.templating.credentials import without_credentials_in_yaml
+from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, read_document, split_documents
 
 MAX_SIZE: Final = 8 * 1024 * 1024
 """Characters in one file."""
 
-_MARKER: Final = re.compile(r"^(---|\.\.\.)(?=\s|$)", re.MULTILINE)
-_CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 _SECRET: Final = re.compile(r"""["']?\bkind["']?\s*:\s*["']?Secret\b|\bstringData\b""")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._:]{0,251}[A-Za-z0-9])?")
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -50,7 +47,7 @@ def read_manifests(text: str, source: str) -> tuple[list[LocatedResource], list[
         return [], [Problem(message=f"larger than {MAX_SIZE >> 20} MiB", source=source, hint=hint)]
     located: list[LocatedResource] = []
     problems: list[Problem] = []
-    for chunk, first_line in _chunks(text.removeprefix("\ufeff")):
+    for chunk, _, first_line in split_documents(text.removeprefix("\ufeff")):
         try:
             objects = _objects(_read_chunk(chunk))
         except DocumentError as error:
@@ -64,23 +61,6 @@ def read_manifests(text: str, source: str) -> tuple[list[LocatedResource], list[
             else:
                 located.append(LocatedResource(resource, source, first_line + line - 1))
     return located, problems
-
-
-def _chunks(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the text of each document that has content, and the line where it starts.
-
-    A line that begins with --- or ... ends a document wherever it stands,
-    says YAML, even within quotes.
-    """
-    line, start = 1, 0
-    for match in _MARKER.finditer(text):
-        chunk = text[start : match.start()]
-        if _CONTENT.search(chunk):
-            yield chunk, line
-        line += chunk.count("\n")
-        start = match.end()
-    if _CONTENT.search(text, start):
-        yield text[start:], line
 
 
 def _read_chunk(chunk: str) -> Document:
@@ -109,7 +89,9 @@ def _check_depth(data: Any) -> None:
         ]
         if not level:
             return
-    raise DocumentError(f"nested deeper than {MAX_DEPTH} levels", line=1, hint="no resource needs that")
+    raise DocumentError(
+        f"nested deeper than {MAX_DEPTH} levels", line=1, hint="no manifest or configuration needs that"
+    )
 
 
 def _objects(document: Document) -> list[tuple[Any, int]]:

@@ -1,11 +1,12 @@
 import pytest
 
-from haptic_trio.config.yaml.document import MAX_DEPTH, enclosing_paths, key_path, parse_document
+from haptic_trio.config.yaml.document import enclosing_paths, key_path, parse_document
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.reader import MAX_DEPTH
 
 
-def refusal(text: str) -> Problem:
+def problem_of(text: str) -> Problem:
     with pytest.raises(ConfigInvalidError) as caught:
         parse_document(text, source="ConfigMap a/b")
     (problem,) = caught.value.problems
@@ -14,7 +15,7 @@ def refusal(text: str) -> Problem:
 
 
 def test_syntax_error_has_line_and_column() -> None:
-    problem = refusal("a: 1\nb: ]\n")
+    problem = problem_of("a: 1\nb: ]\n")
 
     assert (problem.line, problem.column) == (2, 4)
     assert "not valid YAML" in problem.message
@@ -24,41 +25,41 @@ def test_syntax_error_has_line_and_column() -> None:
     ("text", "hint"),
     [("a: b: c", "quotes"), ("a: 1\n---\nb: 2", "`---`")],
 )
-def test_usual_slips_have_a_hint(text: str, hint: str) -> None:
-    assert hint in refusal(text).hint
+def test_common_mistakes_have_a_hint(text: str, hint: str) -> None:
+    assert hint in problem_of(text).hint
 
 
 @pytest.mark.parametrize("text", ["a: \x01", "a: \ud800", "a: \x00"])
 def test_forbidden_character_is_a_problem(text: str) -> None:
-    assert "character" in refusal(text).message
+    assert "character" in problem_of(text).message
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 200_000])
 @pytest.mark.parametrize("brackets", [("[", "]"), ("{a: ", "}"), ("- ", "")])
-def test_deep_nesting_is_refused_not_fatal(depth: int, brackets: tuple[str, str]) -> None:
+def test_deep_nesting_is_an_error_and_not_a_crash(depth: int, brackets: tuple[str, str]) -> None:
     left, right = brackets
 
-    assert "nested deeper" in refusal(left * depth + "x" + right * depth).message
+    assert "nested deeper" in problem_of(left * depth + "x" + right * depth).message
 
 
-def test_part_that_contains_itself_is_refused() -> None:
-    assert "contains it" in refusal("a: &x [1, *x]").message
+def test_anchor_that_contains_itself_is_an_error() -> None:
+    assert "no anchor before it" in problem_of("a: &x [1, *x]").message
 
 
-def test_aliases_that_multiply_are_refused() -> None:
+def test_aliases_that_multiply_are_an_error() -> None:
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
 
-    assert "values" in refusal("\n".join(levels)).message
+    assert "expand to too much" in problem_of("\n".join(levels)).message
 
 
-def test_aliases_that_nest_deeply_are_refused() -> None:
+def test_aliases_that_nest_deeply_are_an_error() -> None:
     levels = ["- &a0 [x]", *(f"- &a{n} [*a{n - 1}]" for n in range(1, 400))]
 
-    assert "nested deeper" in refusal("\n".join(levels)).message
+    assert "expand to too much" in problem_of("\n".join(levels)).message
 
 
-def test_path_of_a_key_that_is_no_word_is_quoted() -> None:
+def test_key_with_special_characters_is_quoted_in_a_path() -> None:
     assert key_path("maps", "host.map") == 'maps["host.map"]'
     assert key_path("", "maps") == "maps"
     assert key_path("maps", 'a"].x') == 'maps["a\\"].x"]'
@@ -75,11 +76,11 @@ def test_path_of_a_key_that_is_no_word_is_quoted() -> None:
         ("", []),
     ],
 )
-def test_enclosing_paths_go_from_the_inside_out(path: str, parents: list[str]) -> None:
+def test_enclosing_paths_come_innermost_first(path: str, parents: list[str]) -> None:
     assert list(enclosing_paths(path)) == parents
 
 
-def test_a_tab_that_indents_is_told() -> None:
+def test_error_for_a_tab_as_indentation_has_a_hint() -> None:
     with pytest.raises(ConfigInvalidError) as caught:
         parse_document("templating:\n\tlibraries: [base]\n", source="x")
 

@@ -2,10 +2,13 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from yaml.nodes import MappingNode, SequenceNode
 
-from haptic_trio.k8s.manifests.document import MAX_DEPTH, DocumentError, read_document, resolve_plain
+from haptic_trio.yaml.reader import MAX_DEPTH, DocumentError, read_document, read_nodes, split_documents
+from haptic_trio.yaml.scalars import resolve_plain
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ from haptic_trio.k8s.manifests.document import MAX_DEPTH, DocumentError, read_do
         ("500m", "500m"),
     ],
 )
-def test_an_unquoted_scalar_means_what_it_means_to_kubectl(text: str, value: Any) -> None:
+def test_unquoted_scalar_has_the_meaning_that_kubectl_gives_it(text: str, value: Any) -> None:
     resolved = resolve_plain(text)
 
     assert resolved == value
@@ -58,7 +61,7 @@ def test_an_unquoted_scalar_means_what_it_means_to_kubectl(text: str, value: Any
 
 
 @given(st.text(alphabet="0123456789+-._exobXOBEfnaiyN", max_size=12) | st.text(max_size=5))
-def test_every_unquoted_scalar_means_something_that_equals_itself(text: str) -> None:
+def test_every_unquoted_scalar_has_a_value_that_equals_itself(text: str) -> None:
     value = resolve_plain(text)
 
     assert value == value  # noqa: PLR0124  NaN would not
@@ -83,11 +86,11 @@ def test_every_unquoted_scalar_means_something_that_equals_itself(text: str) -> 
         ('{"a": "\\u00fc\\n"}', {"a": "ü\n"}),
     ],
 )
-def test_documents_become_plain_data(text: str, data: Any) -> None:
+def test_document_becomes_plain_data(text: str, data: Any) -> None:
     assert read_document(text).data == data
 
 
-def test_items_of_lists_at_the_top_have_lines() -> None:
+def test_items_of_top_level_lists_have_lines() -> None:
     document = read_document("kind: List\nitems:\n- a: 1\n\n- 5\n- {b: 2}\nother: [[1], [2]]\n")
 
     assert document.item_lines["items"] == [3, 5, 6]
@@ -114,7 +117,7 @@ def test_items_of_lists_at_the_top_have_lines() -> None:
         ("a: @b", 1, 4, "cannot start"),
     ],
 )
-def test_what_cannot_be_read_has_line_column_and_hint(text: str, line: int, column: int, part: str) -> None:
+def test_error_has_line_column_and_hint(text: str, line: int, column: int, part: str) -> None:
     with pytest.raises(DocumentError) as caught:
         read_document(text)
 
@@ -123,7 +126,7 @@ def test_what_cannot_be_read_has_line_column_and_hint(text: str, line: int, colu
     assert caught.value.hint
 
 
-def test_a_tab_is_named_as_the_cause() -> None:
+def test_error_for_a_tab_as_indentation_has_a_hint() -> None:
     with pytest.raises(DocumentError) as caught:
         read_document("a:\n\tb: 1")
 
@@ -131,7 +134,7 @@ def test_a_tab_is_named_as_the_cause() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, '{"a":' * 100_000])
-def test_nesting_without_end_is_refused(text: str) -> None:
+def test_deep_nesting_is_an_error(text: str) -> None:
     with pytest.raises(DocumentError, match="nested deeper"):
         read_document(text)
 
@@ -140,7 +143,7 @@ def test_nesting_up_to_the_limit_is_read() -> None:
     assert read_document("[" * MAX_DEPTH + "]" * MAX_DEPTH).data
 
 
-def test_aliases_cannot_expand_without_end() -> None:
+def test_aliases_that_multiply_are_an_error() -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 20)
     )
@@ -148,7 +151,7 @@ def test_aliases_cannot_expand_without_end() -> None:
         read_document(bomb)
 
 
-def test_aliases_cannot_nest_without_end() -> None:
+def test_aliases_that_nest_deeply_are_an_error() -> None:
     chain = "a0: &a0 [x]\n" + "".join(f"a{level}: &a{level} [*a{level - 1}]\n" for level in range(1, 200))
 
     with pytest.raises(DocumentError, match="expand to too much"):
@@ -169,13 +172,62 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_what_another_writer_writes_is_read_back(value: Any) -> None:
-    yaml = pytest.importorskip("yaml")
-
+def test_output_of_another_writer_is_read_back(value: Any) -> None:
     assert read_document(yaml.safe_dump(value)).data == value
 
 
 @given(st.text(alphabet="ab:-[]{},&*!|>'\"#% \n\t~<0", max_size=40))
-def test_any_text_is_either_read_or_refused(text: str) -> None:
+def test_any_text_gives_data_or_a_document_error(text: str) -> None:
     with suppress(DocumentError):
         read_document(text)
+    with suppress(DocumentError):
+        read_nodes(text)
+
+
+def test_nodes_have_tags_and_marks_and_share_what_an_alias_repeats() -> None:
+    root = read_nodes("# comment\na: &x [1, '1']\nb: {c: *x, d: 2026-01-02}\ne: |\n  text\n")
+
+    assert isinstance(root, MappingNode)
+    (_, a), (key, b), (_, e) = root.value
+    assert (root.start_mark.line, key.start_mark.line, key.start_mark.column) == (1, 2, 0)
+    assert [item.tag.rpartition(":")[2] for item in a.value] == ["int", "str"]
+    assert b.flow_style
+    assert b.value[0][1] is a
+    assert b.value[1][1].tag.endswith(":timestamp")
+    assert (e.style, e.value, e.end_mark.line) == ("|", "text\n", 5)
+
+
+def test_nodes_are_the_nodes_of_another_composer() -> None:
+    text = "a: &x {b: [1, 0x1F, yes, ~, 'q', !custom z, !!str 5, ! 6]}\n<<: *x\n? [k]\n: >-\n  folded\n  text\n"
+
+    def plain(node: Any) -> Any:
+        marks = [(mark.line, mark.column) for mark in (node.start_mark, node.end_mark)]
+        if isinstance(node, MappingNode):
+            return node.tag, node.flow_style, marks, [(plain(key), plain(value)) for key, value in node.value]
+        if isinstance(node, SequenceNode):
+            return node.tag, node.flow_style, marks, [plain(item) for item in node.value]
+        return node.tag, node.style, marks, node.value
+
+    assert plain(read_nodes(text)) == plain(yaml.compose(text, yaml.CSafeLoader))
+
+
+def test_nodes_of_an_empty_document_are_none() -> None:
+    assert read_nodes("# nothing\n") is None
+
+
+def test_too_many_nodes_are_an_error() -> None:
+    with pytest.raises(DocumentError, match="more than 200000 values"):
+        read_nodes(f"[{'x,' * 200_001}]")
+
+
+def test_documents_are_split_at_markers_that_begin_a_line() -> None:
+    text = "a: 1\n--- # second\nb: ---\n...\n# only a comment\n---\n c: |\n  --- x\n----\n"
+
+    chunks = list(split_documents(text))
+
+    assert [(chunk.line, chunk.text) for chunk in chunks] == [
+        (1, "a: 1\n"),
+        (2, " # second\nb: ---\n"),
+        (6, "\n c: |\n  --- x\n----\n"),
+    ]
+    assert all(text[chunk.start :].startswith(chunk.text) for chunk in chunks)

@@ -1,39 +1,44 @@
-"""YAML document to plain data, with the scalar rules of `kubectl`.
+"""YAML documents as plain data or as nodes with line numbers, with limits on depth and expansion.
 
-The data is built from parser events with a stack of our own: PyYAML's
-composer recurses in C and crashes the process on deep nesting. Scalars mean
-what they mean to kubectl, which turns YAML 1.1 into JSON: `yes`, `on` and
-`y` are true, `0644` is octal, dates are text; there is no base 60. Tags
-that would make other objects are refused, as are duplicate keys.
+Both are built from the events of libyaml's parser with an explicit stack:
+PyYAML's composer recurses in C, and deep nesting would overflow the stack and
+end the process. Aliases can make a small text expand without bound or contain
+itself; their expansion is counted, and an anchor is known only after its end.
+
+- `read_document` makes plain data in one pass, for manifests. Files of
+  manifests are large and read often, and data from nodes would take several
+  times as long. Scalars have the meaning that they have to `kubectl`, which
+  turns YAML 1.1 into JSON (see `scalars.resolve_plain`). Duplicate keys are
+  rejected, and tags of other types.
+- `read_nodes` makes PyYAML's nodes, for configurations: its caller checks
+  tags, keys and values, and reports each problem by line and path.
 """
 
-import math
 import re
+from collections.abc import Iterator
 from sys import intern
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
+import msgspec
 import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.resolver import Resolver
 
 from haptic_trio.errors import HapticError
-from haptic_trio.k8s.resource import text_of
+from haptic_trio.yaml.scalars import TAG, resolve_plain
 
 MAX_DEPTH: Final = 100
 MAX_EXPANDED: Final = 100_000
 """How many nodes a document may gain through aliases."""
+MAX_NODES: Final = 200_000
+"""How many nodes `read_nodes` makes, those gained through aliases included."""
 
-_TAG: Final = "tag:yaml.org,2002:"
-_HINTED: Final = frozenset("+-.0123456789~yYnNtTfFoO")
-_DIGITS: Final = frozenset("+-.0123456789")
-_CONSTANTS: Final[dict[str, bool | None]] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("~", "null", "Null", "NULL"), None),
-}
-_INT: Final = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-
+_MARKER: Final = re.compile(r"^(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
+_CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 # In C where PyYAML was built with it, many times as fast. Only the parser's events are used; nothing is constructed.
 _Parser: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+_CHARACTER_HINT: Final = "remove the character, or write it as an escape in double quotes"
 
 
 class DocumentError(HapticError):
@@ -42,7 +47,7 @@ class DocumentError(HapticError):
     def __init__(self, message: str, *, detail: str = "", line: int = 0, column: int = 0, hint: str = "") -> None:
         self.message = message
         self.detail = detail
-        """What of the document's own text is at fault; not for everyone's eyes if the document is a Secret."""
+        """The part of the document's text that is at fault; confidential if the document is a Secret."""
         self.line = line
         """1-based, within the document's text."""
         self.column = column
@@ -64,10 +69,10 @@ class Document:
 class _Frame:
     """A mapping or sequence that is not complete yet."""
 
-    __slots__ = ("anchor", "count", "height", "key", "mapping", "merges", "value")
+    __slots__ = ("count", "event", "height", "key", "mapping", "merges", "value")
 
-    def __init__(self, anchor: str | None, count: int, mapping: dict[str, Any] | None) -> None:
-        self.anchor = anchor
+    def __init__(self, event: Any, count: int, mapping: dict[str, Any] | None) -> None:
+        self.event = event  # its start
         self.count = count  # nodes of the document before this one
         self.height = 1
         self.mapping = mapping
@@ -85,10 +90,51 @@ class _Anchored:
         self.height = height
 
 
+class Chunk(NamedTuple):
+    """One document of a text with several."""
+
+    text: str
+    start: int
+    """Offset in the whole text."""
+    line: int
+    """1-based line in the whole text on which the chunk begins."""
+
+
+def split_documents(text: str) -> Iterator[Chunk]:
+    """Yield the documents of *text* that have content, each with what follows its marker on the same line.
+
+    A line that begins with --- or ... ends a document wherever it stands,
+    says YAML, even within quotes.
+    """
+    line, start = 1, 0
+    for match in _MARKER.finditer(text):
+        chunk = text[start : match.start()]
+        if _CONTENT.search(chunk):
+            yield Chunk(chunk, start, line)
+        line += chunk.count("\n")
+        start = match.end()
+    if _CONTENT.search(text, start):
+        yield Chunk(text[start:], start, line)
+
+
 def read_document(text: str) -> Document:
-    """Return the data of the one document in *text*, or raise `DocumentError`."""
+    """Return the data of the only document in *text*; raises `DocumentError`."""
+    return _build(_Builder, text)
+
+
+def read_nodes(text: str) -> Node | None:
+    """Return the root node of the only document in *text*, None if it is empty; raises `DocumentError`.
+
+    Nodes that an alias repeats are shared. Tags are resolved by YAML 1.1, and
+    merge keys (`<<`) stay what they are.
+    """
+    root: Node | None = _build(_NodeBuilder, text).data
+    return root
+
+
+def _build(builder: type["_Builder"], text: str) -> Document:
     try:
-        return _Builder(_Parser(text)).build()
+        return builder(_Parser(text)).build()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 0)
@@ -105,11 +151,24 @@ def read_document(text: str) -> Document:
             f"{error.reason}{character}",
             line=before.count("\n") + 1,
             column=len(before) - before.rfind("\n"),
-            hint="remove the character, or write it as an escape in double quotes",
+            hint=_CHARACTER_HINT,
+        ) from error
+    except UnicodeEncodeError as error:
+        # A surrogate, which Python's strings may hold and the parser in C does not take.
+        before = text[: error.start]
+        raise DocumentError(
+            f"character U+{ord(text[error.start]):04X} is not allowed",
+            line=before.count("\n") + 1,
+            column=len(before) - before.rfind("\n"),
+            hint=_CHARACTER_HINT,
         ) from error
 
 
 class _Builder:
+    """Builds plain data."""
+
+    second_document_hint: ClassVar = "separate documents with a line ---"
+
     def __init__(self, parser: Any) -> None:
         self._parser = parser
         self._document = Document()
@@ -119,7 +178,7 @@ class _Builder:
         self._expanded = 0
 
     def build(self) -> Document:
-        next_event = self._parser.get_event
+        next_event, read_scalar = self._parser.get_event, self._read_scalar
         stack = self._stack
         while True:
             event = next_event()
@@ -130,7 +189,7 @@ class _Builder:
                 if frame is not None and frame.mapping is not None and frame.key is None:
                     self._take_key(frame, event)
                     continue
-                value = resolve_plain(event.value) if event.implicit[0] else _tagged(event)
+                value = read_scalar(event)
                 if event.anchor:
                     self._anchors[event.anchor] = _Anchored(value, 1, 0)
                 if len(stack) == 2:
@@ -145,10 +204,13 @@ class _Builder:
             elif kind is yaml.StreamEndEvent:
                 return self._document
             elif kind is yaml.DocumentStartEvent and self._count:
-                raise _error("a second document begins", event, "separate documents with a line ---")
+                raise _error("a second document begins", event, self.second_document_hint)
+
+    def _read_scalar(self, event: Any) -> Any:
+        return resolve_plain(event.value) if event.implicit[0] else _tagged(event)
 
     def _open(self, event: Any, mapping: dict[str, Any] | None) -> None:
-        if event.tag not in {None, "!", f"{_TAG}map", f"{_TAG}seq"}:
+        if event.tag not in {None, "!", f"{TAG}map", f"{TAG}seq"}:
             raise _error("tag is not allowed", event, "remove it: manifests hold plain data", _short(event.tag))
         stack = self._stack
         if stack:
@@ -158,10 +220,10 @@ class _Builder:
             if len(stack) == 2:
                 self._note_item(event)
             if len(stack) >= MAX_DEPTH:
-                raise _error(f"nested deeper than {MAX_DEPTH} levels", event, "no resource needs that")
+                raise _too_deep(event)
         else:
             self._document.line = event.start_mark.line + 1
-        stack.append(_Frame(event.anchor, self._count, mapping))
+        stack.append(_Frame(event, self._count, mapping))
         self._count += 1
 
     def _close(self, event: Any) -> None:
@@ -171,8 +233,8 @@ class _Builder:
             for merged in frame.merges:
                 for key, value in merged.items():
                     frame.mapping.setdefault(key, value)
-        if frame.anchor:
-            self._anchors[frame.anchor] = _Anchored(frame.value, self._count - frame.count, frame.height)
+        if anchor := frame.event.anchor:
+            self._anchors[anchor] = _Anchored(frame.value, self._count - frame.count, frame.height)
         self._add(frame.value, frame.height, event)
 
     def _expand(self, event: Any) -> None:
@@ -228,14 +290,51 @@ class _Builder:
                 frame.key = _MERGE
                 return
             value = resolve_plain(event.value)
-            key = value if type(value) is str else text_of(value)
+            key = value if type(value) is str else _key_text(value)
         else:
-            key = text_of(_tagged(event))
+            key = _key_text(_tagged(event))
         if key in frame.mapping:
             raise _error("key is there twice", event, "remove one of them: only one would count", key)
         if event.anchor:
             self._anchors[event.anchor] = _Anchored(key, 1, 0)
         frame.key = intern(key)
+
+
+class _NodeBuilder(_Builder):
+    """Builds PyYAML's nodes; the children of a mapping are gathered as one list of keys and values in turn."""
+
+    second_document_hint: ClassVar = "remove the `---` between the documents"
+    _resolver: Final = Resolver()
+
+    def _read_scalar(self, event: Any) -> ScalarNode:
+        tag = self._tag(ScalarNode, event, event.value)
+        return ScalarNode(tag, event.value, event.start_mark, event.end_mark, event.style)
+
+    def _open(self, event: Any, mapping: dict[str, Any] | None) -> None:  # noqa: ARG002 - nodes hold no data
+        if len(self._stack) >= MAX_DEPTH:
+            raise _too_deep(event)
+        self._stack.append(_Frame(event, self._count, None))
+        self._count += 1
+
+    def _close(self, event: Any) -> None:
+        frame = self._stack[-1]
+        start: Any = frame.event
+        children = frame.value
+        if self._count > MAX_NODES:
+            raise _error(f"more than {MAX_NODES} values", start, "write less, or fewer aliases")
+        is_mapping = type(start) is yaml.MappingStartEvent
+        if is_mapping:
+            tag, pairs = self._tag(MappingNode, start), list(zip(children[::2], children[1::2], strict=True))
+            frame.value = MappingNode(tag, pairs, start.start_mark, event.end_mark, start.flow_style)
+        else:
+            tag = self._tag(SequenceNode, start)
+            frame.value = SequenceNode(tag, children, start.start_mark, event.end_mark, start.flow_style)
+        super()._close(event)
+
+    def _tag(self, kind: type[Node], event: Any, value: str | None = None) -> str:
+        if event.tag is None or event.tag == "!":
+            return str(self._resolver.resolve(kind, value, event.implicit))  # type: ignore[no-untyped-call]
+        return str(event.tag)
 
 
 class _MergeKey(str):
@@ -246,41 +345,16 @@ class _MergeKey(str):
 _MERGE: Final = _MergeKey("<<")
 
 
-def resolve_plain(text: str) -> str | int | float | bool | None:
-    """Return what the unquoted scalar *text* means. Infinity and NaN, which JSON lacks, stay text."""
-    if not text:
-        return None
-    if text[0] not in _HINTED:
-        return text
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    return _number(text) if text[0] in _DIGITS else text
-
-
-def _number(text: str) -> str | int | float:
-    plain = text.replace("_", "")
-    if _INT.fullmatch(plain) and len(plain) <= 70:
-        sign, digits = (-1, plain[1:]) if plain[0] == "-" else (1, plain.lstrip("+"))
-        prefixed = len(digits) > 1 and digits[0] == "0"
-        if prefixed and digits[1] in "01234567":
-            digits = f"0o{digits}"
-        value = sign * int(digits, 0 if prefixed else 10)
-        if -(2**63) <= value < 2**64:
-            return value
-    if not _FLOAT.fullmatch(plain):
-        return text
-    number = float(plain)
-    if not math.isfinite(number):
-        return text
-    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+def _key_text(value: str | float | bool | None) -> str:
+    return value if type(value) is str else msgspec.json.encode(value).decode()
 
 
 def _tagged(event: Any) -> str | int | float | bool | None:
     """Return what a scalar that is quoted or has a tag means."""
     text: str = event.value
-    if event.implicit[1] or event.tag in {None, "!", f"{_TAG}str"}:
+    if event.implicit[1] or event.tag in {None, "!", f"{TAG}str"}:
         return text
-    expected = {f"{_TAG}int": int, f"{_TAG}float": float, f"{_TAG}bool": bool, f"{_TAG}null": type(None)}.get(event.tag)
+    expected = {f"{TAG}int": int, f"{TAG}float": float, f"{TAG}bool": bool, f"{TAG}null": type(None)}.get(event.tag)
     if expected is None:
         raise _error("tag is not allowed", event, "remove it: manifests hold plain data", _short(event.tag))
     value = resolve_plain(text)
@@ -290,7 +364,7 @@ def _tagged(event: Any) -> str | int | float | bool | None:
 
 
 def _short(tag: str) -> str:
-    return f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
+    return f"!!{tag.removeprefix(TAG)}" if tag.startswith(TAG) else tag
 
 
 def _error(message: str, event: Any, hint: str, detail: str = "") -> DocumentError:
@@ -298,11 +372,15 @@ def _error(message: str, event: Any, hint: str, detail: str = "") -> DocumentErr
     return DocumentError(message, detail=detail, line=mark.line + 1, column=mark.column + 1, hint=hint)
 
 
+def _too_deep(event: Any) -> DocumentError:
+    return _error(f"nested deeper than {MAX_DEPTH} levels", event, "no manifest or configuration needs that")
+
+
 def _syntax_hint(message: str, text: str, line: int) -> str:
     if re.match(r" *\t", text.split("\n", line)[line - 1]):
-        return "indent with spaces: YAML allows no tabs there"
+        return "indent with spaces, not with tabs"
     for part, hint in (
-        ("mapping values are not allowed", "quote a value that contains ': ', and check the indentation"),
+        ("mapping values are not allowed", "put a value that contains ': ' in quotes, or check the indentation"),
         ("expected <block end>", "check the indentation of this line and of the lines above"),
         ("could not find expected ':'", "a key needs ': ' after it; a text of several lines needs | or quotes"),
         ("unexpected end of stream", "a quote or bracket is not closed"),
