@@ -3,29 +3,31 @@
 python examples/workqueue.py
 """
 
-# ruff: noqa: INP001, T201 - a script that tells its story on standard output
+# ruff: noqa: INP001, T201 - a script that prints what happens
 
 from collections.abc import AsyncIterator
 
 import structlog
 import trio
 
-from haptic_trio.workqueue.controller import Controller, Event, EventKind, RequeueAfter
+from haptic_trio.workqueue.controller import RequeueAfter
+from haptic_trio.workqueue.extras.source_controller import SourceController
+from haptic_trio.workqueue.extras.subscription import Event, EventKind
 
 ORIGINALS = {"red": 1, "green": 1}
-"""What should be; the controller never learns what changed, it compares."""
+"""The desired state; the controller compares it with COPIES."""
 COPIES: dict[str, int] = {}
 
 
 class Changes:
-    """A source: lists the originals, then tells names that changed."""
+    """A source: lists the originals, then sends the names that changed."""
 
     def __init__(self, names: trio.MemoryReceiveChannel[str]) -> None:
         self._names = names
         self._index = 1
 
     async def events(self, from_index: int | None) -> AsyncIterator[Event[str]]:
-        """Stream the listing and every change after it; whoever resumes gets the listing as well."""
+        """Stream the listing and every change after it; a stream that resumes gets the listing as well."""
         print(f"source: asked for {'everything' if from_index is None else f'what came after {from_index}'}")
         yield Event(self._index, EventKind.SNAPSHOT_START)
         for name in sorted(ORIGINALS):
@@ -62,9 +64,9 @@ class Copier:
 async def main() -> None:
     """Run the controller for a good half second, while ten changes of "red" come in one burst."""
     names_in, names_out = trio.open_memory_channel[str](16)
-    controller: Controller[str] = (
-        Controller(Copier().reconcile, name="copies", key_of=str)
-        # The story is told by print; log lines would stand in between.
+    controller: SourceController[str] = (
+        SourceController(Copier().reconcile, name="copies", key_of=str)
+        # Without log lines among the printed ones.
         .with_logger(structlog.wrap_logger(structlog.ReturnLogger()))
         .with_backoff(base=0.1, max=1.0)
         .subscribe(Changes(names_out))

@@ -1,11 +1,11 @@
-"""A controller: keys in from sources, triggers and callers; one reconciliation a key at a time; retries with backoff.
+"""Controller: one reconciliation per key at a time, for keys from callers; retries with backoff.
 
-It is level-triggered: what an event says is forgotten, only the key is kept,
-and the reconciler reads the newest state itself.
+It is level-triggered: only the key is kept, and the reconciler reads the
+newest state itself.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -16,19 +16,14 @@ from haptic_trio.logs import Logger, get_logger
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter, contained, read_error, requeue_now
-from haptic_trio.workqueue.subscription import Event, EventKind, EventMapper, Source, Subscription
-from haptic_trio.workqueue.triggers import Triggers, Wait
 from haptic_trio.workqueue.work_queue import QueueShutdown, QueueSnapshot, WorkQueue
 
 __all__ = [
     "Controller",
-    "Event",
-    "EventKind",
     "LeaderGate",
     "PermanentError",
     "Reconcile",
     "RequeueAfter",
-    "Source",
     "requeue_now",
 ]
 
@@ -36,11 +31,11 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 Reconcile: TypeAlias = Callable[[K], Awaitable[RequeueAfter | None]]
-"""Brings the world in line for one key; to be run again later it returns or raises RequeueAfter."""
+"""Brings the observed state of one key in line with the desired state; RequeueAfter asks for another run."""
 
 
 class LeaderGate(Protocol):
-    """Says when work may be done, such as a lease."""
+    """Permission to work, such as a lease."""
 
     async def wait_held(self) -> None:
         """Wait until work may be done; return at once while it may."""
@@ -66,11 +61,11 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 class Controller(Generic[K]):
-    """Runs *reconcile* for every key that may need it.
+    """Runs *reconcile* for every key that was enqueued.
 
-    Configure it, then call run() once. Never do two tasks have one key; a key
-    whose event comes while it runs, runs again. An Exception from *reconcile*
-    means another try after a backoff of its own.
+    Configure it, then call run() once. Two tasks never have the same key; a
+    key that is enqueued while it runs, runs again. After an Exception from
+    *reconcile* the key runs again after its backoff.
     """
 
     def __init__(
@@ -78,20 +73,11 @@ class Controller(Generic[K]):
         reconcile: Reconcile[K],
         *,
         name: str,
-        key_of: Callable[[Any], K] | None = None,
         metrics: WorkQueueMetrics | None = None,
-        strict: bool = False,
     ) -> None:
-        """*key_of* gives the key of a source's object; subscriptions with transformers do without.
-
-        With *strict* the first error of a source ends run() and is raised
-        from it; otherwise the source is asked again.
-        """
         self.name = name
         self._reconcile = reconcile
-        self._key_of = key_of
         self._metrics = metrics
-        self._strict = strict
         self._log = get_logger(name)
         self._base, self._max = 0.005, 1000.0
         self._workers = 1
@@ -99,38 +85,15 @@ class Controller(Generic[K]):
         self._grace, self._drain = 5.0, False
         self._gate: LeaderGate = _AlwaysHeld()
         self._queue_factory: Callable[[float, float], WorkQueue[K]] = self._make_queue
-        self._subscriptions: list[Subscription[K]] = []
-        self._triggers: Triggers[K] = Triggers(ExponentialLimiter(self._base, self._max))
         self._early: list[tuple[K, int]] = []
         self._queue: WorkQueue[K] | None = None
         self._is_begun = False
         self._is_stopping = False
         self._grace_scope: trio.CancelScope | None = None
 
-    def subscribe(self, source: Source[T], *transformers: Callable[[T], Iterable[K]]) -> Self:
-        """Enqueue the keys of the objects of *source*: all that the transformers yield, or the one of key_of.
-
-        An object that a transformer fails for is logged and skipped.
-        """
-        self._require_not_begun()
-        if transformers:
-
-            def map_object(obj: T) -> Iterable[K]:
-                return dict.fromkeys(key for transform in transformers for key in transform(obj))
-
-            mapper = EventMapper(map_object, one_to_one=False)
-        else:
-            key_of = self._key_of
-            if key_of is None:
-                raise ValueError(f"controller {self.name!r} needs key_of, or the subscription a transformer")
-            mapper = EventMapper(lambda obj: (key_of(obj),), one_to_one=True)
-        self._subscriptions.append(Subscription(source, mapper))
-        return self
-
     def with_backoff(self, base: float, max: float) -> Self:  # noqa: A002 - the field's word for a backoff's cap
         """Delay retries by *base* seconds, doubled for each failure up to *max* (default 5 ms, 1000 s)."""
         self._require_not_begun()
-        self._triggers.set_limiter(ExponentialLimiter(base, max))
         self._base, self._max = base, max
         return self
 
@@ -159,10 +122,10 @@ class Controller(Generic[K]):
         return self
 
     def with_leader(self, gate: LeaderGate) -> Self:
-        """Reconcile only while *gate* is held; sources and triggers go on, their keys wait.
+        """Reconcile only while *gate* is held; keys are still accepted, and wait.
 
-        When it is lost, keys in hand are cancelled and run again in the next
-        term.
+        When *gate* is lost, keys in hand are cancelled and run again in the
+        next term.
         """
         self._require_not_begun()
         self._gate = gate
@@ -182,29 +145,15 @@ class Controller(Generic[K]):
             for key in keys:
                 self._queue.add(key, priority=priority)
 
-    def add_trigger(self, key: K, wait: Wait) -> None:
-        """Reconcile *key* when *wait* returns, once; takes the place of an earlier trigger of the key.
-
-        If *wait* raises, that is logged and the key runs after a backoff of
-        the triggers' own.
-        """
-        if not self._is_stopping:
-            self._triggers.add(key, wait)
-
-    def remove_trigger(self, key: K) -> bool:
-        """Disarm the trigger of *key*; False if none was armed."""
-        return self._triggers.remove(key)
-
     def snapshot(self) -> QueueSnapshot[K] | None:
         """Return what the queue holds; None before run()."""
         return None if self._queue is None else self._queue.snapshot()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled; then stop the sources at once, give keys in hand the grace time, and return.
+        """Work until cancelled; then give keys in hand the grace time, and return.
 
-        started() means that keys are accepted and all tasks run. Raises an
-        ExceptionGroup with the error of a source if *strict*. A second call
-        raises RuntimeError.
+        started() means that keys are accepted and all tasks run. A second
+        call raises RuntimeError.
         """
         self._require_not_begun()
         self._is_begun = True
@@ -216,13 +165,14 @@ class Controller(Generic[K]):
             async with trio.open_nursery() as nursery:
                 await nursery.start(queue.run)
                 nursery.start_soon(self._stop_when_cancelled, queue)
-                nursery.start_soon(self._run_triggers, queue)
-                for subscription in self._subscriptions:
-                    nursery.start_soon(self._run_subscription, subscription, queue)
+                self._start_feeds(queue, nursery=nursery)
                 nursery.start_soon(self._run_terms, queue)
                 task_status.started()
         finally:
             self._stop(queue)
+
+    def _start_feeds(self, queue: WorkQueue[K], *, nursery: trio.Nursery) -> None:
+        """Start the tasks that add keys by themselves; for subclasses."""
 
     def _require_not_begun(self) -> None:
         if self._is_begun:
@@ -244,24 +194,6 @@ class Controller(Generic[K]):
         queue.shutdown(drain=self._drain)
         if self._grace_scope is not None:
             self._grace_scope.deadline = trio.current_time() + self._grace
-
-    async def _run_triggers(self, queue: WorkQueue[K]) -> None:
-        def report(key: K, error: Exception) -> None:
-            self._report_feed("trigger", "trigger failed", error, key=key)
-
-        await self._triggers.run(queue.add_after, on_error=report)
-
-    async def _run_subscription(self, subscription: Subscription[K], queue: WorkQueue[K]) -> None:
-        def report_source(error: Exception) -> None:
-            self._report_feed("source", "source failed", error)
-            if self._strict:
-                raise error
-
-        await subscription.run(
-            lambda key, priority: queue.add(key, priority=priority),
-            on_source_error=report_source,
-            on_event_error=lambda error: self._report_feed("event", "event skipped", error),
-        )
 
     async def _run_terms(self, queue: WorkQueue[K]) -> None:
         """Run the workers of one term of leadership after another, shielded for the grace time."""
@@ -342,15 +274,10 @@ class Controller(Generic[K]):
             case _:
                 queue.forget(key)
                 if outcome.error is not None:
-                    self._warn("reconciliation failed for good", outcome.error, key=key)
-
-    def _report_feed(self, origin: str, message: str, error: Exception, **fields: Any) -> None:
-        if self._metrics:
-            self._metrics.feed_errors.labels(self.name, origin).inc()
-        self._warn(message, error, **fields)
+                    self._warn("reconciliation failed permanently", outcome.error, key=key)
 
     def _warn(self, message: str, error: Exception | None, **fields: Any) -> None:
-        # Expected errors say all that is needed; others are bugs, whose traceback is wanted.
+        # Other errors are bugs, which need a traceback.
         is_expected = error is None or isinstance(error, HapticError | OSError)
         self._log.warning(
             message,

@@ -1,4 +1,4 @@
-"""What stands in for the world around a controller: a source, a lease, and a cancellation at a chosen step."""
+"""Fakes for the surroundings of a controller: a source, a lease, and a cancellation at a chosen step."""
 
 from bisect import bisect
 from collections.abc import AsyncIterator, Callable
@@ -6,11 +6,13 @@ from typing import Literal
 
 import trio
 
-from haptic_trio.workqueue.controller import Controller, Event, EventKind, Reconcile, RequeueAfter
+from haptic_trio.workqueue.controller import Controller, Reconcile, RequeueAfter
+from haptic_trio.workqueue.extras.source_controller import SourceController
+from haptic_trio.workqueue.extras.subscription import Event, EventKind
 
 
 class FakeSource:
-    """Keeps every object ever put and tells it to whoever follows; streams can be broken."""
+    """Keeps a history of its objects and sends it to each stream; streams can be broken."""
 
     def __init__(self, *objects: str) -> None:
         self.objects = dict.fromkeys(objects, 0)
@@ -113,7 +115,7 @@ class CancelAtStep(trio.abc.Instrument):
 
 
 class Recorder:
-    """A reconciler that notes when each key ran, and can be told how to behave the next times."""
+    """A reconciler that records when each key ran; *script* has the results of its next runs."""
 
     def __init__(self, duration: float = 0.0) -> None:
         self.duration = duration
@@ -143,5 +145,10 @@ class Recorder:
 
 
 def make_controller(reconcile: Reconcile[str]) -> Controller[str]:
-    """Return a controller whose objects are their own keys."""
-    return Controller(reconcile, name="demo", key_of=str)
+    """Return a controller without sources."""
+    return Controller(reconcile, name="demo")
+
+
+def make_source_controller(reconcile: Reconcile[str]) -> SourceController[str]:
+    """Return a controller whose sources' objects are their own keys."""
+    return SourceController(reconcile, name="demo", key_of=str)

@@ -1,7 +1,7 @@
-"""What one controller promises, on a virtual clock and with sources in process."""
+"""Requeueing and configuration of a controller, on a virtual clock."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 import structlog
@@ -12,7 +12,7 @@ from haptic_trio.logs import Logger
 from haptic_trio.workqueue.controller import Controller, PermanentError, RequeueAfter, requeue_now
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 from haptic_trio.workqueue.work_queue import WorkQueue
-from tests.workqueue.fakes import FakeSource, Gate, Recorder, make_controller
+from tests.workqueue.fakes import Gate, Recorder, make_controller
 
 
 class CountingQueue(WorkQueue[str]):
@@ -37,120 +37,6 @@ class CountingQueue(WorkQueue[str]):
     def forget(self, key: str) -> None:
         self.calls["forget"] += 1
         super().forget(key)
-
-
-class TestFeeding:
-    async def test_ten_workers_reconcile_each_of_200_listed_objects_exactly_once(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder(duration=1.0)
-        objects = [f"object-{number}" for number in range(200)]
-        controller = make_controller(recorder).with_workers(10).subscribe(FakeSource(*objects))
-        await nursery.start(controller.run)
-        await trio.sleep(100)
-        assert Counter(recorder.keys) == Counter(objects)
-        assert recorder.most_running == 10
-        assert max(at for at, _ in recorder.runs) == 19.0
-
-    async def test_transformers_take_the_place_of_the_objects_own_key(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder()
-
-        def owners(obj: str) -> Iterable[str]:
-            return [f"owner-of-{obj}", "everybody"]
-
-        def nobody(obj: str) -> Iterable[str]:
-            return ["everybody"] if obj == "a" else []
-
-        controller = make_controller(recorder).subscribe(FakeSource("a"), owners, nobody)
-        controller.subscribe(FakeSource("silent"), nobody)
-        await nursery.start(controller.run)
-        await wait_all_tasks_blocked()
-        assert recorder.keys == ["owner-of-a", "everybody"]
-
-    async def test_every_subscription_delivers_all_its_objects(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder()
-        controller = make_controller(recorder).with_workers(3)
-        kinds = ["ingress", "service", "endpoints", "secret", "gateway", "route", "class", "config"]
-        for kind in kinds:
-            source = FakeSource(*(f"object-{number}" for number in range(200)))
-            controller.subscribe(source, lambda obj, kind=kind: [f"{kind}/{obj}"])  # type: ignore[misc]
-        await nursery.start(controller.run)
-        await wait_all_tasks_blocked()
-        assert Counter(key.split("/")[0] for key in set(recorder.keys)) == dict.fromkeys(kinds, 200)
-        assert len(recorder.keys) == 8 * 200
-
-    async def test_live_changes_overtake_the_keys_of_a_listing(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder(duration=1.0)
-        source = FakeSource("a", "b", "c")
-        await nursery.start(make_controller(recorder).subscribe(source).run)
-        await wait_all_tasks_blocked()
-        source.put("urgent")
-        await trio.sleep(10)
-        assert recorder.keys == ["a", "urgent", "b", "c"]
-
-    async def test_a_source_that_fails_is_followed_again_and_missed_deletes_are_reconciled(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder()
-        source = FakeSource("a", "b")
-        await nursery.start(make_controller(recorder).subscribe(source).run)
-        await wait_all_tasks_blocked()
-        recorder.runs.clear()
-        source.break_streams(OSError("reset"))
-        await wait_all_tasks_blocked()
-        source.delete("b")
-        source.forget_history()
-        await trio.sleep(5)
-        assert source.streams == 2
-        assert sorted(recorder.keys) == ["a", "b"]
-
-    async def test_strict_ends_run_with_the_error_of_the_source(self, autojump_clock: MockClock) -> None:
-        source = FakeSource("a")
-        controller = Controller(Recorder(), name="demo", key_of=str, strict=True).subscribe(source)
-
-        async def break_it() -> None:
-            await wait_all_tasks_blocked()
-            source.break_streams(OSError("reset"))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(break_it)
-            with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="reset")):
-                await controller.run()
-
-    async def test_an_object_that_a_transformer_fails_for_is_skipped_and_logged(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder()
-
-        def map_object(obj: str) -> list[str]:
-            if obj == "bad":
-                raise ValueError(obj)
-            return [obj]
-
-        controller = make_controller(recorder).subscribe(FakeSource("a", "bad", "b"), map_object)
-        with structlog.testing.capture_logs() as lines:
-            await nursery.start(controller.run)
-            await wait_all_tasks_blocked()
-        assert recorder.keys == ["a", "b"]
-        assert [line["event"] for line in lines] == ["event skipped"]
-
-    async def test_keys_enqueued_before_run_are_kept_for_it(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder()
-        controller = make_controller(recorder)
-        controller.enqueue("a", "b")
-        controller.enqueue("first", priority=1)
-        assert controller.snapshot() is None
-        await nursery.start(controller.run)
-        await wait_all_tasks_blocked()
-        assert recorder.keys == ["first", "a", "b"]
 
 
 class TestRequeue:
@@ -269,7 +155,6 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         "configure",
         [
-            lambda controller: controller.subscribe(FakeSource()),
             lambda controller: controller.with_backoff(1.0, 2.0),
             lambda controller: controller.with_workers(2),
             lambda controller: controller.with_queue_factory(CountingQueue),
@@ -290,10 +175,6 @@ class TestConfiguration:
             configure(controller)
         with pytest.raises(RuntimeError, match="has run"):
             await controller.run()
-
-    async def test_a_subscription_needs_a_way_from_objects_to_keys(self) -> None:
-        with pytest.raises(ValueError, match="key_of"):
-            Controller(Recorder(), name="demo").subscribe(FakeSource())
 
     async def test_the_logger_can_be_chosen(self, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
         recorder = Recorder()

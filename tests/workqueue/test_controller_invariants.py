@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from haptic_trio.workqueue.controller import Controller, PermanentError, RequeueAfter
+from haptic_trio.workqueue.controller import PermanentError, RequeueAfter
+from haptic_trio.workqueue.extras.source_controller import SourceController
 from tests.workqueue.fakes import CancelAtStep, FakeSource, Gate
 
 KEYS = st.sampled_from("abc")
@@ -40,8 +41,8 @@ class World:
         self.source = FakeSource()
         self.gate = Gate()
         self.gate.flip(True)
-        self.controller: Controller[str] = (
-            Controller(self.reconcile, name="demo", key_of=str)
+        self.controller: SourceController[str] = (
+            SourceController(self.reconcile, name="demo", key_of=str)
             .with_workers(workers)
             .with_backoff(0.5, 4.0)
             .with_timeout(5.0)

@@ -1,4 +1,4 @@
-"""Triggers, terms of leadership, and the stop of a controller, on a virtual clock."""
+"""Terms of leadership and the stop of a controller, on a virtual clock."""
 
 from collections import Counter
 
@@ -6,87 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.workqueue.fakes import FakeSource, Gate, Recorder, make_controller
-
-
-class TestTriggers:
-    async def test_a_trigger_runs_its_key_once_and_must_be_armed_again(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder()
-        controller = make_controller(recorder)
-        ready = trio.Event()
-        controller.add_trigger("a", ready.wait)
-        await nursery.start(controller.run)
-        await trio.sleep(1)
-        assert recorder.runs == []
-        ready.set()
-        await trio.sleep(1)
-        assert recorder.keys == ["a"]
-        controller.add_trigger("a", ready.wait)
-        await trio.sleep(1)
-        assert recorder.keys == ["a", "a"]
-
-    async def test_a_replaced_or_removed_trigger_runs_nothing(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        recorder = Recorder()
-        controller = make_controller(recorder)
-        await nursery.start(controller.run)
-        old, new = trio.Event(), trio.Event()
-        controller.add_trigger("a", old.wait)
-        await wait_all_tasks_blocked()
-        controller.add_trigger("a", new.wait)
-        old.set()
-        await wait_all_tasks_blocked()
-        assert controller.remove_trigger("a") is True
-        assert controller.remove_trigger("a") is False
-        new.set()
-        await wait_all_tasks_blocked()
-        assert recorder.runs == []
-
-    async def test_a_reconciler_can_watch_a_store_by_arming_a_trigger_each_time(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        store = FakeSource("a")
-        seen: list[list[str]] = []
-        changed = [trio.Event()]
-
-        async def reconcile(key: str) -> None:
-            await trio.lowlevel.checkpoint()
-            seen.append(list(store.objects))
-            controller.add_trigger(key, changed[-1].wait)
-
-        controller = make_controller(reconcile)
-        controller.enqueue("all")
-        await nursery.start(controller.run)
-        for obj in ("b", "c"):
-            await wait_all_tasks_blocked()
-            store.put(obj)
-            changed.append(trio.Event())
-            changed[-2].set()
-        await wait_all_tasks_blocked()
-        assert seen == [["a"], ["a", "b"], ["a", "b", "c"]]
-
-    async def test_a_trigger_that_fails_at_once_and_is_armed_again_is_no_hot_loop(
-        self, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        runs: list[float] = []
-
-        async def fail() -> None:
-            await trio.lowlevel.checkpoint()
-            raise OSError("no")
-
-        async def reconcile(key: str) -> None:
-            await trio.lowlevel.checkpoint()
-            runs.append(trio.current_time())
-            controller.add_trigger(key, fail)
-
-        controller = make_controller(reconcile).with_backoff(1.0, 8.0)
-        controller.enqueue("a")
-        await nursery.start(controller.run)
-        await trio.sleep(30)
-        assert runs == [0.0, 1.0, 3.0, 7.0, 15.0, 23.0]
+from tests.workqueue.fakes import FakeSource, Gate, Recorder, make_controller, make_source_controller
 
 
 class TestLeadership:
@@ -94,7 +14,7 @@ class TestLeadership:
         self, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         recorder, gate, source = Recorder(), Gate(), FakeSource("a")
-        await nursery.start(make_controller(recorder).with_leader(gate).subscribe(source).run)
+        await nursery.start(make_source_controller(recorder).with_leader(gate).subscribe(source).run)
         for _ in range(3):
             await wait_all_tasks_blocked()
             source.put("a")
@@ -164,7 +84,7 @@ class TestStop:
         self, autojump_clock: MockClock
     ) -> None:
         recorder = Recorder(duration=3.0)
-        controller = make_controller(recorder).subscribe(FakeSource("a", "b"))
+        controller = make_source_controller(recorder).subscribe(FakeSource("a", "b"))
         with trio.move_on_after(1):
             await controller.run()
         assert trio.current_time() == 3.0
@@ -193,7 +113,7 @@ class TestStop:
 
     async def test_after_the_stop_keys_and_triggers_are_ignored(self, autojump_clock: MockClock) -> None:
         recorder = Recorder()
-        controller = make_controller(recorder)
+        controller = make_source_controller(recorder)
         with trio.move_on_after(1):
             await controller.run()
         controller.enqueue("a")

@@ -6,7 +6,8 @@ import trio
 from prometheus_client import CollectorRegistry, generate_latest
 from trio.testing import MockClock
 
-from haptic_trio.workqueue.controller import Controller, PermanentError, RequeueAfter
+from haptic_trio.workqueue.controller import PermanentError, RequeueAfter
+from haptic_trio.workqueue.extras.source_controller import SourceController
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.work_queue import WorkQueue
@@ -118,7 +119,7 @@ async def test_a_controller_counts_its_results_and_active_workers(
     failed: list[str] = []
     again: list[str] = []
     slow: list[str] = []
-    controller = Controller(reconcile, name="demo", metrics=metrics).with_timeout(3.0)
+    controller: SourceController[str] = SourceController(reconcile, name="demo", metrics=metrics).with_timeout(3.0)
     await nursery.start(controller.run)
     controller.enqueue("fails", "again", "never", "slow", "last")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from haptic_trio.workqueue.subscription import (
+from haptic_trio.workqueue.extras.subscription import (
     SNAPSHOT_PRIORITY,
     Event,
     EventKind,

@@ -3,8 +3,8 @@
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from haptic_trio.workqueue.extras.triggers import Triggers
 from haptic_trio.workqueue.limiter import ExponentialLimiter
-from haptic_trio.workqueue.triggers import Triggers
 
 
 class Stage:
