@@ -1,6 +1,6 @@
 """A headless Chromium for the tests, in a private folder, and a page in it to be driven.
 
-    python -m tests.support.chromium     fetches it where there is none, and prints its path
+    python -m tests.support.chromium     fetches it unless there is one, and prints its path
 
 It is Debian's package, unpacked with the libraries it needs; nothing is
 installed. Exits with 3 and the reason where it cannot be had.
@@ -25,7 +25,8 @@ from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
 
 PACKAGE = "chromium-headless-shell"
 DATA = "chromium-common"
-"""What both kinds of Chromium share, such as the tables of Unicode."""
+"""Data of all Chromium packages, such as the Unicode tables."""
+SYSTEM_NAMES = (PACKAGE, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 START_LIMIT = 30.0
 SHOWN_LIMIT = 20.0
 UNAVAILABLE = 3
@@ -37,12 +38,12 @@ KEYS = {
     "ArrowRight": (39, ""),
     "ArrowDown": (40, ""),
 }
-"""What a browser is told of a key: its code, and the text that it makes."""
+"""Keys by their name in the DOM: code and text of the event."""
 
 
 def find_chromium() -> Path | None:
-    """Return a headless Chromium that is there already: of PATH, or one that was fetched."""
-    for name in (PACKAGE, "chromium"):
+    """Return a Chromium of PATH, or the one that was fetched before; None without either."""
+    for name in SYSTEM_NAMES:
         if found := shutil.which(name):
             return Path(found)
     fetched = _cache() / "usr/lib/chromium" / PACKAGE
@@ -50,7 +51,7 @@ def find_chromium() -> Path | None:
 
 
 def fetch_chromium() -> Path:
-    """Fetch it, unless it is there; raises PackageUnavailableError."""
+    """Return a Chromium, fetched if there is none; raises PackageUnavailableError."""
     if found := find_chromium():
         return found
     target = _cache()
@@ -79,7 +80,7 @@ class Page:
 
     def __init__(self, socket: WebSocketConnection, session: str) -> None:
         self.errors: list[str] = []
-        """What the page complained of: exceptions, and what its policy refused."""
+        """Exceptions of the page, and violations of its content security policy."""
         self._socket = socket
         self._session = session
         self._number = 10
@@ -164,8 +165,7 @@ class Page:
 @asynccontextmanager
 async def open_page(binary: Path, profile: Path) -> AsyncIterator[Page]:
     """Run a browser with an empty page for the duration of the block."""
-    root = binary.parents[3]
-    folders = dict.fromkeys(path.parent for path in sorted(root.rglob("*.so*"))) if root == _cache() else {}
+    folders = library_folders(binary)
     process = await trio.lowlevel.open_process(
         [
             str(binary),
@@ -196,6 +196,14 @@ async def open_page(binary: Path, profile: Path) -> AsyncIterator[Page]:
         with trio.CancelScope(shield=True):
             await process.wait()
             await process.stderr.aclose()
+
+
+def library_folders(binary: Path) -> list[Path]:
+    """Return the folders of the libraries that were fetched together with *binary*; none for a system Chromium."""
+    root = _cache()
+    if not binary.is_relative_to(root):
+        return []
+    return list(dict.fromkeys(path.parent for path in sorted(root.rglob("*.so*"))))
 
 
 async def _address(stderr: trio.abc.ReceiveStream) -> str:
