@@ -3,22 +3,27 @@
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from haptic_trio.backoff import Backoff
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.templating.incremental.deferred import ContentUnavailableError
 
 RETRY: Final = 1.0
 """Seconds before an object is fetched again after a failure; doubles up to `RETRY_LIMIT`."""
 RETRY_LIMIT: Final = 60.0
 
 
-class FetchFailedError(ContentUnavailableError):
-    """An object is there, but could not be read; trying again helps when the reason is gone."""
+class FetchFailure(msgspec.Struct, frozen=True):
+    """The reason why an object could not be fetched."""
 
-    def __init__(self, ref: ResourceRef, reason: str, hint: str = "") -> None:
-        self.ref = ref
-        self.reason = reason
-        super().__init__(f"{ref} could not be fetched: {reason}", hint)
+    ref: ResourceRef
+    reason: str
+    hint: str = ""
+
+    @property
+    def message(self) -> str:
+        """The text of an error for this failure."""
+        return f"{self.ref} could not be fetched: {self.reason}"
 
 
 class _Failure:
@@ -32,7 +37,7 @@ class _Failure:
 
 
 class Failures:
-    """The fetches that have failed, until they succeed or what was fetched is another version."""
+    """The fetches that have failed, until they succeed or the object has another version."""
 
     def __init__(self, make_backoff: Callable[[], Backoff] = lambda: Backoff(base=RETRY, limit=RETRY_LIMIT)) -> None:
         self._make_backoff = make_backoff
@@ -40,31 +45,30 @@ class Failures:
 
     @property
     def next_retry(self) -> float | None:
-        """When the next one is due; None if none will be."""
+        """When the next retry is due, by the clock of Trio; None if there is none."""
         return min((each.retry_at for each in self._failures.values() if not each.is_due), default=None)
 
-    def find(self, ref: ResourceRef, version: str) -> FetchFailedError | None:
-        """Return why *version* of *ref* is not to be had; None if it should be tried."""
+    def find(self, ref: ResourceRef, version: str) -> FetchFailure | None:
+        """Return the failure to fetch *version* of *ref*; None if it should be fetched now."""
         failure = self._failures.get(ref)
         if failure is None or failure.is_due or failure.version != version:
             return None
-        # A new one each time: the traceback of one that is raised again and again would keep what it has passed.
-        return FetchFailedError(ref, failure.reason, failure.hint)
+        return FetchFailure(ref, failure.reason, failure.hint)
 
-    def note(self, version: str, error: FetchFailedError, now: float) -> None:
-        """Take note that *error* is what became of *version*."""
-        failure = self._failures.get(error.ref)
-        if failure is None:
-            failure = self._failures[error.ref] = _Failure(self._make_backoff())
-        failure.reason, failure.hint, failure.version, failure.is_due = error.reason, error.hint, version, False
-        failure.retry_at = now + failure.backoff.next()
+    def note(self, version: str, failure: FetchFailure, now: float) -> None:
+        """Record that fetching *version* failed with *failure*."""
+        known = self._failures.get(failure.ref)
+        if known is None:
+            known = self._failures[failure.ref] = _Failure(self._make_backoff())
+        known.reason, known.hint, known.version, known.is_due = failure.reason, failure.hint, version, False
+        known.retry_at = now + known.backoff.next()
 
     def forget(self, ref: ResourceRef) -> None:
-        """Take note that *ref* has been fetched, or is gone."""
+        """Drop the failure of *ref*, which has been fetched or deleted."""
         self._failures.pop(ref, None)
 
     def take_due(self, now: float) -> tuple[ResourceRef, ...]:
-        """Return those that are to be tried again from *now* on."""
+        """Return the objects whose retry is due at *now*; each of them once."""
         due = tuple(ref for ref, each in self._failures.items() if not each.is_due and each.retry_at <= now)
         for ref in due:
             self._failures[ref].is_due = True

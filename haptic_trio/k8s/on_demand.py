@@ -1,15 +1,16 @@
 """On-demand store: holds keys, fetches an object when a template uses it, and caches it for a while.
 
-What the store holds of an object, one `KeyedObject` for each version, is made
-as soon as a watch has decoded it; the rest is let go. Look-ups, records of
-them and changes are those of any store. What a render lacks it notes with
-the store (see `haptic_trio.templating.incremental.deferred`); `fetch_wanted` gets it.
+For each version of an object the store holds one `LazyObject`, made as soon as
+a watch has decoded the object; the decoded object is dropped. Lookups, their
+records and changes are those of any store. A render registers the objects
+that it needs by `want`, and `fetch_wanted` fetches them. The caller passes the
+class of the lazy objects, which templates use like whole objects.
 """
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NoReturn, TypeAlias, cast
+from typing import Final, NoReturn, Protocol, TypeAlias, cast
 
 import msgspec
 import trio
@@ -17,46 +18,58 @@ import trio
 from haptic_trio.errors import HapticError
 from haptic_trio.k8s.client import NotFoundError
 from haptic_trio.k8s.errors import UnreachableError
-from haptic_trio.k8s.fetching import Failures, FetchFailedError
+from haptic_trio.k8s.fetching import Failures, FetchFailure
 from haptic_trio.k8s.index import Keys, KeySchema
 from haptic_trio.k8s.object_cache import ObjectCache
 from haptic_trio.k8s.resource import Resource, ResourceRef, version_of
 from haptic_trio.k8s.store import Store, unversioned
-from haptic_trio.templating.incremental.deferred import Deferred
 
 Fetch: TypeAlias = Callable[[str, str], Awaitable[Resource]]
-"""Return the object of a namespace and name as it is now; see `Client.get`."""
+"""Returns the current object of a namespace and name; see `Client.get`."""
 
 FETCHES: Final = 8
-"""Objects of a kind that are fetched at the same time."""
+"""Maximum of concurrent fetches of a kind."""
 FETCH_LIMIT: Final = 5.0
-"""Seconds that the cluster has to answer."""
+"""Seconds after which a fetch fails."""
 FETCH_ALLOWANCE: Final = 60.0
-"""Seconds after which a render begins no other fetch; enough for tens of thousands of objects."""
+"""Seconds after which a render begins no further fetch; enough for tens of thousands of objects."""
 
 
-class KeyedObject(Deferred):
-    """What is held of an object: its identity and the keys that it is found under."""
+class Identified(Protocol):
+    """The identity of one version of an object."""
 
-    __slots__ = ("digest", "prefixes")
+    kind: str
+    namespace: str
+    name: str
+    version: str
+
+
+class LazyObject(Identified, Protocol):
+    """The part of an object that is held: its identity and the keys that it is found under."""
 
     digest: bytes | None
-    """Of its content; None where that has not been seen."""
+    """Digest of the content; None if only metadata was received."""
     prefixes: tuple[Keys, ...]
+
+
+MakeObject: TypeAlias = Callable[["OnDemandStore", Resource, str], LazyObject]
+"""Makes the lazy object of a store for an object and its version; the store sets digest and prefixes."""
+MakeError: TypeAlias = Callable[[str, str], Exception]
+"""Makes the error for an object that could not be fetched, from a message and a hint."""
 
 
 class _KnownKeys(KeySchema):
     def prefixes(self, resource: Resource) -> tuple[Keys, ...]:
-        found: object = resource
-        return found.prefixes if isinstance(found, KeyedObject) else super().prefixes(resource)
+        known: tuple[Keys, ...] | None = getattr(resource, "prefixes", None)
+        return super().prefixes(resource) if known is None else known
 
 
 class OnDemandStore(Store):
-    """A `Store` of keyed objects, to be filled with what `reduce` returns.
+    """A `Store` of lazy objects, to be filled with what `reduce` returns.
 
-    Where it is fed with whole objects, it knows a change that touches
-    nothing but the resourceVersion, managedFields and ignored fields for
-    none, as a full store does. With metadata alone each version is a change.
+    If it receives whole objects, a change of only the resourceVersion,
+    managedFields and ignored fields is not a change, as in a full store. If
+    it receives metadata alone, each version is a change.
     """
 
     def __init__(
@@ -66,80 +79,86 @@ class OnDemandStore(Store):
         ignore_fields: Sequence[str] = (),
         *,
         fetch: Fetch,
+        make_object: MakeObject,
+        make_error: MakeError,
         cache_size: int,
         cache_ttl: float,
     ) -> None:
         """Raises `ProblemsError` for expressions that cannot be used. *cache_ttl* is in seconds."""
         super().__init__(name, index_by, ignore_fields, make_schema=_KnownKeys)
         self._fetch = fetch
+        self._make_object = make_object
+        self._make_error = make_error
         self._cache = ObjectCache(cache_size, cache_ttl)
         self._failures = Failures()
-        self._wanted: dict[ResourceRef, KeyedObject] = {}
+        self._wanted: dict[ResourceRef, LazyObject] = {}
         self._changed = trio.Event()
 
     @property
     def needs_only_metadata(self) -> bool:
-        """Whether `reduce` can do with an object's metadata."""
+        """Whether `reduce` needs only the metadata of an object."""
         return self.schema.needs_only("metadata")
 
     @property
     def cached(self) -> int:
-        """How many objects are held as a whole."""
+        """Number of whole objects in the cache."""
         return len(self._cache)
 
     @property
     def is_wanting(self) -> bool:
-        """Whether there is something for `fetch_wanted`."""
+        """Whether `fetch_wanted` has objects to fetch."""
         return bool(self._wanted)
 
     def reduce(self, resource: Resource) -> Resource:
-        """Return what is held of *resource*; nothing that is large."""
+        """Return the lazy object for *resource*, which is small."""
         content = self.without_ignored(resource)
-        keyed = KeyedObject(self, content, version_of(resource))
-        # Equal texts need to be there but once.
+        keyed = self._make_object(self, content, version_of(resource))
+        # Equal texts share memory.
         texts = {text: text for text in (keyed.namespace, keyed.name)}
         keyed.prefixes = tuple(tuple(texts.get(key, key) for key in keys) for keys in self.schema.prefixes(content))
         keyed.digest = None if self.needs_only_metadata else _digest_of(content)
         return cast("Resource", keyed)
 
-    def content_of(self, deferred: Deferred) -> Resource | None:
-        """See `Keeper.content_of`."""
+    def content_of(self, deferred: Identified) -> Resource | None:
+        """Return the whole object; None if it has to be fetched. Raises an error of *make_error* if that has failed."""
         ref = _ref_of(deferred)
         found = self._cache.get(ref, deferred.version)
         if found is None and (failure := self._failures.find(ref, deferred.version)) is not None:
-            raise failure
+            raise self._make_error(failure.message, failure.hint)
         return found
 
-    def want(self, deferred: Deferred) -> bool:
-        """See `Keeper.want`."""
+    def want(self, deferred: Identified) -> bool:
+        """Register *deferred*, a lazy object of this store, for `fetch_wanted`.
+
+        False if it is registered already, is here, or has failed.
+        """
         ref = _ref_of(deferred)
         if ref in self._wanted or self._cache.get(ref, deferred.version) is not None:
             return False
         if self._failures.find(ref, deferred.version) is not None:
             return False
-        assert isinstance(deferred, KeyedObject)
-        self._wanted[ref] = deferred
+        self._wanted[ref] = cast("LazyObject", deferred)
         return True
 
     def is_failing(self, ref: ResourceRef) -> bool:
-        """Whether fetching *ref* has failed, and it is not time to try again."""
+        """Whether fetching *ref* has failed and its retry is not due."""
         current = self.by_ref(ref)
         return current is not None and self._failures.find(ref, version_of(current)) is not None
 
     async def fetch_wanted(self) -> None:
-        """Fetch what is wanted; what cannot be had is failing from then on, and tried again later.
+        """Fetch the registered objects; those that cannot be fetched are failing, and retried later.
 
-        Takes `FETCH_LIMIT` seconds at most for each object, and for all the
-        others once the cluster does not answer.
+        Takes at most `FETCH_LIMIT` seconds for an object. Once the cluster does
+        not respond, the objects that are left fail at once.
         """
         wanted, self._wanted = self._wanted, {}
-        silent: list[FetchFailedError] = []
+        silent: list[FetchFailure] = []
         limiter = trio.CapacityLimiter(FETCHES)
 
-        async def fetch(ref: ResourceRef, keyed: KeyedObject) -> None:
+        async def fetch(ref: ResourceRef, keyed: LazyObject) -> None:
             async with limiter:
                 if silent:
-                    error = FetchFailedError(ref, silent[0].reason, silent[0].hint)
+                    error = FetchFailure(ref, silent[0].reason, silent[0].hint)
                     self._failures.note(keyed.version, error, trio.current_time())
                     return
                 await self._fetch_one(ref, keyed, silent)
@@ -149,17 +168,17 @@ class OnDemandStore(Store):
                 nursery.start_soon(fetch, ref, keyed)
         self._wake()
 
-    async def _fetch_one(self, ref: ResourceRef, keyed: KeyedObject, silent: list[FetchFailedError]) -> None:
+    async def _fetch_one(self, ref: ResourceRef, keyed: LazyObject, silent: list[FetchFailure]) -> None:
         try:
             with trio.fail_after(FETCH_LIMIT):
                 resource = await self._fetch(ref.namespace, ref.name)
         except trio.TooSlowError:
-            error = FetchFailedError(ref, f"the cluster has not answered within {FETCH_LIMIT:g} s")
+            error = FetchFailure(ref, f"the cluster has not responded within {FETCH_LIMIT:g} s")
             silent.append(error)
         except NotFoundError:
-            error = FetchFailedError(ref, "it is not there any more", "a watch should tell so any moment")
+            error = FetchFailure(ref, "it does not exist any more", "the watch should report its deletion soon")
         except HapticError as exc:
-            error = FetchFailedError(ref, str(exc), str(getattr(exc, "hint", "")))
+            error = FetchFailure(ref, str(exc), str(getattr(exc, "hint", "")))
             if isinstance(exc, UnreachableError):
                 silent.append(error)
         else:
@@ -169,7 +188,7 @@ class OnDemandStore(Store):
         self._failures.note(keyed.version, error, trio.current_time())
 
     async def run_upkeep(self, retry: Callable[[tuple[ResourceRef, ...]], Awaitable[None]]) -> NoReturn:
-        """Forget what has expired, and *retry* those whose fetch may be tried again, until cancelled."""
+        """Drop expired objects, and call *retry* with the objects whose retry is due, until cancelled."""
         while True:
             changed = self._changed
             with trio.move_on_at(self._next_due()):
@@ -184,7 +203,7 @@ class OnDemandStore(Store):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """See `Store.frozen`; what has been fetched meanwhile stays until the last freeze ends."""
+        """See `Store.frozen`; fetched objects stay until the last freeze ends."""
         try:
             with super().frozen():
                 yield
@@ -204,7 +223,7 @@ class OnDemandStore(Store):
         self._changed = trio.Event()
 
     def _is_same(self, current: Resource, resource: Resource) -> bool:
-        before, after = cast("KeyedObject", current), cast("KeyedObject", resource)
+        before, after = cast("LazyObject", current), cast("LazyObject", resource)
         return (after.version != "" and before.version == after.version) or (
             after.digest is not None and before.digest == after.digest
         )
@@ -216,7 +235,7 @@ class OnDemandStore(Store):
             self._failures.forget(ref)
 
 
-def _ref_of(deferred: Deferred) -> ResourceRef:
+def _ref_of(deferred: Identified) -> ResourceRef:
     return ResourceRef(deferred.kind, deferred.namespace, deferred.name)
 
 

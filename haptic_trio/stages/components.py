@@ -23,6 +23,7 @@ from haptic_trio.pipeline.review.dry_run import DryRuns
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.stages.iteration_components import Parts
 from haptic_trio.stages.process import Process
+from haptic_trio.templating.incremental.deferred import ContentUnavailableError, KeyedObject
 
 
 async def run_components(
@@ -93,6 +94,8 @@ def make_stores(config: Config, client: Client) -> Stores:
             name,
             watched.index_by,
             ignored,
+            make_object=KeyedObject,
+            make_error=ContentUnavailableError,
             fetch=partial(client.get, ResourceType(watched.api_version, watched.resources)),
             cache_size=watched.cache_size,
             cache_ttl=watched.cache_ttl,

@@ -12,7 +12,7 @@ from jinja2 import Template, TemplateError, TemplateNotFound, UndefinedError
 from jinja2.exceptions import SecurityError
 
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.templating.credentials import shown_source
+from haptic_trio.redaction import shown_source
 from haptic_trio.templating.filters.emit import TemplateFaultError
 from haptic_trio.templating.incremental.subjects import Subject
 from haptic_trio.templating.limits import LimitReachedError, RenderAbandonedError

@@ -9,7 +9,7 @@ import trio
 from haptic_trio.k8s.client import Listed, Selection, Upserted
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceType, ref_of
-from haptic_trio.templating.incremental.deferred import Deferred
+from haptic_trio.templating.incremental.deferred import ContentUnavailableError, Deferred, KeyedObject
 from tests.cluster.client import Cluster
 from tests.k8s.api_cluster import Reports, connected_by
 
@@ -36,6 +36,8 @@ async def test_secrets_come_without_data_and_are_read_one_by_one(
                 "secrets",
                 ("metadata.namespace", "metadata.labels.app"),
                 fetch=partial(client.get, SECRETS),
+                make_object=KeyedObject,
+                make_error=ContentUnavailableError,
                 cache_size=1,
                 cache_ttl=60.0,
             )

@@ -12,6 +12,7 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.status.writer import StatusWriter
+from haptic_trio.templating.incremental.deferred import ContentUnavailableError, KeyedObject
 from tests.support.kubernetes import ingress, ingress_class
 
 
@@ -48,7 +49,14 @@ async def test_what_a_status_needs_is_fetched_and_what_cannot_be_is_tried_again(
     classes, ingresses = [ingress_class("haptic", "us"), ingress_class("other", "them")], [ingress("a"), ingress("b")]
     cluster = Cluster(*classes, *ingresses)
     cluster.forbidden.add("b")
-    make = partial(OnDemandStore, fetch=cluster.get, cache_size=0, cache_ttl=10.0)
+    make = partial(
+        OnDemandStore,
+        fetch=cluster.get,
+        make_object=KeyedObject,
+        make_error=ContentUnavailableError,
+        cache_size=0,
+        cache_ttl=10.0,
+    )
     stores = Stores(
         [make("ingresses", ["metadata.namespace", "metadata.name"]), make("ingressClasses", ["metadata.name"])]
     )

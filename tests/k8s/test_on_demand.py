@@ -21,7 +21,7 @@ from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.reflector import StoreChange, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store
-from haptic_trio.templating.incremental.deferred import Deferred, NotFetchedError
+from haptic_trio.templating.incremental.deferred import ContentUnavailableError, Deferred, KeyedObject, NotFetchedError
 from tests.k8s.api_cluster import Reports, connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.cluster import MemoryCluster
@@ -50,7 +50,15 @@ async def nobody(_namespace: str, _name: str) -> Resource:
 
 def make_store(fetch: Any = nobody, index_by: Sequence[str] = BY_NAME, **fields: Any) -> OnDemandStore:
     options = {"cache_size": 2, "cache_ttl": 10.0, **fields}
-    return OnDemandStore("secrets", index_by, IGNORED, fetch=fetch, **options)
+    return OnDemandStore(
+        "secrets",
+        index_by,
+        IGNORED,
+        fetch=fetch,
+        make_object=KeyedObject,
+        make_error=ContentUnavailableError,
+        **options,
+    )
 
 
 def keyed(store: OnDemandStore, name: str) -> Deferred:

@@ -226,7 +226,7 @@ async def test_an_object_deleted_before_it_was_fetched_is_reported_until_the_wat
     assert isinstance(rendered, Rendered)
     assert rendered.text.split() == ["b", "1"]
     (refusal,) = rendered.refusals
-    assert "is not there any more" in refusal.problem.message
+    assert "does not exist any more" in refusal.problem.message
 
     pair.remove(ResourceRef("Service", "x", "a"))
     rendered = await pair.render(pair.sparse)
@@ -246,7 +246,7 @@ async def test_a_cluster_that_does_not_answer_holds_a_render_up_for_seconds_howe
     assert trio.current_time() - before <= 10
     assert isinstance(rendered, Rendered)
     assert len(rendered.refusals) == 100
-    assert "has not answered" in rendered.refusals[-1].problem.message
+    assert "has not responded" in rendered.refusals[-1].problem.message
 
 
 async def test_what_fails_outside_of_all_objects_for_want_of_one_fails_the_render() -> None:

@@ -10,7 +10,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
-from haptic_trio.templating.credentials import without_credentials_in_yaml
+from haptic_trio.redaction import without_credentials_in_yaml
 from haptic_trio.yaml.reader import DocumentError, read_nodes
 
 MAP_TAG = "tag:yaml.org,2002:map"

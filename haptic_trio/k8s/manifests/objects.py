@@ -12,7 +12,7 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.templating.credentials import without_credentials_in_yaml
+from haptic_trio.redaction import without_credentials_in_yaml
 from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, read_document, split_documents
 
 MAX_SIZE: Final = 8 * 1024 * 1024

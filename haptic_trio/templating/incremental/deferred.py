@@ -147,6 +147,16 @@ class Deferred(Mapping[str, Any]):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
+class KeyedObject(Deferred):
+    """A deferred object with the keys that an on-demand store finds it under."""
+
+    __slots__ = ("digest", "prefixes")
+
+    digest: bytes | None
+    """Digest of the content; None if only metadata was received."""
+    prefixes: tuple[tuple[str, ...], ...]
+
+
 _TOP: Final = frozenset({"apiVersion", "kind", "metadata"})
 _KEPT: Final[Mapping[str, str]] = {
     "name": "name",

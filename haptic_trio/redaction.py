@@ -1,12 +1,12 @@
-"""Takes credentials out of template sources, of which problems show lines.
+"""Redaction of credentials in template sources and configurations, of which problems quote lines.
 
-Those who write templates are advised to take credentials from Secrets, but
-may write them down. Problems are printed, logged, shown by the console and
-sent to API clients, so no literal that may be a credential is shown:
+Template authors should take credentials from Secrets, but may write them
+down. Problems are printed, logged, shown by the console and sent to API
+clients, so every literal that may be a credential is replaced:
 
-- what is given to `auth=` and `headers=`, and what variables and macros that
-  are given to them are made of, in the same template
-- what stands behind a name such as `token`, `password` or `Authorization`
+- the arguments `auth=` and `headers=`, and the variables and macros of the
+  same template that these arguments are made of
+- the value after a name such as `token`, `password` or `Authorization`
 - user, password and query of URLs
 """
 
@@ -127,7 +127,7 @@ def shown_source(source: str) -> str:
 
 
 def without_credentials_in_yaml(text: str) -> str:
-    """Return *text*, a document that may hold templates, with `…` in place of what may be a credential."""
+    """Return *text*, a YAML document that may contain templates, with credentials replaced by `…`."""
     return _SETTING.sub(rf"\g<key>{BLANK}", without_credentials(text))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.errors import ProblemsError
-from haptic_trio.templating.credentials import without_credentials, without_credentials_in_yaml
+from haptic_trio.redaction import without_credentials, without_credentials_in_yaml
 from haptic_trio.templating.engine import Engine
 from tests.templating.rendering import refused
 
