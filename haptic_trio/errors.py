@@ -1,9 +1,8 @@
 """Root of all errors of haptic-trio, and problems with a place.
 
-A *problem* is something a person can mend: it has a source, a line where
-there is one, and a hint. Everything that checks input (configuration,
-manifests, templates, haproxy.cfg) reports a tuple of problems, never only
-the first.
+A *problem* is a fault that a user can correct: it has a source, a line if
+there is one, and a hint. Every check of input (configuration,
+manifests, templates, haproxy.cfg) reports a tuple of all problems.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,22 +11,22 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One mendable fault and where it is."""
+    """One fault in the input, and its place."""
 
     message: str
     source: str = ""
-    """File, object or template, as its author knows it."""
+    """File, object or template, by the name that its author uses."""
     line: int = 0
-    """1-based; 0 where there is no line."""
+    """1-based; 0 if unknown."""
     column: int = 0
-    """1-based; 0 where there is no column."""
+    """1-based; 0 if unknown."""
     path: str = ""
     """Path inside a structure, such as `watchedResources.ingresses.indexBy[0]`."""
     hint: str = ""
     excerpt: str = ""
     """The source lines around the fault; may be several lines."""
     subject: str = ""
-    """The resource in hand, `kind namespace/name`, where one is known."""
+    """The resource concerned, as `kind namespace/name`, if known."""
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.source, self.line, self.column) if part)
@@ -43,7 +42,7 @@ class HapticError(Exception):
 
 
 class ProblemsError(HapticError):
-    """Input was refused; trying again helps only after the input has changed."""
+    """Input was rejected; trying again helps only after the input has changed."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

@@ -7,7 +7,7 @@ from haptic_trio.config.model import Duration
 from haptic_trio.errors import HapticError
 
 LONGEST = Duration(366 * 24 * 3600)
-"""Longer ones are refused: they are slips, and timers overflow somewhere."""
+"""The longest duration that is accepted, because timers overflow at some length."""
 
 _MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _PART = r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)"
@@ -17,7 +17,7 @@ _BARE_NUMBER = re.compile(r"\+?[0-9]+(?:\.[0-9]+)?")
 
 
 class InvalidDurationError(HapticError):
-    """The text is no duration; trying again is futile."""
+    """The text is not a duration; trying again helps only after an edit."""
 
     def __init__(self, message: str, hint: str) -> None:
         self.message = message

@@ -10,18 +10,18 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 
 Report: TypeAlias = Callable[[str, tuple[Problem, ...]], None]
-"""Told a source (a file, a watch) and its problems whenever these are other than before; none: all are solved.
+"""Receives a source (a file, a watch) and its problems each time that they change; no problems: all are solved.
 
 Called on the event loop; must not block.
 """
 
 
 Reduce: TypeAlias = Callable[[Resource], Resource]
-"""Returns what to keep of an object: something with the same identity, and no less than its reader will use."""
+"""Returns the part of an object to keep, with the same identity and every field that the reader uses."""
 
 
 class NotFoundError(HapticError):
-    """The object is not there; trying again helps once somebody has created it."""
+    """The object does not exist; trying again helps once it is created."""
 
     def __init__(self, ref: ResourceRef) -> None:
         self.ref = ref
@@ -29,7 +29,7 @@ class NotFoundError(HapticError):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which objects of a type to watch."""
+    """Selection of objects of a type for a watch."""
 
     type: ResourceType
     namespaces: tuple[str, ...] = ()
@@ -41,11 +41,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     metadata_is_enough: bool = False
     """The reader uses nothing but apiVersion, kind and metadata; a cluster may leave out the rest, or not."""
     reduce: Reduce | None = None
-    """Applied to each object as soon as it is there, so that no more is ever held; None keeps it as it is."""
+    """Applied to each object as soon as it is decoded, to save memory; None keeps the whole object."""
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """Everything that is selected now; what is not in it has been deleted."""
+    """All selected objects; objects that are not in it have been deleted."""
 
     objects: tuple[Resource, ...]
 
@@ -57,7 +57,7 @@ class Upserted(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The object is gone; carries its last known state."""
+    """The object is deleted; carries its last known state."""
 
     object: Resource
 
@@ -73,7 +73,7 @@ class Client(Protocol):
 
         The first event is always `Listed`; another `Listed` may come at any
         time and replaces everything. The iterator ends only with the
-        cluster; interruptions are bridged within.
+        cluster: the client reconnects after interruptions.
         """
         ...
 

@@ -10,40 +10,40 @@ from haptic_trio.k8s.resource import ResourceType
 
 
 class CredentialsError(HapticError):
-    """No usable credentials were found; trying again helps once the file that it names has been mended."""
+    """No usable credentials were found; trying again helps once the file in the message is corrected."""
 
 
 class ApiError(HapticError):
-    """The API server did not do what was asked; each subclass says whether trying again helps."""
+    """A request to the API server failed; each subclass says whether trying again helps."""
 
     def __init__(
         self, what: str, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None
     ) -> None:
         self.what = what
-        """What was tried, such as `list ingresses.networking.k8s.io/v1`."""
+        """The operation, such as `list ingresses.networking.k8s.io/v1`."""
         self.message = message
         self.status = status
-        """The HTTP status; 0 if there was no answer."""
+        """The HTTP status; 0 without a response."""
         self.reason = reason
-        """The API's word for it, such as `AlreadyExists`."""
+        """The reason in the API's status, such as `AlreadyExists`."""
         self.retry_after = retry_after
-        """Seconds that the server asks to be left alone; None if it does not say."""
+        """Seconds after which the server accepts a retry; None if it sent none."""
         super().__init__(f"{what}: {message}")
 
     @property
     def hint(self) -> str:
-        """What a person can do about it; may be empty."""
+        """The fix; may be empty."""
         return ""
 
 
 class UnreachableError(ApiError):
-    """No answer, or half of one; trying again helps when the server or the network is back."""
+    """No response, or an incomplete one; trying again helps when the server or the network is back."""
 
     hint = "is the API server running, and is the address in the credentials right?"
 
 
 class UnauthorizedError(ApiError):
-    """The credentials were refused, fresh ones too; trying again helps when there are new ones."""
+    """The server rejected the credentials, and fresh ones too; trying again helps when there are new ones."""
 
     hint = "the token or the client certificate may have expired"
 
@@ -55,27 +55,27 @@ class ForbiddenError(ApiError):
 
 
 class MissingError(ApiError):
-    """The path leads nowhere: the object or its kind is not there; trying again helps once it has been created."""
+    """The object or its kind does not exist; trying again helps once it has been created."""
 
 
 class ConflictError(ApiError):
-    """Somebody else has changed the object, or owns the field; read it again, decide again, then try again."""
+    """Another client has changed the object or owns the field; read the object again before a retry."""
 
 
 class AlreadyExistsError(ConflictError):
-    """An object of that name is there already; trying again helps once it is gone."""
+    """An object of that name exists; trying again helps once it is deleted."""
 
 
 class ExpiredError(ApiError):
-    """The version asked for is no longer known; a new list has to be made."""
+    """The requested version has expired; a new list is needed."""
 
 
 class InvalidError(ApiError):
-    """The server does not understand or accept the request; the same request will fail again."""
+    """The server does not accept the request; the same request will fail again."""
 
 
 class ThrottledError(ApiError):
-    """The server has too much to do; trying again helps after `retry_after`."""
+    """The server limits the rate of requests; trying again helps after `retry_after`."""
 
 
 class ServerFailedError(ApiError):
@@ -83,17 +83,17 @@ class ServerFailedError(ApiError):
 
 
 class AbsentKindError(HapticError):
-    """The API server does not serve this kind (yet); trying again helps once its definition has been installed."""
+    """The API server does not serve this kind (yet); trying again helps once its CRD is installed."""
 
     def __init__(self, resource_type: ResourceType, similar: tuple[str, ...] = ()) -> None:
         self.type = resource_type
         self.similar = similar
-        """Plurals of the same group and version that look alike."""
+        """Similar plurals of the same group and version."""
         super().__init__(f"the API server does not serve {resource_type}")
 
     @property
     def hint(self) -> str:
-        """What a person can do about it."""
+        """The fix."""
         if self.similar:
             return f"is one of these meant: {', '.join(self.similar)}?"
         return "install its CustomResourceDefinition, or remove it from watchedResources; until then it counts as empty"
@@ -121,21 +121,21 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
 
 
 def error_of(what: str, status: int, body: bytes, retry_after: str = "") -> ApiError:
-    """Return the error that an answer stands for.
+    """Return the error for a response.
 
     *status* 0 takes the code from *body*, as for an ERROR event of a watch.
     *retry_after* is the header of that name; only seconds are understood.
     """
     try:
-        told = _STATUS.decode(body)
+        status_object = _STATUS.decode(body)
     except msgspec.MsgspecError:
-        told = _Status(message=body[:200].decode(errors="replace").strip())
-    status = status or told.code
+        status_object = _Status(message=body[:200].decode(errors="replace").strip())
+    status = status or status_object.code
     kind = _BY_STATUS.get(status, ServerFailedError if status >= 500 else ApiError)
-    if told.reason == "AlreadyExists":
+    if status_object.reason == "AlreadyExists":
         kind = AlreadyExistsError
-    elif told.reason == "Expired":
+    elif status_object.reason == "Expired":
         kind = ExpiredError
     seconds = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
-    message = told.message or told.reason or "no reason given"
-    return kind(what, f"{status} {message}", status=status, reason=told.reason, retry_after=seconds)
+    message = status_object.message or status_object.reason or "no reason given"
+    return kind(what, f"{status} {message}", status=status, reason=status_object.reason, retry_after=seconds)

@@ -14,16 +14,16 @@ class _Entry:
 
 
 class ObjectCache:
-    """A cache that forgets only when it is told to: a render keeps whatever it has fetched until its end.
+    """A cache that drops objects only in `trim`, so that a render keeps the objects that it has fetched until its end.
 
-    `get` may be called from another thread, while nothing else is.
+    `get` may be called from another thread, while no other method is.
     """
 
     def __init__(self, size: int, ttl: float) -> None:
         """*ttl* is in seconds."""
         self._size = size
         self._ttl = ttl
-        # Those used longest ago first, but for what has been used since the last `trim`.
+        # Least recently used first, except for objects used since the last `trim`.
         self._entries: dict[ResourceRef, _Entry] = {}
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class ObjectCache:
 
     @property
     def next_expiry(self) -> float | None:
-        """When `trim` will next have something to forget; None if there is nothing."""
+        """When the next object expires; None if the cache is empty."""
         first = next(iter(self._entries.values()), None)
         return first.used_at + self._ttl if first is not None else None
 
@@ -44,22 +44,22 @@ class ObjectCache:
         return entry.resource
 
     def put(self, ref: ResourceRef, resource: Resource, version: str, now: float) -> None:
-        """Keep *resource* as what *ref* is in *version*."""
+        """Keep *resource* as *version* of *ref*."""
         self._entries.pop(ref, None)
         self._entries[ref] = _Entry(resource, version, now)
 
     def follow(self, ref: ResourceRef, version: str | None) -> None:
-        """Forget what *ref* was, which is now *version* or, if None, gone."""
+        """Drop *ref* unless it is held in *version*; None: it was deleted."""
         entry = self._entries.get(ref)
         if entry is not None and (entry.version != version or not version):
             if version and version_of(entry.resource) == version:
-                # It was newer than what was asked for: the watch has caught up with it.
+                # The fetched object was newer than requested, and the watch has caught up.
                 entry.version = version
             else:
                 del self._entries[ref]
 
     def trim(self, now: float) -> None:
-        """Forget what has expired at *now*, and those used longest ago beyond the size."""
+        """Drop objects that have expired at *now*, and the least recently used ones beyond the size."""
         for ref in [ref for ref, entry in self._entries.items() if entry.is_used]:
             entry = self._entries.pop(ref)
             entry.is_used, entry.used_at = False, now

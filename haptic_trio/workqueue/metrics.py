@@ -66,7 +66,7 @@ class WorkQueueMetrics(Collector):
         counter, histogram = self.families.counter, self.families.histogram
         self.adds = counter("workqueue_adds", "Keys accepted, repeats left out.", "name")
         self.retries = counter("workqueue_retries", "Keys added with backoff.", "name")
-        self.rejected = counter("workqueue_rejected", "Keys refused after shutdown.", "name")
+        self.rejected = counter("workqueue_rejected", "Keys rejected after shutdown.", "name")
         self.queue_duration = histogram(
             "workqueue_queue_duration_seconds", "Time from ready to taken.", "name", buckets=_BUCKETS
         )
@@ -82,7 +82,7 @@ class WorkQueueMetrics(Collector):
             "origin",
         )
         self.families.known += _LEVELS
-        # Weak, so that the levels of a queue nobody uses any more vanish.
+        # Weak, so that the levels of a queue vanish with it.
         self._queues: WeakValueDictionary[str, MeasuredQueue] = WeakValueDictionary()
         registry.register(self)
 

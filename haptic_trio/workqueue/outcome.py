@@ -8,7 +8,7 @@ from haptic_trio.errors import HapticError
 
 
 class RequeueAfter(Exception):  # noqa: N818 - a request, and no HapticError, so that handlers of errors let it pass
-    """Raised or returned by a reconciler: nothing is wrong, run this key again in *after* seconds.
+    """Raised or returned by a reconciler: not an error, run this key again in *after* seconds.
 
     Below 0 counts as 0; NaN and infinity raise ValueError.
     """
@@ -21,12 +21,12 @@ class RequeueAfter(Exception):  # noqa: N818 - a request, and no HapticError, so
 
 
 def requeue_now() -> RequeueAfter:
-    """Return the request to run the key again at once, behind the keys that wait."""
+    """Return the request to run the key again at once, after the keys that are ready."""
     return RequeueAfter(0.0)
 
 
 class PermanentError(HapticError):
-    """A reconciliation failed and trying again is futile until the key is added anew; *err* is the cause."""
+    """A reconciliation failed permanently: the key runs only when it is added again; *err* is the cause."""
 
     def __init__(self, err: Exception | str) -> None:
         self.err = err
@@ -34,11 +34,11 @@ class PermanentError(HapticError):
 
 
 def read_error(error: BaseException) -> RequeueAfter | PermanentError | None:
-    """Return the request or the verdict that *error* is, or wraps; None for an ordinary error.
+    """Return the RequeueAfter or PermanentError that *error* is or wraps; None for any other error.
 
     Looks through causes, contexts that are not suppressed, and groups. A
-    group speaks for all its members: only when each of them is a request (the
-    soonest holds), or each is permanent, does it count as one.
+    group counts as one only if each of its members is a request (the soonest
+    is returned), or each is permanent.
     """
     seen: set[int] = set()
     current: BaseException | None = error
@@ -64,10 +64,10 @@ def _read_group(group: BaseExceptionGroup[BaseException]) -> RequeueAfter | Perm
 
 @contextmanager
 def contained(report: Callable[[Exception], None]) -> Iterator[None]:
-    """Give the errors of the block to *report* instead of raising them.
+    """Pass the errors of the block to *report* instead of raising them.
 
-    Cancellation, and whatever else is not an Exception, passes; errors that
-    came together with it in one group are reported all the same.
+    Cancellation, and any other exception that is not an Exception, passes;
+    errors in the same group are reported all the same.
     """
     try:
         yield

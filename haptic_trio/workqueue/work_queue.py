@@ -27,11 +27,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class QueueShutdown(HapticError):  # noqa: N818 - the end of the queue is a fact, not a fault
-    """The queue was shut down and hands out nothing more; trying again is futile."""
+    """The queue was shut down and returns no more keys; a permanent error."""
 
 
 class NotProcessing(RuntimeError):  # noqa: N818 - named by what is the case
-    """done() was called for a key that no worker has: a programming error, trying again is futile."""
+    """done() was called for a key that no worker has: a programming error, and permanent."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
     - A key is in the ready list at most once and never while a worker has it.
     - Higher priorities first, first come first served within one; every
       sixteenth get() takes the oldest key of any priority.
-    - Adding while a worker has the key makes it run once more after done().
+    - Adding while a worker has the key makes it run again after done().
     - A deferral and an add() of the same key are independent (both run),
       unless *collapse_deferred*: then there is one entry a key, an add()
       cancels its deferral, and a key that is ready or dirty is not deferred.
@@ -137,7 +137,7 @@ class WorkQueue(Generic[K]):
 
         After shutdown() it is ignored and counted as rejected.
         """
-        if self._is_refused():
+        if self._is_closed():
             return
         if self._collapse_deferred:
             self._cancel_deferral(key)
@@ -152,7 +152,7 @@ class WorkQueue(Generic[K]):
         """
         if not math.isfinite(delay):
             raise ValueError(f"a delay must be finite, not {delay}")
-        if self._is_refused():
+        if self._is_closed():
             return
         if override:
             self._cancel_deferral(key)
@@ -169,7 +169,7 @@ class WorkQueue(Generic[K]):
 
     def add_rate_limited(self, key: K, *, priority: int = 0) -> None:
         """Count a failure of *key* and add it after the delay that the limiter decides."""
-        if self._is_refused():
+        if self._is_closed():
             return
         if self._record:
             self._record.retries.inc()
@@ -203,7 +203,7 @@ class WorkQueue(Generic[K]):
         entry.since = now
         self._processing[entry.key] = entry
         if self._phase is _Phase.DRAINING and not self._ready and not self._dirty:
-            # The others wait for keys that will not come.
+            # The other getters wait for keys that will not come.
             self._getters.unpark_all()
         return entry.key
 
@@ -216,7 +216,7 @@ class WorkQueue(Generic[K]):
         await trio.lowlevel.checkpoint_if_cancelled()
         slept = False
         while True:
-            # No checkpoint between a wake-up and the look: a woken getter cannot be cancelled before it took its key.
+            # No checkpoint between wake-up and get_nowait(): a woken getter cannot be cancelled before it took its key.
             try:
                 key = self.get_nowait()
             except trio.WouldBlock:
@@ -225,7 +225,7 @@ class WorkQueue(Generic[K]):
             else:
                 break
         if not slept:
-            # Shielded: the key is ours already.
+            # Shielded: this getter has taken the key already.
             await trio.lowlevel.cancel_shielded_checkpoint()
         return key
 
@@ -328,7 +328,7 @@ class WorkQueue(Generic[K]):
             failures={key: count for key in keys if (count := self._limiter.failures(key))},
         )
 
-    def _is_refused(self) -> bool:
+    def _is_closed(self) -> bool:
         if self._phase is _Phase.OPEN:
             return False
         if self._record:

@@ -4,4 +4,4 @@ from haptic_trio.errors import ProblemsError
 
 
 class ConfigInvalidError(ProblemsError):
-    """The configuration or its Secret was refused, with every problem found; trying again helps only after an edit."""
+    """The configuration or its Secret is invalid; has every problem found. Trying again helps only after an edit."""

@@ -15,18 +15,18 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 SNAPSHOT_PRIORITY = -100
-"""Keys of a snapshot stand behind those of live changes."""
+"""Keys of a listing run after those of live changes."""
 
 
 class EventKind(StrEnum):
-    """What an event says."""
+    """The kind of an event."""
 
     UPSERT = "upsert"
     DELETE = "delete"
     SNAPSHOT_START = "snapshot_start"
-    """A complete listing begins; indices start anew."""
+    """A complete listing begins; indices are reset."""
     SNAPSHOT_END = "snapshot_end"
-    """The listing is complete; its index is where changes go on."""
+    """The listing is complete; changes continue at its index."""
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
@@ -71,7 +71,7 @@ class EventMapper(Generic[K]):
         """Where a new stream should resume; None for a listing."""
 
     def begin_stream(self) -> None:
-        """Take note that a stream begins at `index`; a listing that the last one broke off is void."""
+        """Record that a stream begins at `index`; an incomplete listing of the last stream is dropped."""
         self._listed = None
         self._floor = self.index
 
@@ -112,7 +112,7 @@ class EventMapper(Generic[K]):
 
 
 class Subscription(Generic[K]):
-    """One source, and what becomes of its events."""
+    """One source, whose events are mapped to keys."""
 
     def __init__(self, source: Source[Any], mapper: EventMapper[K]) -> None:
         self._source = source
