@@ -28,7 +28,7 @@ class _Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class PodSelector(_Model, frozen=True):
-    """Which pods are our HAProxy instances."""
+    """The pods that are HAProxy instances of this controller."""
 
     match_labels: dict[str, str] = {}
     """Labels that a pod must have, all of them. Not used for local instances."""
@@ -42,7 +42,7 @@ class LeaderElection(_Model, frozen=True):
     lease_name: str = "haptic-trio-leader"
     """Name of the Lease object."""
     lease_duration: PositiveDuration = Duration(15)
-    """Others take the lease over when it was not renewed for this long. Longer than `renewDeadline`."""
+    """Another replica takes the lease when it was not renewed for this long. Longer than `renewDeadline`."""
     renew_deadline: PositiveDuration = Duration(10)
     """The leader steps down when it could not renew for this long. Longer than `retryPeriod`."""
     retry_period: PositiveDuration = Duration(2)
@@ -55,13 +55,13 @@ class ControllerConfig(_Model, frozen=True):
     leader_election: LeaderElection = LeaderElection()
     """The lease that decides which replica deploys."""
     start_timeout: PositiveDuration = Duration(60)
-    """An iteration that does not reach reconciliation within this time gives way to the last good configuration."""
+    """If an iteration does not reach reconciliation within this time, the last good configuration is used."""
     drain_timeout: Duration = Duration(5)
-    """How long a deployment in flight may finish when its iteration ends."""
+    """Time that a deployment in flight has to finish when its iteration ends."""
 
 
 class LogLevel(StrEnum):
-    """The least severe lines that are logged."""
+    """The minimum severity of log lines."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -70,14 +70,14 @@ class LogLevel(StrEnum):
 
 
 class LoggingConfig(_Model, frozen=True):
-    """What is logged."""
+    """Logging."""
 
     level: LogLevel = LogLevel.INFO
-    """Lines of this level and the more severe ones are written."""
+    """Minimum severity of the lines that are written."""
 
 
 class DataplaneKind(StrEnum):
-    """How an HAProxy instance is reached."""
+    """How the controller connects to an HAProxy instance."""
 
     LOCAL = "local"
     AGENT = "agent"
@@ -85,20 +85,21 @@ class DataplaneKind(StrEnum):
 
 
 class DataplaneConfig(_Model, frozen=True):
-    """How and how often instances are deployed to."""
+    """Deployment to the instances."""
 
     kind: DataplaneKind = DataplaneKind.LOCAL
-    """How instances are reached: processes of this machine, our agent beside HAProxy, or HAProxy's Data Plane API."""
+    """How the controller connects to instances: local processes, haptic-trio's agent beside HAProxy, or HAProxy's Data
+    Plane API."""
     port: Port = 5555
     """TCP port of the agent or the Data Plane API in each pod. Not used for local instances."""
     min_deployment_interval: Duration = Duration(2)
-    """Least time between two deployments; `0s` is no limit."""
+    """Minimum time between two deployments; `0s` is no limit."""
     drift_prevention_interval: PositiveDuration = Duration(60)
     """After this long without a deployment the configuration is rendered and compared with the instances again."""
     deployment_timeout: PositiveDuration = Duration(30)
-    """A deployment that takes longer counts as failed for the instances that have not answered."""
+    """A deployment that takes longer has failed for the instances that have not responded."""
     max_parallel: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """How many instances are deployed to at once; 0 is no limit."""
+    """Maximum of concurrent deployments to instances; 0 is no limit."""
     maps_dir: str = "maps"
     """Directory of maps on the instances, as haproxy.cfg names it, relative to that file."""
     ssl_certs_dir: str = "ssl"
@@ -110,85 +111,85 @@ class DataplaneConfig(_Model, frozen=True):
 
 
 class InstancesConfig(_Model, frozen=True):
-    """The HAProxy instances that the controller itself makes, replaces and removes; see fleet.md."""
+    """The HAProxy instances that the controller itself creates, replaces and removes; see fleet.md."""
 
     size: Annotated[int, msgspec.Meta(ge=0, le=64)] | None = None
-    """Instances that shall be ready. Absent: as many as `--instances` says; one pod where there is a `podTemplate`."""
+    """Desired number of ready instances. Absent: the value of `--instances`; one pod if there is a `podTemplate`."""
     surge: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
-    """Instances above `size` that replacements may use at once. All but urgent ones take one."""
+    """Instances above `size` that replacements may use at once. Only urgent replacements use more than one."""
     max_age: Duration = Duration(0)
-    """From this age on an instance is replaced, one at a time, each a little earlier by chance; `0s` is no limit."""
+    """Instances of this age are replaced, one at a time, each a random time earlier; `0s` is no limit."""
     forced_age: Duration = Duration(0)
-    """At this age an instance is replaced whatever else goes on; `0s` is no limit."""
+    """An instance of this age is replaced unconditionally; `0s` is no limit."""
     drain_timeout: Duration = Duration(300)
-    """How long an instance that leaves may finish what it has; `0s` cuts its connections off."""
+    """Time that a draining instance has to finish its connections; `0s` closes them at once."""
     start_timeout: PositiveDuration = Duration(60)
-    """An instance that is not ready by then is removed, and another one is made."""
+    """An instance that is not ready within this time is removed, and another one is created."""
     health_interval: PositiveDuration = Duration(10)
-    """Between two looks at each instance."""
+    """Time between two health checks of an instance."""
     missed: Annotated[int, msgspec.Meta(ge=1)] = 3
-    """Looks in a row without an answer after which an instance is replaced."""
+    """Failed health checks in a row after which an instance is replaced."""
     create_interval: Duration = Duration(0)
-    """Least time between two instances that are made; `0s` is no limit."""
+    """Minimum time between the creation of two instances; `0s` is no limit."""
     revision: str = ""
-    """Any text. Another one has all instances replaced, one after the other."""
+    """Any text. When it changes, all instances are replaced, one after the other."""
     pod_template: str = ""
-    """With `--pods`: the PodTemplate in the controller's namespace that pods are made from. Empty: somebody else makes
-    them, such as a Deployment."""
+    """With `--pods`: the PodTemplate in the controller's namespace for new pods. Empty: the controller creates no pods;
+    a Deployment does, for example."""
 
 
 class ReconcilerMode(StrEnum):
-    """What the intervals hold back."""
+    """Which changes wait for the intervals."""
 
     TWO_SPEEDS = "two-speeds"
     CLASSIC = "classic"
 
 
 class ReconcilerConfig(_Model, frozen=True):
-    """When changes become renders, and when these reload HAProxy."""
+    """When changes trigger renders, and when renders reload HAProxy."""
 
     mode: ReconcilerMode = ReconcilerMode.TWO_SPEEDS
-    """`two-speeds`: what the running HAProxy can take passes at once, and only reloads are held back. `classic`: every
-    change waits for `debounceInterval`, for both phases of validation, and for `dataplane.minDeploymentInterval`."""
+    """`two-speeds`: changes that the running HAProxy can apply are deployed at once, and only reloads are delayed.
+    `classic`: every change waits for `debounceInterval`, the full validation and `dataplane.minDeploymentInterval`."""
     debounce_interval: Duration = Duration(5)
-    """Least time between two deployments that reload. In classic mode: the first change triggers at once; further ones
-    within this time are gathered into the next trigger."""
+    """Minimum time between two deployments that reload. In classic mode: the first change triggers at once; further
+    changes within this time are combined into the next trigger."""
     runtime_interval: Duration = Duration(0.05)
-    """The first change triggers at once; further ones within this time are gathered. Not used in classic mode."""
+    """The first change triggers at once; further changes within this time are combined. Not used in classic mode."""
 
 
 class ValidationMode(StrEnum):
-    """Whether data waits for HAProxy's check of everything."""
+    """Whether data waits for a full `haproxy -c`."""
 
     FAST = "fast"
     STRICT = "strict"
 
 
 class ValidationConfig(_Model, frozen=True):
-    """How a rendered configuration is checked."""
+    """Validation of a rendered configuration."""
 
     mode: ValidationMode = ValidationMode.FAST
-    """`fast`: servers, map entries, certificates and whole backends are deployed once our own parser has accepted
-    them, and `haproxy -c` of everything runs beside; what it refuses is taken back. `strict`: everything waits for
-    both. In classic mode of the reconciler it is always strict."""
+    """`fast`: servers, map entries, certificates and whole backends are deployed once haptic-trio's parser has accepted
+    them; a full `haproxy -c` runs in parallel, and a change that HAProxy rejects is rolled back. `strict`: every change
+    waits for both checks. The classic mode of the reconciler is always strict."""
     interval: Duration = Duration(2)
-    """Least time between two runs of `haproxy -c` beside changes; one that a reload waits for is not put off."""
+    """Minimum time between two parallel runs of `haproxy -c`; a run that a reload waits for is not delayed."""
     check_timeout: PositiveDuration = Duration(30)
     """Time limit of one `haproxy -c`. After the second time-out of the same configuration, objects that add more than a
     tenth of this to the CPU time of the check are quarantined; a busy machine does not count."""
     paranoia_every: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Every so many renders, everything is rendered anew and compared with what was put together from parts that had
-    not changed. A difference is reported as a bug, and what is new is used. 0 is never."""
+    """After this many renders, everything is rendered again and compared with the incremental result. A
+    difference is reported as a bug, and the new result is used. 0 is never."""
 
 
 class TemplatingConfig(_Model, frozen=True):
-    """How templates are rendered and which shipped libraries are part of the configuration."""
+    """Rendering of templates, and the shipped libraries in the configuration."""
 
     render_timeout: PositiveDuration = Duration(10)
-    """CPU time that template code outside of fragments may take in one rendering; longer lists of objects add to it.
-    A template that takes longer ends the rendering."""
+    """CPU time that template code outside of fragments may take in one render; the limit grows with lists of objects.
+    A template that takes longer fails the render."""
     max_output_bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024 * 1024
-    """Limit on what one template may write outside of fragments, in bytes."""
+    """Limit on the output of one template outside of fragments, in bytes."""
     fragment_timeout: PositiveDuration = Duration(5)
     """CPU time that one fragment of an object may take. An object that takes longer is quarantined."""
     max_fragment_bytes: Annotated[int, msgspec.Meta(ge=1)] = 8 * 1024 * 1024
@@ -203,33 +204,33 @@ class TemplatingConfig(_Model, frozen=True):
     of CPU time to compute (0.27 s for each million, measured). What is served keeps its share; of objects that ask
     for more, the youngest are quarantined first."""
     libraries: tuple[str, ...] = ("base", "ssl", "ingress")
-    """Shipped libraries that are part of the configuration; a later one overrides an earlier one entry by entry."""
+    """Shipped libraries in the configuration; a later library overrides an earlier one entry by entry."""
     extra_context: dict[str, Any] = {}
     """Top-level variables of every template. A library's defaults are merged below these, key by key."""
 
 
 class HttpConfig(_Model, frozen=True):
-    """What templates may fetch with `http.fetch`; see http-content.md."""
+    """Limits on `http.fetch` in templates; see http-content.md."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Hosts that may be fetched from, redirects included: names, or patterns such as `*.example.com`. Empty: any."""
     allowed_networks: tuple[str, ...] = ()
-    """Networks such as `127.0.0.1/32` that may be connected to although they are this machine, its link, or a service
-    of its cloud."""
+    """Networks such as `127.0.0.1/32` that are allowed although they belong to this machine, its link, or a metadata
+    service of its cloud."""
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=256 * 1024 * 1024)] = 1024 * 1024
     """Limit on one content, decompressed, in bytes."""
     max_contents: Annotated[int, msgspec.Meta(ge=0)] = 100
-    """How many contents are kept; what templates fetch beyond that has none."""
+    """Maximum number of contents; further fetches fail."""
     max_concurrent: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
-    """How many are fetched at the same time."""
+    """Maximum of concurrent fetches."""
     max_timeout: PositiveDuration = Duration(30)
-    """The longest `timeout` that a template may give a fetch. The first fetch holds up rendering for as long."""
+    """The longest `timeout` that a template may give a fetch. The first fetch delays rendering by up to this time."""
     min_interval: PositiveDuration = Duration(1)
     """The shortest `interval` that a template may give a fetch."""
 
 
 class StoreKind(StrEnum):
-    """What a store keeps in memory."""
+    """The data that a store keeps in memory."""
 
     FULL = "full"
     ON_DEMAND = "on-demand"
@@ -253,17 +254,18 @@ class WatchedResource(_Model, frozen=True):
     namespaces: tuple[str, ...] = ()
     """Only objects of these namespaces; empty is all."""
     ignore_fields: tuple[str, ...] = ()
-    """JSONPaths of fields that count for nothing and are not kept, beside those of `watchedResourcesIgnoreFields`."""
+    """JSONPaths of fields that are removed from each object, in addition to `watchedResourcesIgnoreFields`."""
     store: StoreKind = StoreKind.FULL
     """`full` keeps whole objects; `on-demand` keeps their keys and fetches an object when a template uses it."""
     cache_size: Annotated[int, msgspec.Meta(ge=0)] = 256
-    """How many objects that were fetched `on-demand` are kept between two renders."""
+    """Maximum number of fetched objects that an `on-demand` store keeps between two renders."""
     cache_ttl: PositiveDuration = Duration(300)
-    """How long after its last use an object that was fetched `on-demand` is kept."""
+    """Time after its last use for which an `on-demand` store keeps a fetched object."""
     required: bool = True
-    """False: a kind that may not be read counts as empty instead of holding back the start."""
+    """False: if the role does not allow to read the kind, it counts as empty instead of delaying the start."""
     enable_validation_webhook: bool = False
-    """Have the API server ask us before it accepts such an object, see webhook.md; a directory has nobody to ask."""
+    """Validate such objects by the admission webhook before the API server accepts them, see webhook.md. Not used
+    with a directory."""
 
 
 class Snippet(_Model, frozen=True):
@@ -272,7 +274,7 @@ class Snippet(_Model, frozen=True):
     template: str
     """The Jinja2 source."""
     priority: int = 500
-    """Lower comes first where snippets are included by prefix; equal ones in order of name."""
+    """Order of snippets that are included by prefix: lower first, equal priorities by name."""
 
 
 class Template(_Model, frozen=True):
@@ -283,62 +285,62 @@ class Template(_Model, frozen=True):
 
 
 class HttpResource(_Model, frozen=True):
-    """What an HTTP fetch of a test returns."""
+    """The result of an HTTP fetch in a test."""
 
     url: str
     """As the template fetches it, without a fragment."""
     content: str | None = None
     """The text."""
     error: str = ""
-    """Instead of a content: why there is none."""
+    """The error of the fetch, instead of a content."""
 
 
 class ValidationTest(_Model, frozen=True):
     """A test that travels with the configuration: fixtures in, assertions out."""
 
     description: str = ""
-    """What the test shows."""
+    """The purpose of the test."""
     extends: str = ""
-    """Another test, whose fixtures, variables and HTTP resources are below those of this one."""
+    """Another test, whose fixtures, variables and HTTP resources this test inherits and overrides."""
     fixtures: dict[str, list[dict[str, Any]]] = {}
-    """Objects by name of a watched resource: the cluster as the test has it. Stores of the same kind share them."""
+    """Objects of the cluster by name of a watched resource. Stores of the same kind share them."""
     previous_fixtures: dict[str, list[dict[str, Any]]] = {}
-    """The cluster before, for `plan`: names that are given here have these objects instead of those of `fixtures`."""
+    """Objects before the change, for `plan`: they replace those of `fixtures` for each name that is given here."""
     http_resources: list[HttpResource] = []
-    """What HTTP fetches return. What is not given here fails."""
+    """Results of HTTP fetches. Other fetches fail."""
     previous_http_resources: list[HttpResource] = []
-    """What was otherwise of it before, for `plan`."""
+    """Results that were different before the change, for `plan`."""
     current_config: str = ""
-    """The HAProxy configuration that runs before, for `plan`."""
+    """The HAProxy configuration before the change, for `plan`."""
     extra_context: dict[str, Any] = {}
     """Variables that replace those of `templating.extraContext`, key by key."""
     assertions: list[Assertion] = []
-    """What must hold. Without any, the test is there to be extended."""
+    """Expectations. A test without assertions only serves as a base for others."""
 
 
 class Config(_Model, frozen=True):
     """The whole configuration of one iteration."""
 
     pod_selector: PodSelector = PodSelector()
-    """Which pods are our HAProxy instances."""
+    """The pods that are HAProxy instances of this controller."""
     controller: ControllerConfig = ControllerConfig()
     """The controller itself."""
     logging: LoggingConfig = LoggingConfig()
-    """What is logged."""
+    """Logging."""
     dataplane: DataplaneConfig = DataplaneConfig()
-    """How and how often instances are deployed to."""
+    """Deployment to the instances."""
     instances: InstancesConfig = InstancesConfig()
-    """The instances that the controller makes, replaces and removes."""
+    """The instances that the controller creates, replaces and removes."""
     reconciler: ReconcilerConfig = ReconcilerConfig()
-    """When changes become renders."""
+    """When changes trigger renders."""
     validation: ValidationConfig = ValidationConfig()
-    """How a rendered configuration is checked."""
+    """Validation of a rendered configuration."""
     templating: TemplatingConfig = TemplatingConfig()
-    """How templates are rendered and which shipped libraries take part."""
+    """Rendering of templates, and the shipped libraries."""
     http: HttpConfig = HttpConfig()
-    """What templates may fetch."""
+    """Limits on HTTP fetches of templates."""
     watched_resources_ignore_fields: tuple[str, ...] = ("metadata.managedFields",)
-    """JSONPaths that are removed from every object; a change that touches only these is none."""
+    """JSONPaths that are removed from every object; a change of only these fields is ignored."""
     watched_resources: dict[str, WatchedResource] = {}
     """Kinds of objects by the name that templates use: `resources.<name>`."""
     template_snippets: dict[str, Snippet] = {}
