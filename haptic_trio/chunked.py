@@ -25,7 +25,7 @@ PAGE_SIZE = 64
 
 
 class Piece(msgspec.Struct, frozen=True, eq=False):
-    """A part of a text, made in one go; equal only to itself, so that nobody compares texts to find what changed."""
+    """A part of a text, made in one step; equal only to itself, so that changes are found without comparing texts."""
 
     text: str
     origin: Any = None

@@ -16,7 +16,7 @@ class Zone(Enum):
     PRIVATE = "private"
     """Networks of one's own, the cluster among them; and whatever the configuration allows."""
     FORBIDDEN = "forbidden"
-    """This machine, its link, what clouds tell their machines about themselves, and what is no host's address."""
+    """Addresses of this machine, its link, the metadata services of clouds, and addresses of no host."""
 
 
 _METADATA: Final = frozenset(

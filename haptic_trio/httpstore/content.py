@@ -11,7 +11,7 @@ from haptic_trio.templating.filters.emit import TemplateFaultError
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A text as a server gave it. Compared by identity: a server that gives it anew gives another one."""
+    """A text from a server. Compared by identity: the same text from a later fetch is another content."""
 
     text: str
     digest: str

@@ -37,7 +37,7 @@ class Entry:
         self.due = inf
         """When the next fetch is."""
         self.confirmed = -inf
-        """When the server was last heard to have the newest content."""
+        """When the server last confirmed the newest content."""
         self.is_busy = False
         """A fetch is under way."""
         self._refused: Failure | None = None
@@ -76,7 +76,7 @@ class Entry:
     def fail(self, failure: Failure, now: float) -> None:
         """Note that a fetch has failed; it is due again soon."""
         if failure != self.failure:
-            # Else it stays the same object: nothing has changed for whoever asks.
+            # Else it stays the same object: nothing has changed for templates.
             self.failure = failure
         self.due = now + self._backoff.next()
 

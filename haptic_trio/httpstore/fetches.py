@@ -52,7 +52,7 @@ class Fetches:
         self._offers = other._offers  # noqa: SLF001  the two are of one class
 
     def stop(self) -> None:
-        """Have nothing fetched until `take` is called again: whoever renders meanwhile gets what is there."""
+        """Fetch nothing until `take` is called again: renders use the contents that were fetched before."""
         self._is_open = False
         self._wanted = {}
 
@@ -117,7 +117,7 @@ class HttpView:
         """Return the content of *url* as data: `http.fetch("https://…", interval="5m", critical=true)`.
 
         Options may also come as a mapping. Where there is no content the
-        text is empty, unless it is critical: then whoever asks fails.
+        text is empty, unless it is critical: then the template or fragment fails.
         """
         if options is not None and not isinstance(options, Mapping):
             raise RequestFaultError("the options of http.fetch are no mapping", "such as {'interval': '5m'}")

@@ -95,7 +95,7 @@ class Fetcher:
                 raise FetchError(f"the server answered {answer.status}", may_retry=answer.may_retry)
             target = next_url(parts, answer.headers.get("location", ""), self._policy)
             if _origin(target) != _origin(parts):
-                # What was meant for one server is nobody else's business.
+                # Credentials and headers are for one origin only.
                 sent = {name for name, _ in request.headers}
                 headers = {name: value for name, value in headers.items() if name not in sent}
             parts = target

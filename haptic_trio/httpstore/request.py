@@ -34,7 +34,7 @@ _OURS: Final = frozenset({
     "accept-encoding", "connection", "content-length", "expect", "host", "if-modified-since", "if-none-match", "range",
     "te", "trailer", "transfer-encoding", "upgrade",
 })  # fmt: skip
-# Keys tell requests apart that differ in their credentials, and must not tell these to anybody.
+# Keys differ for requests with different credentials, and must not reveal the credentials.
 _PEPPER: Final = secrets.token_bytes(16)
 
 FindSecret = Callable[[str, str], Mapping[str, Any] | None]
@@ -151,13 +151,13 @@ def split_url(url: str) -> SplitResult:
 
 
 def label_of(parts: SplitResult) -> str:
-    """Return what may be told of a URL: queries tend to hold tokens."""
+    """Return the part of a URL that may be shown, without the query, which may contain tokens."""
     return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}{'?…' if parts.query else ''}"
 
 
 def _key_of(request: FetchRequest) -> str:
-    told = msgspec.json.encode([getattr(request, field) for field in request.__struct_fields__ if field != "key"])
-    return hashlib.blake2b(told, key=_PEPPER, digest_size=12).hexdigest()
+    content = msgspec.json.encode([getattr(request, field) for field in request.__struct_fields__ if field != "key"])
+    return hashlib.blake2b(content, key=_PEPPER, digest_size=12).hexdigest()
 
 
 def _text(value: Any, what: str) -> str:

@@ -15,7 +15,7 @@ from haptic_trio.httpstore.request import FetchPolicy, FetchRequest
 
 
 class Fetch(Protocol):
-    """Who fetches; see `Fetcher`."""
+    """Interface of `Fetcher`."""
 
     async def fetch(self, request: FetchRequest, known: Content | None) -> Content | None:
         """Return what *request* gives; None if that is still *known*. Raises `FetchError`."""
@@ -33,7 +33,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Troubled(msgspec.Struct, frozen=True):
-    """What is wrong with a fetch; without a problem, it is solved."""
+    """The problem of a fetch; None when it is solved."""
 
     label: str
     problem: Problem | None
@@ -48,19 +48,19 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A content is to blame for a configuration that is not valid, and left out."""
+    """A content that makes the configuration invalid was rejected."""
 
     label: str
     digest: str
     problem: Problem
     has_former: bool
-    """The content before it stays."""
+    """Whether the previous content stays."""
 
 
 Happening: TypeAlias = Fetched | Troubled | Accepted | Refused
 Report: TypeAlias = Callable[[Happening], None]
 Changed: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
-"""Told the labels of what templates get otherwise than before."""
+"""Receives the labels of contents that have changed for templates."""
 
 
 _LATE: Final = Failure("other fetches take too long", "`http.maxConcurrent` is how many there are at a time")
@@ -100,8 +100,6 @@ class HttpStore(Contents):
         ]
         return now - min(confirmed) if confirmed else None
 
-    # For the pipeline.
-
     def offers(self) -> Offers:
         """See `Contents.offers`."""
         # What is announced and not sent yet is part of this.
@@ -135,7 +133,7 @@ class HttpStore(Contents):
     def _give_up(self, entry: Entry, failure: Failure) -> None:
         entry.fail(failure, trio.current_time())
         self._entries[entry.request.key] = entry
-        self._tell_trouble(entry, None)
+        self._report_failure(entry, None)
 
     async def _fetch_first(self, entry: Entry) -> None:
         await self._fetch(entry)
@@ -200,10 +198,8 @@ class HttpStore(Contents):
         self._changed.update((entry.request.label, None) for entry in self._entries.values() if entry.pending)
         self._wake_up()
 
-    # Beside it.
-
     async def run(self, changed: Changed) -> NoReturn:
-        """Fetch by the intervals, and tell *changed* of what came of that, until cancelled."""
+        """Fetch at the intervals and call *changed* with the labels of changed contents, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 wake = self._wake
@@ -253,11 +249,11 @@ class HttpStore(Contents):
                         outcome = "changed"
                 entry.take(content, trio.current_time())
             seconds = trio.current_time() - began
-        self._tell_trouble(entry, failed_before)
+        self._report_failure(entry, failed_before)
         self._report(Fetched(label=request.label, outcome=outcome, seconds=seconds, bytes=size))
 
-    def _tell_trouble(self, entry: Entry, before: Failure | None) -> None:
-        """Tell that fetching fails, once for each reason, and that it does no more."""
+    def _report_failure(self, entry: Entry, before: Failure | None) -> None:
+        """Report a failure of fetching once for each reason, and its end."""
         label, failure = entry.request.label, entry.failure
         if failure is before:
             return

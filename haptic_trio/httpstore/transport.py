@@ -55,7 +55,7 @@ async def connect_address(address: str, port: int) -> trio.abc.Stream:
 
 
 class Dialer:
-    """Connects to addresses, not to names: what was looked at is what is connected to, whatever DNS says next."""
+    """Connects to addresses, not to names: the checked address is the connected one, whatever DNS returns later."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Dialer:
                 reason = exc.strerror or str(exc)
                 continue
             if _leads_back(stream) and self._zone_of(address) is Zone.FORBIDDEN:
-                # An interface got the address after it was looked at; nothing has been sent.
+                # An interface got the address after the check; nothing has been sent.
                 await trio.aclose_forcefully(stream)
                 raise _forbidden()
             return stream, zones[address]

@@ -88,7 +88,7 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last seen; empty for nobody."""
+        """The last observed holder of the lease; empty without a holder."""
         return self._seen.holder if self._seen is not None else ""
 
     @property
@@ -125,7 +125,7 @@ class Election:
             self._held_until = -math.inf
 
     def hear(self, lease: LeaseView | None, now: float) -> None:
-        """Take in the lease as a watch tells it: perhaps late, and for a holder perhaps from before it was."""
+        """Update from a watch event, which may be late, and for a holder older than its own last write."""
         if not self.is_held(now):
             self.observe(lease, now)
         elif lease is None or lease.holder != self.identity:
@@ -142,7 +142,7 @@ class Election:
         return max(self._earliest, self._seen_at + duration)
 
     def bid(self, now: float) -> Bid | None:
-        """Return the write to try now; None when the lease is somebody else's."""
+        """Return the write to try now; None while another replica holds the lease."""
         if self.must_read or now < self.next_bid():
             return None
         settings, base = self._settings, self._seen
@@ -184,7 +184,7 @@ class Election:
 
 
 def released_spec(lease: LeaseView) -> dict[str, Any]:
-    """Return the spec of *lease* once nobody holds it."""
+    """Return the spec of *lease* after its release."""
     return {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": lease.transitions}
 
 

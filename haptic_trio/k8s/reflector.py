@@ -38,7 +38,7 @@ async def run_reflector(
     of them; it is emitted right after that, so that a slow reader does not
     hold up the start. Events that have arrived together are emitted as one
     change. Is the stores' only writer. While *emit* waits the watch is not
-    read. Objects without a name are left out and told to *report*.
+    read. Objects without a name are skipped and reported to *report*.
     """
     reflection = _Reflection(f"watch of {selection.type}", stores, report)
     names = tuple(store.name for store in stores)

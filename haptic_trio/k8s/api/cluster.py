@@ -24,7 +24,7 @@ from haptic_trio.k8s.watch_feed import Feed, NamespaceMerge
 class ApiCluster:
     """A `Client` over an API server, with what writing needs beside it.
 
-    Watches never end and never fail: what goes wrong is told to *report*
+    Watches never end and never fail: problems go to *report*
     under the name of the watch, and again without problems when it is over.
     Every other method raises `ApiError`, whose subclasses say whether trying
     again helps. To be used while `run` runs.
@@ -39,7 +39,7 @@ class ApiCluster:
         stream_lists: bool = True,
         make_client: MakeClient = make_client,
     ) -> None:
-        """*load* is called at the start and whenever the credentials have changed or were refused."""
+        """*load* is called at the start and whenever the credentials have changed or were rejected."""
         self.counts = WatchCounts()
         self._connection = Connection(load, make_client=make_client)
         self._discovery = Discovery(self._connection)
@@ -52,7 +52,7 @@ class ApiCluster:
 
     @property
     def requests(self) -> int:
-        """How many requests were sent to the API server so far."""
+        """Number of requests sent to the API server."""
         return self._connection.requests
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -87,7 +87,7 @@ class ApiCluster:
         async def publish(namespace: str, events: list[WatchEvent]) -> None:
             await feed.put(merge.take(namespace, events) if len(namespaces) > 1 else events)
 
-        def tell(namespace: str, found: tuple[Problem, ...]) -> None:
+        def report(namespace: str, found: tuple[Problem, ...]) -> None:
             problems[namespace] = found
             self._report(source, tuple(problem for each in problems.values() for problem in each))
 
@@ -99,7 +99,7 @@ class ApiCluster:
                 selection,
                 namespace,
                 publish=partial(publish, namespace),
-                tell=partial(tell, namespace),
+                report=partial(report, namespace),
                 pace=self._pace,
                 counts=self.counts,
             )
@@ -113,7 +113,7 @@ class ApiCluster:
                 for each in watches if not self._ended else ():
                     nursery.start_soon(each.run)
                 yield feed
-                nursery.cancel_scope.cancel(reason="nobody reads the watch any more")
+                nursery.cancel_scope.cancel(reason="the reader of the watch has left")
         finally:
             self._feeds.discard(feed)
             if any(problems.values()):
@@ -241,6 +241,6 @@ class ApiCluster:
                 content_type=content_type,
             )
         except MissingError as error:
-            # Either the object or its kind; the next answer will tell.
+            # Either the object or its kind; the next response shows which.
             self._discovery.forget(served.type.api_version)
             raise NotFoundError(ref) from error

@@ -30,11 +30,11 @@ MakeClient: TypeAlias = Callable[[Credentials], httpx.AsyncClient]
 
 JSON: Final = "application/json"
 ATTEMPTS: Final = 4
-"""How often a request is sent that the server asks to be sent again."""
+"""Maximum of attempts for a request that the server defers."""
 MAX_RETRY_AFTER: Final = 30.0
 _CONNECT_LIMIT: Final = 10.0
 _ANSWER_LIMIT: Final = 30.0
-# A peer that is gone without a word is noticed after a minute, however quiet the watch is.
+# Detects a dead peer within a minute, also on an idle watch.
 _SOCKET_OPTIONS: Final = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -46,10 +46,10 @@ _SOCKET_OPTIONS: Final = [
 
 
 def make_client(credentials: Credentials) -> httpx.AsyncClient:
-    """Return an HTTP/1.1 client for *credentials* that knows no proxy but theirs."""
+    """Return an HTTP/1.1 client for *credentials* that uses no proxy but theirs."""
     transport: httpx.AsyncBaseTransport = HttpTransport(
         verify=credentials.context,
-        # No limit to idle connections: for httpcore those of the watches count as well, and then it keeps none.
+        # No limit on idle connections: httpcore counts those of the watches too, and would keep none.
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
         proxy=credentials.proxy,
         socket_options=_SOCKET_OPTIONS,
@@ -60,7 +60,7 @@ def make_client(credentials: Credentials) -> httpx.AsyncClient:
 
 
 class _Session:
-    """An HTTP client, for as long as somebody uses it."""
+    """An HTTP client with its credentials, closed after its last request."""
 
     def __init__(self, credentials: Credentials, client: httpx.AsyncClient) -> None:
         self.credentials = credentials
@@ -71,7 +71,7 @@ class _Session:
 
 
 class Connection:
-    """Sends requests to the API server that *load* names; to be closed with `aclose`."""
+    """Sends requests to the API server of the credentials from *load*; to be closed with `aclose`."""
 
     def __init__(self, load: Load, *, make_client: MakeClient = make_client) -> None:
         self._load = load
@@ -80,7 +80,7 @@ class Connection:
         self._retired: list[_Session] = []
         self._reloading = trio.Lock()
         self.requests = 0
-        """How many requests were sent."""
+        """Number of requests sent."""
 
     async def open(self) -> None:
         """Load the credentials; raises `CredentialsError`. Sends nothing."""
@@ -106,8 +106,8 @@ class Connection:
     ) -> bytes:
         """Send a request and return the body of its answer; raises `ApiError`.
 
-        What the server puts off (429, or 503 with Retry-After) is sent again
-        a few times; what is safe to repeat also after a lost connection.
+        A request that the server defers (429, or 5xx with Retry-After) is sent
+        again a few times, and a GET also after a lost connection.
         """
         headers = {"accept": accept, **({"content-type": content_type} if content is not None else {})}
         for attempt in range(1, ATTEMPTS + 1):
@@ -119,7 +119,7 @@ class Connection:
                     raise
                 await trio.sleep(min(error.retry_after, MAX_RETRY_AFTER))
             except UnreachableError:
-                # The server may close an idle connection at the very moment that we use it again.
+                # The server may close an idle connection just when it is used again.
                 if method != "GET" or attempt > 1:
                     raise
         raise AssertionError("each way through the loop returns or raises")
@@ -128,10 +128,10 @@ class Connection:
     async def stream(
         self, path: str, *, what: str, params: Params, silence: float, accept: str = JSON
     ) -> AsyncIterator[httpx.Response]:
-        """Open a GET whose answer goes on; its reader gets `httpx.ReadTimeout` after *silence* seconds without data.
+        """Open a GET with a streamed response; reading raises `httpx.ReadTimeout` after *silence* seconds without data.
 
-        Raises `ApiError` for any answer but 2xx. What goes wrong in the
-        block is mapped to `UnreachableError` too.
+        Raises `ApiError` for any status but 2xx. Transport errors in the block
+        become `UnreachableError` too.
         """
         async with self._send("GET", path, what, params, {"accept": accept}, None, silence, goes_on=True) as response:
             yield response
@@ -178,13 +178,13 @@ class Connection:
             await self._renew(session, shown)
 
     async def _fresh_session(self, what: str) -> _Session:
-        """Return the session, with a new token or as a new one where the files say so."""
+        """Return the session; its token is read again, or it is replaced, if the files have changed."""
         async with self._reloading:
             session = self._session
             if session is None:
                 raise UnreachableError(what, "the client is closed")
             await self._close_retired()
-            # The stat calls are for small local files: not worth a thread.
+            # One stat call for each local file: not worth a thread.
             if session.credentials.files and stamp_of(session.credentials.files) != session.credentials.stamp:
                 session = await self._replace(session)
             token_file = session.credentials.token_file
@@ -192,10 +192,10 @@ class Connection:
                 await self._read_token(session, stamp)
             return session
 
-    async def _renew(self, session: _Session, refused: str) -> None:
-        """Get credentials newer than the *refused* token, unless somebody else has just done so."""
+    async def _renew(self, session: _Session, rejected: str) -> None:
+        """Load credentials newer than the *rejected* token, unless another request has just done so."""
         async with self._reloading:
-            if session is not self._session or session.token != refused:
+            if session is not self._session or session.token != rejected:
                 return
             if session.credentials.token_file is not None:
                 await self._read_token(session, ())
@@ -215,7 +215,7 @@ class Connection:
         try:
             fresh = await self._open_session()
         except CredentialsError:
-            # Half written, perhaps. If the old ones are refused, the answer says so.
+            # The file may be incomplete. If the server rejects the old credentials, its response says so.
             return session
         self._session = fresh
         self._retired.append(session)
@@ -234,7 +234,7 @@ class Connection:
 
 
 def _headers(session: _Session) -> dict[str, str]:
-    # Without compression: a list costs the server more to compress than both of us to move.
+    # Without compression: compressing a list costs more than sending it.
     headers = {"accept-encoding": "identity", "user-agent": "haptic-trio"}
     if session.token:
         headers["authorization"] = f"Bearer {session.token}"

@@ -39,15 +39,15 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     is_leader: bool
     leader: str
-    """Identity of the holder as far as is known; empty for nobody."""
+    """Last known identity of the holder; empty without a holder."""
     transitions: int
 
 
 class LeaseElector:
     """A candidate for the Lease *namespace*/*name* that renews it for as long as it holds it.
 
-    What `run` is given is told of each change, and of a loss before anybody else can
-    take the lease. Errors are told to *report*; none ends the election.
+    The callback of `run` receives each change, and a loss before another replica
+    can take the lease. Errors go to *report*; none ends the election.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class LeaseElector:
                 self._wake()
         # The watch ends with the client, and the client after this.
         await trio.sleep_forever()
-        raise AssertionError("nobody wakes it")
+        raise AssertionError("never woken")
 
     async def _guard(self, publish: Callable[[Standing], None]) -> NoReturn:
-        """Tell a loss when it is due, whatever an attempt is waiting for, and what the watch has told."""
+        """Report a loss when it is due, even while an attempt is in flight, and changes from the watch."""
         while True:
             await self._wait_news(self._election.held_until if self.is_held() else inf)
             self._tell(publish)
@@ -201,7 +201,7 @@ class LeaseElector:
             except ConflictError:
                 continue
             except HapticError:
-                # Nobody can be told any more; the others wait for the whole duration.
+                # The server cannot be reached; the other replicas wait for the whole duration.
                 pass
             return
 

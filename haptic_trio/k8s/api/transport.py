@@ -1,9 +1,9 @@
 """HTTP transport for an API server, with separate connections for short answers.
 
-A status or a lease is written in one message and answered in one, a hundred
-times a second when many objects change. httpx's transport takes more time of
-ours for that than everything else that is done for such an object; what goes
-on, such as a watch, still goes through it.
+A write of a status or a lease is one small request and response, up to a
+hundred times a second when many objects change. httpx's transport would use
+more CPU for it than all other work for such an object. Streamed responses,
+such as watches, still use httpx's transport.
 """
 
 import ssl
@@ -18,9 +18,9 @@ import trio
 from haptic_trio.http1 import Exchange
 
 GOES_ON: Final = "haptic_goes_on"
-"""The extension of a request whose answer is read while it comes."""
+"""The extension of a request with a streamed response."""
 _IDLE_LIMIT: Final = 60.0
-"""Seconds after which a connection that nobody used is closed."""
+"""Seconds after which an idle connection is closed."""
 
 
 class _Connection:
@@ -33,14 +33,13 @@ class _Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether another request may be sent: the server has neither closed it nor said anything unasked."""
+        """Whether another request may be sent: the server has neither closed the connection nor sent data."""
         return not self._socket.socket.is_readable()
 
     async def exchange(self, request: httpx.Request, limit: float) -> tuple[httpx.Response, bool]:
-        """Return the whole answer, and whether the connection can be used again.
+        """Return the whole response, and whether the connection can be used again.
 
-        There are at most *limit* seconds without data. What goes wrong is an
-        `httpx.TransportError`.
+        Raises `httpx.TransportError`, also after *limit* seconds without data.
         """
         http, body = self._exchange, await request.aread()
         http.silence = limit
@@ -61,12 +60,12 @@ class _Connection:
             raise httpx.ReadError("the client is closed") from error
 
     async def aclose(self) -> None:
-        """Close it at once, without a farewell, cancelled or not."""
+        """Close the connection at once, without a TLS shutdown, cancelled or not."""
         await trio.aclose_forcefully(self._socket)
 
 
 class ApiTransport(httpx.AsyncBaseTransport):
-    """Sends requests to one server: those that are marked as `GOES_ON` by *streams*, others itself, by HTTP/1.1."""
+    """Sends requests to one server: by *streams* if marked `GOES_ON`, else over its own HTTP/1.1 connections."""
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class ApiTransport(httpx.AsyncBaseTransport):
         await self._streams.aclose()
 
     async def _take(self) -> _Connection | None:
-        """Return the connection that was used last, if it can be used again; close others whose time is over."""
+        """Return the most recently used connection that is usable; close connections that were idle too long."""
         while self._idle and time.monotonic() > self._idle[0].idle_since + _IDLE_LIMIT:
             await self._idle.pop(0).aclose()
         while self._idle:

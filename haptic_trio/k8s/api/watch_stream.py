@@ -64,7 +64,7 @@ class _Batches:
                     return decode_events(lines)
                 self._rest += chunk
         except httpx.ReadTimeout:
-            # Nobody knows whether the server is still there: a new request will tell.
+            # The server may be gone: a new request will show it.
             pass
         except msgspec.MsgspecError as error:
             raise ServerFailedError(self._what, f"the answer is no stream of events: {error}") from error

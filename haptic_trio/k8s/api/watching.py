@@ -38,7 +38,7 @@ from haptic_trio.k8s.errors import (
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, version_of
 
 Publish: TypeAlias = Callable[[Sequence[WatchEvent]], Awaitable[None]]
-Tell: TypeAlias = Callable[[tuple[Problem, ...]], None]
+ReportProblems: TypeAlias = Callable[[tuple[Problem, ...]], None]
 _Gathered: TypeAlias = dict[ResourceRef, Resource]
 
 # A watch that lived this long, in seconds, was no failure.
@@ -49,7 +49,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How long everything about a watch takes, in seconds."""
 
     duration: tuple[int, int] = (300, 600)
-    """A watch is asked to end after a time in between, drawn anew each time: not all end at once."""
+    """A watch is asked to end after a time in between, random for each watch: not all end at once."""
     silence: float = 90.0
     """A watch without data, bookmarks neither, is opened again; servers send a bookmark each minute."""
     initial_silence: float = 3.0
@@ -85,11 +85,11 @@ class KindWatch:
         namespace: str,
         *,
         publish: Publish,
-        tell: Tell,
+        report: ReportProblems,
         pace: Pace,
         counts: WatchCounts,
     ) -> None:
-        """Raises `SelectorError`. *tell* gets what is wrong at the moment, each time that it changes."""
+        """Raises `SelectorError`. *report* receives the current problems each time that they change."""
         self._connection = connection
         self._discovery = discovery
         self._streaming = streaming
@@ -97,7 +97,7 @@ class KindWatch:
         self._query = Query(selection)
         self._namespace = namespace
         self._publish = publish
-        self._tell = tell
+        self._report = report
         self._pace = pace
         self._counts = counts
         self._backoff = Backoff(base=pace.retry, limit=pace.retry_limit)
@@ -105,10 +105,10 @@ class KindWatch:
         self._version: str | None = None
         self._synced = False
         self._absent_since: float | None = None
-        self._told: tuple[Problem, ...] = ()
+        self._reported: tuple[Problem, ...] = ()
 
     async def run(self) -> None:
-        """Follow the kind until cancelled; whatever goes wrong is told and tried again."""
+        """Follow the kind until cancelled; errors are reported and the watch is retried."""
         while True:
             began = trio.current_time()
             try:
@@ -205,7 +205,7 @@ class KindWatch:
             elif is_wanted:
                 gathered[ref_of(kept)] = kept
             else:
-                # Changes that come before the end of the list are told among what it begins with.
+                # Changes before the end of the list are part of it.
                 gathered.pop(ref_of(kept), None)
         if gathered is None:
             self._version = version
@@ -225,10 +225,10 @@ class KindWatch:
         await self._publish([Listed(objects)])
 
     def _note_success(self) -> None:
-        self._tell_problems(())
+        self._report_problems(())
 
     def _note_failure(self, error: ApiError) -> float:
-        """Return how long to wait before the next attempt."""
+        """Return the seconds until the next attempt."""
         self._counts.failures[str(self._type), type(error).__name__.removesuffix("Error")] += 1
         if isinstance(error, ExpiredError):
             self._version = None
@@ -236,19 +236,19 @@ class KindWatch:
         if isinstance(error, MissingError):
             self._discovery.forget(self._type.api_version)
         delay = self._backoff.next(at_least=error.retry_after or 0.0)
-        # One failure is an interruption, which nobody has to know of.
+        # A single failure is an interruption, which is not reported.
         if self._backoff.failures > 1 or isinstance(error, ForbiddenError | InvalidError | UnauthorizedError):
-            self._tell_problems((Problem(message=str(error), hint=error.hint),))
+            self._report_problems((Problem(message=str(error), hint=error.hint),))
         return delay
 
     async def _note_absence(self, problem: Problem) -> float:
-        """Let the kind count as empty, at once or, if it was there, after the grace; return when to look again."""
+        """Let the kind count as empty, after the grace if it was served before; return the seconds until a retry."""
         now = trio.current_time()
         is_new = self._absent_since is None
         if self._absent_since is None:
             self._absent_since = now
         self._version = None
-        self._tell_problems((problem,))
+        self._report_problems((problem,))
         remaining = self._absent_since + self._pace.absence_grace - now if self._synced else 0.0
         if remaining > 0:
             return min(remaining, self._rechecks.next())
@@ -257,10 +257,10 @@ class KindWatch:
             await self._publish([Listed(())])
         return self._rechecks.next()
 
-    def _tell_problems(self, problems: tuple[Problem, ...]) -> None:
-        if problems != self._told:
-            self._told = problems
-            self._tell(problems)
+    def _report_problems(self, problems: tuple[Problem, ...]) -> None:
+        if problems != self._reported:
+            self._reported = problems
+            self._report(problems)
 
 
 def _not_namespaced(served: ServedKind) -> Problem:

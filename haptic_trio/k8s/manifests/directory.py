@@ -47,7 +47,7 @@ class DirectoryCluster:
     """A `Client` over all `*.yaml`, `*.yml` and `*.json` files below a directory.
 
     Names that begin with a dot are ignored, and links to directories are
-    not followed. Whatever a file holds wrongly is told to *report*, and its
+    not followed. Problems of files go to *report*, and its
     last good objects stay. Watches wait until `run` has made its first scan.
     """
 

@@ -28,11 +28,11 @@ class Known(msgspec.Struct, frozen=True):
 
 
 _UNREAD: Final = Known((0, 0, 0, 0), b"")
-"""A file that is there and could not be read: the next survey tries again."""
+"""A file that exists and could not be read: the next survey tries again."""
 
 
 class RootMissingError(HapticError):
-    """The directory is not there any more; trying again helps once it is back."""
+    """The directory is missing; trying again helps once it is back."""
 
     def __init__(self, root: str) -> None:
         self.problem = Problem(
@@ -52,11 +52,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[FileContent, ...]
     """Directories that cannot be listed; files in them count as unchanged."""
     listed: tuple[str, ...]
-    """Directories that can."""
+    """Directories that were listed."""
     missing: tuple[str, ...]
-    """Directories that are not there."""
+    """Directories that do not exist."""
     directories: tuple[str, ...]
-    """Those listed that were named. They may be new: the kernel may not have told of files put into them at once."""
+    """The listed directories that were named. They may be new, and the kernel may not have reported the first files."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -237,7 +237,7 @@ class _Walk:
                 elif not stat.S_ISDIR(status.st_mode):
                     self.found[entry.path] = _UNREAD.fingerprint
         except OSError as error:
-            # Reading it will tell what is wrong, unless it is gone again.
+            # Reading it shows the error, unless it is deleted again.
             if entry.is_symlink() or not isinstance(error, FileNotFoundError):
                 self.found[entry.path] = _UNREAD.fingerprint
         return False

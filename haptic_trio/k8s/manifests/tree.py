@@ -14,7 +14,7 @@ from haptic_trio.k8s.manifests.files import is_relevant
 TreeChange: TypeAlias = frozenset[str] | None
 """Paths at which something may have changed; None: anywhere."""
 
-# Milliseconds. A save is told after one quiet step, a stream of changes at least once per debounce.
+# Milliseconds. A save is reported after one quiet step, a stream of changes at least once per debounce.
 _STEP: Final = 5
 _DEBOUNCE: Final = 30
 _HEARTBEAT: Final = 250
@@ -35,7 +35,7 @@ async def watch_tree(root: Path, changes: trio.MemorySendChannel[TreeChange]) ->
     Takes ownership of *changes*. Sends None each time that it begins to
     watch, at most a heartbeat of 250 ms later (what happened before that has
     not been noticed), and each time that the directory goes or is replaced.
-    Raises `DirectoryError`, in an exception group, if the kernel refuses to
+    Raises `DirectoryError`, in an exception group, if the kernel fails to
     watch.
     """
     stop = trio.Event()
@@ -86,7 +86,7 @@ async def _watch_one(
 
 
 def _identity(root: Path) -> tuple[int, int] | None:
-    """Return what tells the directory at *root* from another one that takes its place; None if there is none."""
+    """Return an identity of the directory at *root* that a replacement does not share; None without a directory."""
     try:
         status = root.stat()
     except OSError:
