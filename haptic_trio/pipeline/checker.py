@@ -1,17 +1,16 @@
-"""`haproxy -c` in the background: checks the newest configuration while its data is already being deployed.
+"""`haproxy -c` in parallel: checks the newest configuration while its runtime changes are being deployed.
 
-A check of everything takes as long as HAProxy needs to read everything, so
-there is one at a time, of data at idle priority, and not more often than the
-interval says; what is prepared meanwhile is covered by the next. A check
-that somebody waits for is not put off: when endpoints hold back a change
-that reloads, when one of them has refused something, and as long as nothing
-has been valid yet.
+A full check takes as long as HAProxy needs to read the whole configuration.
+So one check runs at a time, at idle priority for data, and not more often than
+the interval says; the next check covers every configuration prepared
+meanwhile. A check is not delayed when endpoints hold back a change that
+reloads, when an endpoint has rejected a change, and as long as no
+configuration has been valid yet.
 """
 
 from collections.abc import Awaitable, Callable
 from math import inf
 
-import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
@@ -20,27 +19,17 @@ from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
-    Reason,
     ValidationFailed,
 )
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.rejection.errors import RefusedError, tell_refusal
+from haptic_trio.pipeline.rejection.errors import RefusedError, report_rejection
 
 OnlyData = Callable[[Generation, Generation], bool]
-"""Whether the second generation changes nothing of the first one but data."""
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A prepared configuration and the cycle that made it."""
-
-    correlation: str
-    reason: Reason
-    prepared: Prepared
-    started: float
+"""Whether the second generation differs from the first one only by changes that need no reload."""
 
 
 async def run_checker(
-    candidates: Latest[Candidate],
+    candidates: Latest[Prepared],
     cycles: trio.MemorySendChannel[CycleEvent],
     validated: Latest[ConfigValidated],
     refused: Latest[ValidationFailed],
@@ -56,10 +45,10 @@ async def run_checker(
 ) -> None:
     """Check the newest of *candidates*, one after another, until cancelled.
 
-    *interval* is the least time in seconds between the starts of two checks.
-    A refusal that leads to fragments puts these into quarantine and calls
-    *retry*, which reconciles again; any other goes to *refused*. Takes
-    ownership of *cycles*.
+    *interval* is the minimum time in seconds between the starts of two checks.
+    A rejection that leads to fragments quarantines these and calls *retry*,
+    which reconciles again; any other one goes to *refused*. Takes ownership of
+    *cycles*.
     """
     last_start, last_valid, seen = -inf, None, 0
     with cycles:
@@ -68,52 +57,45 @@ async def run_checker(
             await candidates.wait_newer(seen)
             await _wait_turn(candidates, completed, last_valid, last_start + interval, only_data)
             seen, candidate = await candidates.wait_newer(seen)
-            generation = candidate.prepared.generation
-            # Structure waits for its check: on a machine without a processor to spare an idle one might never end.
-            is_beside = last_valid is not None and only_data(last_valid, generation)
-            urgent = trio.current_time() < last_start + interval or not is_beside
+            generation = candidate.generation
+            # Structure waits for its check, which might never end at idle priority on a busy machine.
+            is_only_data = last_valid is not None and only_data(last_valid, generation)
+            urgent = trio.current_time() < last_start + interval or not is_only_data
             with pulse.busy() as progress:
                 if last_valid is None or last_valid.id != generation.id:
                     last_start = trio.current_time()
                 try:
-                    valid = await pipeline.check(candidate.prepared, idle=not urgent, progress=progress)
+                    valid = await pipeline.check(candidate, idle=not urgent, progress=progress)
                 except RefusedError as exc:
                     if exc.blocked:
                         await retry()
                         continue
-                    refusal = tell_refusal(
+                    message = candidate.message
+                    rejection = report_rejection(
                         exc,
-                        correlation=candidate.correlation,
-                        reason=candidate.reason,
-                        started=candidate.started,
+                        correlation=message.correlation,
+                        reason=message.reason,
+                        started=message.started,
                         facts=facts,
                     )
-                    await cycles.send(refusal)
-                    refused.put(refusal)
+                    await cycles.send(rejection)
+                    refused.put(rejection)
                     continue
                 last_valid = generation
-                message = ConfigValidated(
-                    correlation=candidate.correlation,
-                    reason=candidate.reason,
-                    generation=generation,
-                    phases=valid.phases,
-                    warnings=valid.warnings,
-                    started=candidate.started,
-                )
-                facts.tell(message)
+                facts.tell(valid)
                 # The ledger first: it has to know before a deployment completes.
-                await cycles.send(message)
-                validated.put(message)
+                await cycles.send(valid)
+                validated.put(valid)
 
 
 async def _wait_turn(
-    candidates: Latest[Candidate],
+    candidates: Latest[Prepared],
     completed: Latest[DeploymentCompleted],
     last_valid: Generation | None,
     due: float,
     only_data: OnlyData,
 ) -> None:
-    """Wait until *due*, or until somebody waits for the check."""
+    """Wait until *due*, or until an endpoint waits for the check."""
     if last_valid is None:
         return
     with trio.move_on_at(due):
@@ -122,7 +104,7 @@ async def _wait_turn(
             seen, news = await completed.wait_newer(seen)
             newest = candidates.value
             assert newest is not None
-            if news.correlation == newest.correlation and (
-                news.failed or (news.standing.held and not only_data(last_valid, newest.prepared.generation))
+            if news.correlation == newest.message.correlation and (
+                news.failed or (news.standing.held and not only_data(last_valid, newest.generation))
             ):
                 return

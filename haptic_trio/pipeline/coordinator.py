@@ -1,8 +1,9 @@
-"""Coordinator: runs one reconciliation after another and reports the outcome of each."""
+"""Coordinator: runs one reconciliation after another and publishes the result of each."""
 
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, Facts, Latest
@@ -16,9 +17,24 @@ from haptic_trio.messages import (
     ReconcileTriggered,
     ValidationFailed,
 )
-from haptic_trio.pipeline.checker import Candidate, OnlyData, run_checker
-from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.rejection.errors import RefusedError, tell_refusal
+from haptic_trio.pipeline.checker import OnlyData, run_checker
+from haptic_trio.pipeline.cycle import Pipeline, Prepared
+from haptic_trio.pipeline.rejection.errors import RefusedError, report_rejection
+
+
+class FastLane(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of the fast lane: a configuration is published before `haproxy -c`, which runs in parallel."""
+
+    prepared: Latest[ConfigPrepared]
+    """Receives each configuration that the parser accepted."""
+    completed: Latest[DeploymentCompleted]
+    """Reports which endpoints wait for a check."""
+    interval: float
+    """Minimum time in seconds between the starts of two checks that no endpoint waits for."""
+    only_data: OnlyData
+    next_correlation: Callable[[], str]
+    """Gives the id of the cycle that follows a rejection."""
+    pulse: Pulse
 
 
 async def run_coordinator(
@@ -28,110 +44,86 @@ async def run_coordinator(
     refused: Latest[ValidationFailed],
     *,
     pipeline: Pipeline,
+    fast_lane: FastLane | None,
     facts: Facts,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Reconcile for each trigger until *triggers* ends, never two at a time; nothing is published before phase 2.
+    """Reconcile for each trigger until *triggers* ends, never two at a time.
 
-    Triggers that came while one ran are taken as one: the stores have what
-    all of them announced. Takes ownership of the channel ends.
+    Triggers that arrive during a reconciliation are handled together: the
+    stores contain the changes of all of them. Without *fast_lane* nothing is
+    published before `haproxy -c` has accepted it. With it, a rejection leads
+    to another cycle without the rejected output, and a check that waits for
+    its turn when *triggers* ends is cancelled. Takes ownership of the channel
+    ends.
     """
-
-    async def reconcile(trigger: ReconcileTriggered, progress: Callable[[], None]) -> None:
-        outcome = await _reconcile(trigger, pipeline, facts, progress)
-        # The ledger first: it has to know the cycle before its deployment completes.
-        await cycles.send(outcome)
-        if isinstance(outcome, ConfigValidated):
-            validated.put(outcome)
-        else:
-            refused.put(outcome)
-
-    with triggers, cycles:
-        task_status.started()
-        async for trigger in triggers:
-            with pulse.busy() as progress:
-                await reconcile(await _take_waiting(trigger, triggers, cycles), progress)
-
-
-async def run_fast_lane(
-    triggers: trio.MemoryReceiveChannel[ReconcileTriggered],
-    cycles: trio.MemorySendChannel[CycleEvent],
-    prepared: Latest[ConfigPrepared],
-    validated: Latest[ConfigValidated],
-    refused: Latest[ValidationFailed],
-    completed: Latest[DeploymentCompleted],
-    *,
-    pipeline: Pipeline,
-    next_correlation: Callable[[], str],
-    check_interval: float,
-    only_data: OnlyData,
-    facts: Facts,
-    pulse: Pulse,
-    check_pulse: Pulse,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """As `run_coordinator`, but publish what has passed phase 1 to *prepared* at once; phase 2 runs beside.
-
-    A refusal by phase 2 leads to another cycle without what was refused. A
-    check that waits for its turn when *triggers* ends is given up. Takes
-    ownership of the channel ends.
-    """
-    candidates = Latest[Candidate]()
+    candidates = Latest[Prepared]()
     one_at_a_time = trio.Lock()
 
-    async def reconcile(trigger: ReconcileTriggered) -> None:
+    async def reconcile(trigger: ReconcileTriggered, progress: Callable[[], None]) -> None:
+        facts.tell(ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes))
         started = trio.current_time()
-        outcome = await _prepare(trigger, pipeline, facts)
-        if isinstance(outcome, ValidationFailed):
-            await cycles.send(outcome)
-            refused.put(outcome)
-            return
-        message = ConfigPrepared(
-            correlation=trigger.correlation,
-            reason=trigger.reason,
-            generation=outcome.prepared.generation,
-            phases=outcome.prepared.phases,
-            started=started,
-        )
-        facts.tell(message)
-        await cycles.send(message)
-        prepared.put(message)
-        candidates.put(outcome)
+        candidate: Prepared | None = None
+        outcome: ConfigPrepared | ConfigValidated | ValidationFailed
+        try:
+            if fast_lane is None:
+                outcome = await pipeline.run(trigger.correlation, trigger.reason, progress=progress)
+            else:
+                candidate = await pipeline.prepare(trigger.correlation, trigger.reason)
+                outcome = candidate.message
+        except RefusedError as exc:
+            outcome = report_rejection(
+                exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts
+            )
+        else:
+            facts.tell(outcome)
+        # The ledger first: it has to know the cycle before its deployment completes.
+        await cycles.send(outcome)
+        match outcome:
+            case ConfigValidated():
+                validated.put(outcome)
+            case ValidationFailed():
+                refused.put(outcome)
+            case ConfigPrepared() if fast_lane is not None and candidate is not None:
+                fast_lane.prepared.put(outcome)
+                candidates.put(candidate)
 
-    async def retry() -> None:
+    async def retry(lane: FastLane) -> None:
         async with one_at_a_time:
             trigger = ReconcileTriggered(
-                correlation=next_correlation(), reason=Reason.REFUSED, changes=0, seen=trio.current_time()
+                correlation=lane.next_correlation(), reason=Reason.REFUSED, changes=0, seen=trio.current_time()
             )
             facts.tell(trigger)
             await cycles.send(trigger)
-            await reconcile(trigger)
+            with pulse.busy() as progress:
+                await reconcile(trigger, progress)
 
     with triggers, cycles:
         async with trio.open_nursery() as nursery:
-            await nursery.start(
-                partial(
-                    run_checker,
-                    candidates,
-                    cycles.clone(),
-                    validated,
-                    refused,
-                    completed,
-                    pipeline=pipeline,
-                    interval=check_interval,
-                    only_data=only_data,
-                    retry=retry,
-                    facts=facts,
-                    pulse=check_pulse,
+            if fast_lane is not None:
+                await nursery.start(
+                    partial(
+                        run_checker,
+                        candidates,
+                        cycles.clone(),
+                        validated,
+                        refused,
+                        fast_lane.completed,
+                        pipeline=pipeline,
+                        interval=fast_lane.interval,
+                        only_data=fast_lane.only_data,
+                        retry=partial(retry, fast_lane),
+                        facts=facts,
+                        pulse=fast_lane.pulse,
+                    )
                 )
-            )
             task_status.started()
             async for trigger in triggers:
                 async with one_at_a_time:
-                    with pulse.busy():
-                        await reconcile(await _take_waiting(trigger, triggers, cycles))
-            nursery.cancel_scope.cancel(reason="nothing triggers any more")
+                    with pulse.busy() as progress:
+                        await reconcile(await _take_waiting(trigger, triggers, cycles), progress)
+            nursery.cancel_scope.cancel(reason="there are no more triggers")
 
 
 async def _take_waiting(
@@ -139,41 +131,10 @@ async def _take_waiting(
     triggers: trio.MemoryReceiveChannel[ReconcileTriggered],
     cycles: trio.MemorySendChannel[CycleEvent],
 ) -> ReconcileTriggered:
-    """Return the newest of *trigger* and those that wait, and tell the ledger of each."""
+    """Return the newest of *trigger* and the waiting ones, after sending each to the ledger."""
     while True:
         await cycles.send(trigger)
         try:
             trigger = triggers.receive_nowait()
         except (trio.WouldBlock, trio.EndOfChannel):
             return trigger
-
-
-async def _reconcile(
-    trigger: ReconcileTriggered, pipeline: Pipeline, facts: Facts, progress: Callable[[], None]
-) -> ConfigValidated | ValidationFailed:
-    started = trio.current_time()
-    facts.tell(ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes))
-    try:
-        valid = await pipeline.run(trigger.correlation, progress=progress)
-    except RefusedError as exc:
-        return tell_refusal(exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts)
-    outcome = ConfigValidated(
-        correlation=trigger.correlation,
-        reason=trigger.reason,
-        generation=valid.generation,
-        phases=valid.phases,
-        warnings=valid.warnings,
-        started=started,
-    )
-    facts.tell(outcome)
-    return outcome
-
-
-async def _prepare(trigger: ReconcileTriggered, pipeline: Pipeline, facts: Facts) -> Candidate | ValidationFailed:
-    started = trio.current_time()
-    facts.tell(ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes))
-    try:
-        prepared = await pipeline.prepare(trigger.correlation)
-    except RefusedError as exc:
-        return tell_refusal(exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts)
-    return Candidate(correlation=trigger.correlation, reason=trigger.reason, prepared=prepared, started=started)

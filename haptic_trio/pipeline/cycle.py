@@ -14,7 +14,16 @@ from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
-from haptic_trio.messages import ConfigRendered, Phases, Quarantined, Released, RenderDiffered
+from haptic_trio.messages import (
+    ConfigPrepared,
+    ConfigRendered,
+    ConfigValidated,
+    Phases,
+    Quarantined,
+    Reason,
+    Released,
+    RenderDiffered,
+)
 from haptic_trio.pipeline.content_trial import ContentTrial
 from haptic_trio.pipeline.field_paths import find_fields
 from haptic_trio.pipeline.rejection.crash_search import Fragments, find_fragments
@@ -40,25 +49,20 @@ def _ignore() -> None:
     """Take no note of progress."""
 
 
-class Valid(msgspec.Struct, frozen=True, kw_only=True):
-    """What a successful cycle yields."""
-
-    generation: Generation
-    phases: Phases
-    warnings: tuple[Problem, ...] = ()
-
-
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """What has passed phase 1: its data may be deployed while phase 2 looks at all of it."""
+    """A configuration that the parser accepted: the message about it, and the rendered output for `haproxy -c`."""
 
-    correlation: str
-    generation: Generation
+    message: ConfigPrepared
     rendered: Rendered
-    phases: Phases
+
+    @property
+    def generation(self) -> Generation:
+        """The parsed configuration."""
+        return self.message.generation
 
 
 class Pipeline:
-    """Renders the stores and validates the result. One `run` or `prepare` at a time, and one `check` beside it."""
+    """Renders the stores and validates the result. One `run` or `prepare` at a time, and one `check` in parallel."""
 
     def __init__(
         self, stores: Stores, renderer: Renderer, validator: Validator, quarantine: Quarantine, facts: Facts
@@ -76,19 +80,21 @@ class Pipeline:
         self.turn = trio.Lock()
         """Held while something is rendered and parsed; for others who do so with the same parts."""
 
-    async def run(self, correlation: str, *, progress: Callable[[], None] = _ignore) -> Valid:
-        """Return a valid configuration of what the stores hold, or raise `RefusedError`.
+    async def run(
+        self, correlation: str, reason: Reason = Reason.CHANGED, *, progress: Callable[[], None] = _ignore
+    ) -> ConfigValidated:
+        """Return a valid configuration for the present stores, or raise `RefusedError`.
 
-        That is an `UndecidedError` if HAProxy has not said whether it is one.
+        The error is an `UndecidedError` if `haproxy -c` gave no verdict.
 
-        Fragments that fail, or that HAProxy refuses, are replaced by their
-        last good output or left out, and the cycle goes round again. So does
-        it without fetched contents that are refused. *progress* is called
-        between steps of a search that takes long.
+        Fragments that fail, or that HAProxy rejects, are replaced by their
+        last good output or omitted, and the cycle runs again. The same holds
+        for rejected fetched contents. *progress* is called between the steps
+        of a long search.
         """
-        times = _no_times()
+        times, started = _no_times(), trio.current_time()
         for number in range(1, MAX_ROUNDS + 1):
-            prepared = await self._prepare(correlation, times)
+            prepared = await self._prepare(correlation, reason, started, times)
             try:
                 valid = await self._check(prepared, times, idle=False, progress=progress)
             except RefusedError as exc:
@@ -99,18 +105,18 @@ class Pipeline:
                     return valid
         raise AssertionError
 
-    async def prepare(self, correlation: str) -> Prepared:
-        """Return what the stores hold as a configuration that has passed phase 1, or raise `RefusedError`."""
-        return await self._prepare(correlation, _no_times())
+    async def prepare(self, correlation: str, reason: Reason = Reason.CHANGED) -> Prepared:
+        """Return a configuration for the present stores that the parser accepts, or raise `RefusedError`."""
+        return await self._prepare(correlation, reason, trio.current_time(), _no_times())
 
-    async def check(self, prepared: Prepared, *, idle: bool, progress: Callable[[], None] = _ignore) -> Valid:
-        """Have phase 2 look at *prepared*; raise `RefusedError` when HAProxy refuses it.
+    async def check(self, prepared: Prepared, *, idle: bool, progress: Callable[[], None] = _ignore) -> ConfigValidated:
+        """Run `haproxy -c` on *prepared*; raise `RefusedError` if HAProxy rejects it.
 
-        Where `blocked` is set in the error, another `prepare` leaves out what
-        was refused. *idle*: use only the CPU that nobody else wants. *progress*
-        is called between steps of a search that takes long.
+        If `blocked` is set in the error, another `prepare` omits the rejected
+        output. *idle*: use idle CPU time only. *progress* is called between
+        the steps of a long search.
         """
-        times = msgspec.structs.asdict(prepared.phases)
+        times = msgspec.structs.asdict(prepared.message.phases)
         valid = await self._check(prepared, times, idle=idle, progress=progress)
         if self._trial.passed("check", prepared.rendered.contents):
             self._contents.announce()
@@ -125,11 +131,11 @@ class Pipeline:
         with self._stores.frozen():
             return await self._renderer.consult(self._stores, ask)
 
-    async def _prepare(self, correlation: str, times: dict[str, float]) -> Prepared:
+    async def _prepare(self, correlation: str, reason: Reason, started: float, times: dict[str, float]) -> Prepared:
         for number in range(1, MAX_ROUNDS + 1):
             try:
                 async with self.turn:
-                    prepared = await self._render_and_parse(correlation, times)
+                    prepared = await self._render_and_parse(correlation, reason, started, times)
             except RefusedError as exc:
                 exc.phases = Phases(**times)
                 if number == MAX_ROUNDS:
@@ -141,7 +147,9 @@ class Pipeline:
                     return prepared
         raise AssertionError
 
-    async def _render_and_parse(self, correlation: str, times: dict[str, float]) -> Prepared:
+    async def _render_and_parse(
+        self, correlation: str, reason: Reason, started: float, times: dict[str, float]
+    ) -> Prepared:
         # Writes wait while the worker thread reads: one render sees one state.
         with self._stores.frozen(), _timed(times, "render"):
             rendered = await self.render_newest()
@@ -169,7 +177,10 @@ class Pipeline:
         finally:
             self._tell_held(correlation, rendered)
         self._quarantine.prepare(rendered.serial)
-        return Prepared(correlation=correlation, generation=generation, rendered=rendered, phases=Phases(**times))
+        message = ConfigPrepared(
+            correlation=correlation, reason=reason, generation=generation, phases=Phases(**times), started=started
+        )
+        return Prepared(message=message, rendered=rendered)
 
     async def render_newest(self) -> Rendered:
         """Render what the stores hold, for whoever has the `turn` and keeps them frozen; raises `RefusedError`."""
@@ -190,7 +201,7 @@ class Pipeline:
 
     async def _check(
         self, prepared: Prepared, times: dict[str, float], *, idle: bool, progress: Callable[[], None]
-    ) -> Valid:
+    ) -> ConfigValidated:
         rendered = prepared.rendered
         failure: CrashedError | TimedOutError | None = None
         try:
@@ -220,7 +231,15 @@ class Pipeline:
             raise failure
         self._quarantine.accept(rendered.serial, rendered.refusals)
         self._contents.accept(rendered.contents)
-        return Valid(generation=prepared.generation, phases=Phases(**times), warnings=warnings)
+        message = prepared.message
+        return ConfigValidated(
+            correlation=message.correlation,
+            reason=message.reason,
+            generation=message.generation,
+            phases=Phases(**times),
+            warnings=warnings,
+            started=message.started,
+        )
 
     def _take_refusal(self, error: RefusedError, rendered: Rendered, times: dict[str, float]) -> None:
         """Complete *error*; where no fragment is to blame, fetched contents may be, and if not, it is raised."""

@@ -14,7 +14,7 @@ from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.messages import ConfigValidated
 from haptic_trio.pipeline.contents.policy import fetches
-from haptic_trio.pipeline.coordinator import run_coordinator, run_fast_lane
+from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
 from haptic_trio.pipeline.debounce import run_debouncer
 from haptic_trio.pipeline.rejection.setbacks import run_attempts
 from haptic_trio.pipeline.validate import CHECK_TIMES
@@ -121,32 +121,25 @@ async def _run_coordinator(
     on_demand = any(watched.store is StoreKind.ON_DEMAND for watched in config.watched_resources.values())
     if on_demand or fetches(config):
         render_limit += FETCH_ALLOWANCE
-    is_fast = config.validation.mode is ValidationMode.FAST and config.reconciler.mode is not ReconcilerMode.CLASSIC
-    if not is_fast:
-        await run_coordinator(
-            channels.triggers_out.clone(),
-            channels.cycles_in.clone(),
-            channels.validated,
-            channels.refused,
-            pipeline=parts.pipeline,
-            facts=process.facts,
-            pulse=pulses.add("coordinator", limit=render_limit + check_limit),
-            task_status=task_status,
+    coordinator_limit, fast_lane = render_limit + check_limit, None
+    if config.validation.mode is ValidationMode.FAST and config.reconciler.mode is not ReconcilerMode.CLASSIC:
+        coordinator_limit = render_limit
+        fast_lane = FastLane(
+            prepared=channels.prepared,
+            completed=channels.completed,
+            interval=config.validation.interval,
+            only_data=is_only_data,
+            next_correlation=next_correlation,
+            pulse=pulses.add("checker", limit=check_limit + render_limit),
         )
-        return
-    await run_fast_lane(
+    await run_coordinator(
         channels.triggers_out.clone(),
         channels.cycles_in.clone(),
-        channels.prepared,
         channels.validated,
         channels.refused,
-        channels.completed,
         pipeline=parts.pipeline,
-        next_correlation=next_correlation,
-        check_interval=config.validation.interval,
-        only_data=is_only_data,
+        fast_lane=fast_lane,
         facts=process.facts,
-        pulse=pulses.add("coordinator", limit=render_limit),
-        check_pulse=pulses.add("checker", limit=check_limit + render_limit),
+        pulse=pulses.add("coordinator", limit=coordinator_limit),
         task_status=task_status,
     )

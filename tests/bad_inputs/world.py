@@ -16,7 +16,8 @@ from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.selectors import parse_field_selector
 from haptic_trio.k8s.store import Store
-from haptic_trio.pipeline.cycle import Pipeline, Valid
+from haptic_trio.messages import ConfigValidated
+from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
@@ -90,7 +91,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One cycle."""
 
-    valid: Valid
+    valid: ConfigValidated
     held: Mapping[str, str]
     """Why objects are quarantined."""
     remarks: tuple[str, ...]

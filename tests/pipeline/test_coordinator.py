@@ -19,7 +19,7 @@ from haptic_trio.messages import (
     ValidationFailed,
 )
 from haptic_trio.pipeline.coordinator import run_coordinator
-from haptic_trio.pipeline.cycle import Pipeline, Valid
+from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.errors import RefusedError
 from tests.support.endpoints import generation
 from tests.support.facts import PROBLEM, drain
@@ -34,7 +34,8 @@ class SlowPipeline(Pipeline):
         self.ran: list[str] = []
         self.at_once = 0
 
-    async def run(self, correlation: str, **_more: object) -> Valid:
+    async def run(self, correlation: str, reason: Reason = Reason.CHANGED, **_more: object) -> ConfigValidated:
+        started = trio.current_time()
         assert self.at_once == 0
         self.ran.append(correlation)
         self.at_once += 1
@@ -46,7 +47,14 @@ class SlowPipeline(Pipeline):
             error = RefusedError("check", (PROBLEM,))
             error.phases = Phases(render=0.5, check=1.5)
             raise error
-        return Valid(generation=generation(correlation), phases=Phases(render=self.seconds), warnings=(PROBLEM,))
+        return ConfigValidated(
+            correlation=correlation,
+            reason=reason,
+            generation=generation(correlation),
+            phases=Phases(render=self.seconds),
+            warnings=(PROBLEM,),
+            started=started,
+        )
 
 
 class Rig:
@@ -70,6 +78,7 @@ class Rig:
                 self.validated,
                 self.refused,
                 pipeline=self.pipeline,
+                fast_lane=None,
                 facts=self.facts,
                 pulse=self.pulse,
             )
@@ -252,12 +261,12 @@ async def test_fault_of_the_program_is_not_taken_for_a_refusal(autojump_clock: M
     broken: Callable[[], float] = fail
 
     class Broken(SlowPipeline):
-        async def run(self, correlation: str, **_more: object) -> Valid:
+        async def run(self, correlation: str, reason: Reason = Reason.CHANGED, **_more: object) -> ConfigValidated:
             broken()
-            return await super().run(correlation)
+            return await super().run(correlation, reason)
 
     rig.pipeline = Broken()
-    with pytest.RaisesGroup(ZeroDivisionError):
+    with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
         async with trio.open_nursery() as nursery:
             await rig.start(nursery)
             rig.trigger("c1")

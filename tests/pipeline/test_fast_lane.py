@@ -19,8 +19,8 @@ from haptic_trio.messages import (
     Standing,
     ValidationFailed,
 )
-from haptic_trio.pipeline.coordinator import run_fast_lane
-from haptic_trio.pipeline.cycle import Pipeline, Prepared, Valid
+from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
+from haptic_trio.pipeline.cycle import Pipeline, Prepared
 from haptic_trio.pipeline.rejection.errors import RefusedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
 from tests.support.endpoints import generation
@@ -32,7 +32,7 @@ CHECK = 0.5
 
 
 class LanePipeline(Pipeline):
-    """Prepares at once and checks in half a second; refuses what the test says."""
+    """Prepares at once and checks in half a second; the test says which configurations are rejected."""
 
     def __init__(self) -> None:
         self.checks: list[tuple[str, float, bool]] = []
@@ -42,23 +42,37 @@ class LanePipeline(Pipeline):
         """Those that phase 2 has no verdict on."""
         self.broken: set[str] = set()
 
-    async def prepare(self, correlation: str) -> Prepared:
+    async def prepare(self, correlation: str, reason: Reason = Reason.CHANGED) -> Prepared:
         await trio.lowlevel.checkpoint()
         if correlation in self.broken:
             raise RefusedError("render", (PROBLEM,))
-        return Prepared(correlation=correlation, generation=generation(correlation), rendered=RENDERED, phases=Phases())
+        message = ConfigPrepared(
+            correlation=correlation,
+            reason=reason,
+            generation=generation(correlation),
+            phases=Phases(),
+            started=trio.current_time(),
+        )
+        return Prepared(message=message, rendered=RENDERED)
 
-    async def check(self, prepared: Prepared, *, idle: bool, **_more: object) -> Valid:
-        self.checks.append((prepared.correlation, trio.current_time(), idle))
+    async def check(self, prepared: Prepared, *, idle: bool, **_more: object) -> ConfigValidated:
+        message = prepared.message
+        self.checks.append((message.correlation, trio.current_time(), idle))
         await trio.sleep(CHECK)
-        if prepared.correlation in self.undecided:
+        if message.correlation in self.undecided:
             raise UndecidedError("check", (PROBLEM,))
-        blocked = self.refused.get(prepared.correlation)
+        blocked = self.refused.get(message.correlation)
         if blocked is not None:
             error = RefusedError("check", (PROBLEM,))
             error.blocked = blocked
             raise error
-        return Valid(generation=prepared.generation, phases=Phases(check=CHECK))
+        return ConfigValidated(
+            correlation=message.correlation,
+            reason=message.reason,
+            generation=message.generation,
+            phases=Phases(check=CHECK),
+            started=message.started,
+        )
 
 
 class Rig:
@@ -85,20 +99,22 @@ class Rig:
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(
             partial(
-                run_fast_lane,
+                run_coordinator,
                 self._triggers_out,
                 self._cycles_in,
-                self.prepared,
                 self.validated,
                 self.refused,
-                self.completed,
                 pipeline=self.pipeline,
-                next_correlation=self._next,
-                check_interval=INTERVAL,
-                only_data=self._only_data,
+                fast_lane=FastLane(
+                    prepared=self.prepared,
+                    completed=self.completed,
+                    interval=INTERVAL,
+                    only_data=self._only_data,
+                    next_correlation=self._next,
+                    pulse=Pulse("checker", 10),
+                ),
                 facts=Facts(),
                 pulse=Pulse("coordinator", 10),
-                check_pulse=Pulse("checker", 10),
             )
         )
 

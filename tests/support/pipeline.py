@@ -10,7 +10,8 @@ from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.pipeline.cycle import Pipeline, Valid
+from haptic_trio.messages import ConfigValidated
+from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
@@ -72,7 +73,7 @@ class Bench:
         for resource in resources:
             self.services.upsert(resource)
 
-    async def run(self) -> Valid:
+    async def run(self) -> ConfigValidated:
         """Run one cycle; its correlation ids are c1, c2 and so on."""
         self._cycles += 1
         return await self.pipeline.run(f"c{self._cycles}")

@@ -48,7 +48,7 @@ class TimedOutError(UndecidedError):
     """CPU time that the second check had taken when it was ended."""
 
 
-def tell_refusal(
+def report_rejection(
     error: RefusedError, *, correlation: str, reason: Reason, started: float, facts: Facts
 ) -> ValidationFailed:
     """Tell *facts* that the cycle *correlation*, begun at the clock time *started*, has failed; return what to publish.

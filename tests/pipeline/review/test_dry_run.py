@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from haptic_trio.channels import Facts
 from haptic_trio.config.load import load_config
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
-from haptic_trio.pipeline.cycle import Pipeline, Valid
+from haptic_trio.messages import ConfigValidated
+from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run import DryRun, DryRuns
@@ -67,7 +68,7 @@ class Site:
     def stores_for(self, kind: str) -> tuple[str, ...]:
         return tuple(name for name in STORES[kind] if name in self.stores)
 
-    async def run(self) -> Valid:
+    async def run(self) -> ConfigValidated:
         return await self.pipeline.run("c")
 
     async def try_out(self, resource: Resource, ref: ResourceRef | None = None) -> DryRun:
