@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from math import inf
 from typing import Final, TypeVar
 
 import msgspec
@@ -26,12 +25,11 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.content_trial import ContentTrial
 from haptic_trio.pipeline.field_paths import find_fields
-from haptic_trio.pipeline.rejection.crash_search import Fragments, find_fragments
 from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, TimedOutError, UndecidedError
+from haptic_trio.pipeline.rejection.failure_search import FailureSearch
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
-from haptic_trio.pipeline.rejection.slow_search import find_slow_fragments
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object, slow_problem
+from haptic_trio.pipeline.validate import Validator
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.incremental.subjects import FragmentKey
@@ -39,14 +37,14 @@ from haptic_trio.templating.incremental.subjects import FragmentKey
 T = TypeVar("T")
 
 MAX_ROUNDS = 100
-"""Each round takes at least one fragment out of the way: HAProxy names one bad certificate at a time."""
-_HELD: Final = Problem(message="left out to find the object on which HAProxy fails")
+"""Each round blocks at least one fragment: HAProxy names one bad certificate at a time."""
+_HELD: Final = Problem(message="omitted to find the object on which HAProxy fails")
 _LOOKING: Final = 0.01
-"""Seconds after which no more objects are looked into for the fields to blame; all else waits meanwhile."""
+"""Seconds after which no more objects are searched for the field at fault, since the cycle waits meanwhile."""
 
 
 def _ignore() -> None:
-    """Take no note of progress."""
+    """Ignore progress."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +73,9 @@ class Pipeline:
         self._contents = renderer.contents
         self._trial = ContentTrial(renderer.contents)
         self._newest: Rendered | None = None
-        self._searched = ""
-        """The generation that was too slow, and in which no object was found to be slow."""
+        self._search = FailureSearch(quarantine, validator, self._make_variant, lambda: self._newest)
         self.turn = trio.Lock()
-        """Held while something is rendered and parsed; for others who do so with the same parts."""
+        """Held while stores are rendered and parsed; dry runs, which use the same renderer, take it, too."""
 
     async def run(
         self, correlation: str, reason: Reason = Reason.CHANGED, *, progress: Callable[[], None] = _ignore
@@ -123,11 +120,11 @@ class Pipeline:
         return valid
 
     async def reads(self, stores: Iterable[str]) -> bool:
-        """Whether what is rendered may depend on *stores*; see `Renderer.reads`."""
+        """Whether the output may depend on *stores*; see `Renderer.reads`."""
         return await self._renderer.reads(stores)
 
     async def consult(self, ask: Callable[[Rendered, Provenance], T]) -> T | None:
-        """Return what *ask* makes of the newest render; see `Renderer.consult`."""
+        """Return the result of *ask* on the newest render; see `Renderer.consult`."""
         with self._stores.frozen():
             return await self._renderer.consult(self._stores, ask)
 
@@ -150,7 +147,7 @@ class Pipeline:
     async def _render_and_parse(
         self, correlation: str, reason: Reason, started: float, times: dict[str, float]
     ) -> Prepared:
-        # Writes wait while the worker thread reads: one render sees one state.
+        # Writes wait while the worker thread reads, so one render sees one state.
         with self._stores.frozen(), _timed(times, "render"):
             rendered = await self.render_newest()
         if faults := self._quarantine.find_template_faults(rendered.produced, rendered.refusals):
@@ -175,7 +172,7 @@ class Pipeline:
             exc.contents = rendered.contents
             raise
         finally:
-            self._tell_held(correlation, rendered)
+            self._report_quarantined(correlation, rendered)
         self._quarantine.prepare(rendered.serial)
         message = ConfigPrepared(
             correlation=correlation, reason=reason, generation=generation, phases=Phases(**times), started=started
@@ -183,7 +180,7 @@ class Pipeline:
         return Prepared(message=message, rendered=rendered)
 
     async def render_newest(self) -> Rendered:
-        """Render what the stores hold, for whoever has the `turn` and keeps them frozen; raises `RefusedError`."""
+        """Render the stores; the caller holds `turn` and keeps them frozen. Raises `RefusedError`."""
         rendered = await self._render()
         while self._trial.rendered(rendered):
             rendered = await self._render()
@@ -192,7 +189,7 @@ class Pipeline:
     async def _render(
         self, held: Iterable[FragmentKey] = (), instead: Mapping[FragmentKey, FragmentOutput] | None = None
     ) -> Rendered:
-        """Render what the stores hold; *held* fragments count as failed, and give what is in *instead*, if it is."""
+        """Render the stores; *held* fragments count as failed, and use their output in *instead*, if there is one."""
         self._quarantine.pause(trio.current_time())
         recall = self._quarantine.recall(dict.fromkeys(held, _HELD), instead)
         rendered = self._newest = await self._renderer.render(self._stores, recall)
@@ -210,24 +207,24 @@ class Pipeline:
         except (CrashedError, TimedOutError) as exc:
             failure = exc
         except UndecidedError as exc:
-            # Neither an object nor what was fetched has been found bad, nor good.
+            # No verdict about any object or fetched content.
             exc.phases = Phases(**times)
             raise
         except RefusedError as exc:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
-            self._take_refusal(exc, rendered, times)
+            self._take_rejection(exc, rendered, times)
             raise
         if failure is not None:
             failure.phases = Phases(**times)
             with _timed(times, "check"):
                 if isinstance(failure, CrashedError):
-                    failure.blocked = await self._block_crashing(rendered, failure.problems[0], progress)
+                    failure.blocked = await self._search.block_crashing(rendered, failure.problems[0], progress)
                 else:
-                    failure.blocked = await self._block_slow(
+                    failure.blocked = await self._search.block_slow(
                         prepared.generation, rendered, failure.cpu_seconds, progress
                     )
             if isinstance(failure, CrashedError):
-                self._take_refusal(failure, rendered, times)
+                self._take_rejection(failure, rendered, times)
             raise failure
         self._quarantine.accept(rendered.serial, rendered.refusals)
         self._contents.accept(rendered.contents)
@@ -241,130 +238,18 @@ class Pipeline:
             started=message.started,
         )
 
-    def _take_refusal(self, error: RefusedError, rendered: Rendered, times: dict[str, float]) -> None:
-        """Complete *error*; where no fragment is to blame, fetched contents may be, and if not, it is raised."""
+    def _take_rejection(self, error: RefusedError, rendered: Rendered, times: dict[str, float]) -> None:
+        """Complete *error*. If no fragment is at fault, a fetched content may be; if none is, raise *error*."""
         error.phases, error.contents = Phases(**times), rendered.contents
         if not error.blocked:
             self._quarantine.distrust(rendered.serial)
             self._trial.failed(error)
             error.blocked = True
 
-    async def _block_crashing(self, rendered: Rendered, problem: Problem, progress: Callable[[], None]) -> bool:
-        """Block what HAProxy crashes on in *rendered*, for *problem*; False if that cannot be found.
-
-        So it is where HAProxy crashes on what was valid before, too. Changes
-        that came after *rendered* are left out meanwhile.
-        """
-        suspects = self._quarantine.find_suspects(rendered.serial, rendered.produced)
-        kept = {key for keys in suspects.values() for key in keys}
-
-        async def crashes(left_out: Collection[FragmentKey]) -> bool:
-            progress()
-            return await self._crashes_without(left_out, kept, rendered)
-
-        found = await find_fragments(suspects, crashes)
-        if found.found or found.beside:
-            return self._block(found, problem, rendered)
-        gone = self._find_gone(suspects, problem)
-        # What is gone cannot be tried, so it is found by what is left.
-        if not gone or await crashes(()):
-            return False
-        self._quarantine.setbacks.record(gone, trio.current_time())
-        return True
-
-    async def _block_slow(
-        self, generation: Generation, rendered: Rendered, spent: float, progress: Callable[[], None]
-    ) -> bool:
-        """Block what makes the check of *generation*, made of *rendered*, slow; False if nothing does by itself.
-
-        *spent* is the CPU time that it had taken when it was ended. Only CPU
-        time counts, against that of a check without any suspect, so that
-        nothing is blocked for a machine that is busy.
-        """
-        if generation.id == self._searched:
-            return False
-        suspects = self._quarantine.find_suspects(rendered.serial, rendered.produced)
-        kept = {key for keys in suspects.values() for key in keys}
-
-        async def measure(keys: Collection[FragmentKey], most: float = inf) -> float:
-            progress()
-            variant = await self._make_variant(kept.difference(keys), kept, rendered)
-            return await self._validator.measure(*variant, most=most)
-
-        found = Fragments((), ())
-        if suspects:
-            try:
-                most = await measure(()) + self._validator.costly
-
-                async def is_slow(keys: Collection[FragmentKey]) -> bool:
-                    try:
-                        return await measure(keys, most) > most
-                    except UndecidedError:
-                        raise
-                    except RefusedError:
-                        # Something else is wrong with this part of the configuration by itself.
-                        return False
-
-                found = await find_slow_fragments(suspects, is_slow)
-                gone = self._find_gone(suspects, slow_problem(self._validator.costly))
-                # What is gone cannot be tried, so it is found by what is left.
-                if gone and not (found.found or found.beside) and spent - self._validator.costly > await measure(kept):
-                    self._quarantine.setbacks.record(gone, trio.current_time())
-                    return True
-            except RefusedError:
-                # Without a measure there is no verdict.
-                return False
-        if found.found or found.beside:
-            return self._block(found, slow_problem(self._validator.costly), rendered)
-        self._searched = generation.id
-        return False
-
-    def _block(self, fragments: Fragments, problem: Problem, rendered: Rendered) -> bool:
-        """Block *fragments* for what they gave in *rendered*, and count the finding."""
-        found, beside = fragments
-        problems = {key: locate_fragment(problem, key, rendered) for key in found}
-        problems |= {key: name_object(problem, key) for key in beside}
-        refs = {ResourceRef(key.kind, key.namespace, key.name): problem for key in problems}
-        self._quarantine.setbacks.record(refs, trio.current_time())
-        return self._quarantine.block(problems, rendered.produced, whole=beside)
-
-    def _find_gone(
-        self, suspects: Mapping[ResourceRef, Collection[FragmentKey]], problem: Problem
-    ) -> dict[ResourceRef, Problem]:
-        """Return those of *suspects* of which the newest render has nothing, each with *problem*."""
-        newest = self._newest
-        assert newest is not None
-        rejected = {refusal.key for refusal in newest.refusals}
-        return {
-            ref: problem
-            for ref, keys in suspects.items()
-            if rejected.isdisjoint(keys) and not any(key in newest.produced for key in keys)
-        }
-
-    async def _crashes_without(
-        self, left_out: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
-    ) -> bool:
-        """Whether HAProxy crashes on *rendered* with the last good output of *left_out*, one way or another."""
-        try:
-            generation, variant = await self._make_variant(left_out, kept, rendered)
-            await self._validator.check(generation, variant)
-        except CrashedError:
-            return True
-        except UndecidedError:
-            raise
-        except RefusedError:
-            # Something else is wrong with this part of the configuration by itself.
-            return False
-        return False
-
     async def _make_variant(
         self, left_out: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
     ) -> tuple[Generation, Rendered]:
-        """Return *rendered* with the last good output of *left_out*; raises `RefusedError`.
-
-        Of fragments among *kept* that have changed since, it has what they
-        gave then. Other changes since are left out, but for what is gone.
-        """
+        """Return *rendered* with the last good output of *left_out*; see `MakeVariant`."""
         async with self.turn:
             with self._stores.frozen():
                 if self._renderer.newest(self._stores) is None:
@@ -378,12 +263,12 @@ class Pipeline:
     def _find_fields(self, until: float, ref: ResourceRef, message: str) -> tuple[str, ...]:
         if trio.current_time() > until:
             return ()
-        # What is held of others, where a store has keys alone, would have to be fetched.
+        # Objects of on-demand stores would have to be fetched.
         known = (store.by_ref(ref) for store in self._stores.values())
         resource = next((found for found in known if type(found) is dict), None)
         return find_fields(resource, message)
 
-    def _tell_held(self, correlation: str, rendered: Rendered) -> None:
+    def _report_quarantined(self, correlation: str, rendered: Rendered) -> None:
         self._quarantine.remarks = rendered.remarks
         find_fields = partial(self._find_fields, trio.current_time() + _LOOKING)
         fresh, released = self._quarantine.update_held(rendered.refusals, find_fields)

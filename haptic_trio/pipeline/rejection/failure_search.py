@@ -1,0 +1,151 @@
+"""Search for the objects on which `haproxy -c` crashes, or that make it slow; quarantines what it finds."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from math import inf
+from typing import TypeAlias
+
+import trio
+
+from haptic_trio.errors import Problem
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.pipeline.rejection.crash_search import Fragments, find_fragments
+from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.pipeline.rejection.slow_search import find_slow_fragments
+from haptic_trio.pipeline.render import Rendered
+from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object, slow_problem
+from haptic_trio.templating.incremental.subjects import FragmentKey
+
+Keys: TypeAlias = Collection[FragmentKey]
+
+MakeVariant: TypeAlias = Callable[[Keys, Keys, Rendered], Awaitable[tuple[Generation, Rendered]]]
+"""Return the third argument with the last good output of the fragments in the first; raises `RefusedError`.
+
+Fragments in the second argument that have changed since keep their output of
+then. Other later changes are omitted, except deletions.
+"""
+
+
+class FailureSearch:
+    """Searches of one pipeline. Its methods run one at a time."""
+
+    def __init__(
+        self,
+        quarantine: Quarantine,
+        validator: Validator,
+        make_variant: MakeVariant,
+        newest: Callable[[], Rendered | None],
+    ) -> None:
+        """*newest* returns the newest render of the pipeline."""
+        self._quarantine = quarantine
+        self._validator = validator
+        self._make_variant = make_variant
+        self._newest = newest
+        self._searched = ""
+        """The generation that was too slow, and in which no object was found to be slow."""
+
+    async def block_crashing(self, rendered: Rendered, problem: Problem, progress: Callable[[], None]) -> bool:
+        """Block the fragments of *rendered* on which HAProxy crashes, for *problem*; False if none can be found.
+
+        None is found where HAProxy crashes on the last valid configuration,
+        too. *progress* is called before each step.
+        """
+        suspects = self._quarantine.find_suspects(rendered.serial, rendered.produced)
+        kept = {key for keys in suspects.values() for key in keys}
+
+        async def crashes(left_out: Keys) -> bool:
+            progress()
+            return await self._crashes_without(left_out, kept, rendered)
+
+        found = await find_fragments(suspects, crashes)
+        if found.found or found.beside:
+            return self._block(found, problem, rendered)
+        gone = self._find_gone(suspects, problem)
+        # A deleted object cannot be tried, so it is found by what remains.
+        if not gone or await crashes(()):
+            return False
+        self._quarantine.setbacks.record(gone, trio.current_time())
+        return True
+
+    async def block_slow(
+        self, generation: Generation, rendered: Rendered, spent: float, progress: Callable[[], None]
+    ) -> bool:
+        """Block the fragments of *rendered* that make the check of *generation* slow; False if none does by itself.
+
+        *spent* is the CPU time in seconds of the check until it was ended. Only
+        CPU time counts, compared with a check without any suspect, so a busy
+        machine blocks nothing. *progress* is called before each step.
+        """
+        if generation.id == self._searched:
+            return False
+        suspects = self._quarantine.find_suspects(rendered.serial, rendered.produced)
+        kept = {key for keys in suspects.values() for key in keys}
+        costly = self._validator.costly
+
+        async def measure(keys: Keys, most: float = inf) -> float:
+            progress()
+            variant = await self._make_variant(kept.difference(keys), kept, rendered)
+            return await self._validator.measure(*variant, most=most)
+
+        found = Fragments((), ())
+        if suspects:
+            try:
+                most = await measure(()) + costly
+
+                async def is_slow(keys: Keys) -> bool:
+                    try:
+                        return await measure(keys, most) > most
+                    except UndecidedError:
+                        raise
+                    except RefusedError:
+                        # Something else is wrong with this part of the configuration by itself.
+                        return False
+
+                found = await find_slow_fragments(suspects, is_slow)
+                gone = self._find_gone(suspects, slow_problem(costly))
+                # A deleted object cannot be tried, so it is found by what remains.
+                if gone and not (found.found or found.beside) and spent - costly > await measure(kept):
+                    self._quarantine.setbacks.record(gone, trio.current_time())
+                    return True
+            except RefusedError:
+                # Without a measurement there is no verdict.
+                return False
+        if found.found or found.beside:
+            return self._block(found, slow_problem(costly), rendered)
+        self._searched = generation.id
+        return False
+
+    def _block(self, fragments: Fragments, problem: Problem, rendered: Rendered) -> bool:
+        """Block *fragments* for their output in *rendered*, and count the finding."""
+        found, beside = fragments
+        problems = {key: locate_fragment(problem, key, rendered) for key in found}
+        problems |= {key: name_object(problem, key) for key in beside}
+        refs = {ResourceRef(key.kind, key.namespace, key.name): problem for key in problems}
+        self._quarantine.setbacks.record(refs, trio.current_time())
+        return self._quarantine.block(problems, rendered.produced, whole=beside)
+
+    def _find_gone(self, suspects: Mapping[ResourceRef, Keys], problem: Problem) -> dict[ResourceRef, Problem]:
+        """Return those of *suspects* that have no output in the newest render, each with *problem*."""
+        newest = self._newest()
+        assert newest is not None
+        rejected = {refusal.key for refusal in newest.refusals}
+        return {
+            ref: problem
+            for ref, keys in suspects.items()
+            if rejected.isdisjoint(keys) and not any(key in newest.produced for key in keys)
+        }
+
+    async def _crashes_without(self, left_out: Keys, kept: Keys, rendered: Rendered) -> bool:
+        """Whether HAProxy crashes on *rendered* with the last good output of *left_out*."""
+        try:
+            generation, variant = await self._make_variant(left_out, kept, rendered)
+            await self._validator.check(generation, variant)
+        except CrashedError:
+            return True
+        except UndecidedError:
+            raise
+        except RefusedError:
+            # Something else is wrong with this part of the configuration by itself.
+            return False
+        return False
