@@ -15,6 +15,10 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.httpstore.events import HttpContentAccepted as HttpContentAccepted
+from haptic_trio.httpstore.events import HttpContentRefused as HttpContentRefused
+from haptic_trio.httpstore.events import HttpFetched as HttpFetched
+from haptic_trio.k8s.reflector import ResourceChanged as ResourceChanged
 from haptic_trio.k8s.resource import ResourceRef
 
 
@@ -69,54 +73,16 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
     check: float = 0.0
 
 
-class ResourceChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects of one watched kind changed, and the stores contain the change."""
-
-    stores: tuple[str, ...]
-    refs: tuple[ResourceRef, ...]
-    initial: bool = False
-    """Part of the first list, which triggers nothing by itself."""
-
-
 class IndexSynchronized(msgspec.Struct, frozen=True, kw_only=True):
     """The first list of every watched kind is in its store."""
 
     counts: dict[str, int]
 
 
-class HttpFetched(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetch of a content for templates has ended."""
-
-    url: str
-    """Without query and credentials."""
-    outcome: str
-    """`changed`, `unchanged` or `failed`; a `ProblemsReported` has the reason of a failure."""
-    seconds: float
-    bytes: int = 0
-
-
 class HttpContentChanged(msgspec.Struct, frozen=True, kw_only=True):
     """Fetched contents changed. They are pending until a configuration with them is valid."""
 
     urls: tuple[str, ...]
-
-
-class HttpContentAccepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration with a fetched content is valid."""
-
-    url: str
-    digest: str
-    bytes: int
-
-
-class HttpContentRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """No configuration with a fetched content is valid; the content is not used until it changes."""
-
-    url: str
-    digest: str
-    problem: Problem
-    has_former: bool
-    """The last accepted content stays in use; False: there is none."""
 
 
 class DriftSuspected(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from haptic_trio.explain.resolve import explain as answer_to
 from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import MalformedTargetError, TargetError
 from haptic_trio.haproxy.model import Config
-from haptic_trio.httpstore.store import Happening
+from haptic_trio.httpstore.events import ContentEvent
 from haptic_trio.pipeline.contents.store import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.errors import RefusedError
@@ -118,7 +118,7 @@ def _print_refusal(error: TargetError, problems: Sequence[Finding], *, as_json: 
         click.echo(f"  hint: {one_line(error.hint)}", err=True)
 
 
-def _ignore(_happening: Happening) -> None:
+def _ignore(_happening: ContentEvent) -> None:
     return None
 
 

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Final, NoReturn, Protocol, TypeAlias
 
-import msgspec
 import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content, Failure, FetchError, Offer, Offers
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.httpstore.entry import ContentMemory, Entry
+from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRefused, HttpFetched, Report
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest
 
 
@@ -22,43 +22,6 @@ class Fetch(Protocol):
         ...
 
 
-class Fetched(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetch has ended."""
-
-    label: str
-    outcome: str
-    """`changed`, `unchanged` or `failed`."""
-    seconds: float
-    bytes: int = 0
-
-
-class Troubled(msgspec.Struct, frozen=True):
-    """The problem of a fetch; None when it is solved."""
-
-    label: str
-    problem: Problem | None
-
-
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A content is part of a valid configuration."""
-
-    label: str
-    digest: str
-    bytes: int
-
-
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A content that makes the configuration invalid was rejected."""
-
-    label: str
-    digest: str
-    problem: Problem
-    has_former: bool
-    """Whether the previous content stays."""
-
-
-Happening: TypeAlias = Fetched | Troubled | Accepted | Refused
-Report: TypeAlias = Callable[[Happening], None]
 Changed: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
 """Receives the labels of contents that have changed for templates."""
 
@@ -146,7 +109,7 @@ class HttpStore(Contents):
                 del self._entries[key]
                 self._changed.pop(entry.request.label, None)
                 if entry.failure is not None:
-                    self._report(Troubled(entry.request.label, None))
+                    self._report(FetchProblem(entry.request.label, None))
         self._memory.forget_others(used)
 
     def pending(self) -> Mapping[str, Content]:
@@ -178,15 +141,15 @@ class HttpStore(Contents):
             if entry is not None and entry.accept(content):
                 self._memory.note(entry)
                 label = entry.request.label
-                self._report(Accepted(label=label, digest=content.digest, bytes=content.size))
+                self._report(HttpContentAccepted(url=label, digest=content.digest, bytes=content.size))
 
     def refuse(self, key: str, content: Content, problem: Problem) -> None:
         """See `Contents.refuse`."""
         entry = self._entries.get(key)
         if entry is not None and entry.refuse(content, problem):
             self._report(
-                Refused(
-                    label=entry.request.label,
+                HttpContentRefused(
+                    url=entry.request.label,
                     digest=content.digest,
                     problem=problem,
                     has_former=entry.accepted is not None,
@@ -250,7 +213,7 @@ class HttpStore(Contents):
                 entry.take(content, trio.current_time())
             seconds = trio.current_time() - began
         self._report_failure(entry, failed_before)
-        self._report(Fetched(label=request.label, outcome=outcome, seconds=seconds, bytes=size))
+        self._report(HttpFetched(url=request.label, outcome=outcome, seconds=seconds, bytes=size))
 
     def _report_failure(self, entry: Entry, before: Failure | None) -> None:
         """Report a failure of fetching once for each reason, and its end."""
@@ -261,7 +224,7 @@ class HttpStore(Contents):
         if failure is not None:
             serving = "the content before it stays" if entry.accepted else "there is no content"
             problem = Problem(message=f"{failure.reason}; {serving}", source=label, hint=failure.hint)
-        self._report(Troubled(label, problem))
+        self._report(FetchProblem(label, problem))
 
 
 class _Offers:

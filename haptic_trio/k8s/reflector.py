@@ -12,21 +12,21 @@ from haptic_trio.k8s.store import Store
 from haptic_trio.k8s.watch_feed import Drainable
 
 
-class StoreChange(msgspec.Struct, frozen=True):
-    """What changed; the stores have it already."""
+class ResourceChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects of one watched kind changed, and the stores contain the change."""
 
     stores: tuple[str, ...]
-    """Those in which something did: an object may be the same for a store that ignores some of its fields."""
+    """Stores in which something changed: a store that ignores some fields may find an object unchanged."""
     refs: tuple[ResourceRef, ...]
     initial: bool = False
-    """The first list: everything that was there; may be nothing."""
+    """The first list, which may be empty and triggers nothing by itself."""
 
 
 async def run_reflector(
     client: Client,
     selection: Selection,
     stores: Sequence[Store],
-    emit: Callable[[StoreChange], Awaitable[None]],
+    emit: Callable[[ResourceChanged], Awaitable[None]],
     *,
     report: Report,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -50,13 +50,13 @@ async def run_reflector(
             if initial:
                 initial = False
                 task_status.started()
-                await emit(StoreChange(names, refs, initial=True))
+                await emit(ResourceChanged(stores=names, refs=refs, initial=True))
                 continue
             if isinstance(events, Drainable):
                 refs = _together(refs, reflection.take(events.drain()))
                 changed |= reflection.take_changed()
             if refs:
-                await emit(StoreChange(tuple(name for name in names if name in changed), refs))
+                await emit(ResourceChanged(stores=tuple(name for name in names if name in changed), refs=refs))
 
 
 class _Reflection:

@@ -12,7 +12,7 @@ from haptic_trio.config.model import WatchedResource
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Selection
 from haptic_trio.k8s.on_demand import OnDemandStore
-from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.reflector import run_reflector
 from haptic_trio.k8s.resource import ResourceRef, ResourceType
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import IndexSynchronized, ProblemsReported, ResourceChanged
@@ -58,12 +58,11 @@ async def run_watch_resources(
     synchronized = False
     unlisted = unlisted if unlisted is not None else set()
 
-    async def emit(sender: trio.MemorySendChannel[Change], change: StoreChange) -> None:
-        # The index synchronisation covers the first lists that are before it, and no others.
-        initial = change.initial and not synchronized
-        if initial or change.refs:
-            message = ResourceChanged(stores=change.stores, refs=change.refs, initial=initial)
-            await _tell(message, sender, is_read, unread)
+    async def emit(sender: trio.MemorySendChannel[Change], change: ResourceChanged) -> None:
+        # The index synchronisation covers the first lists before it only.
+        change = _as_later_change(change) if synchronized else change
+        if change.initial or change.refs:
+            await _send(change, sender, is_read, unread)
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
         facts.tell(ProblemsReported(source=source, problems=problems))
@@ -116,7 +115,12 @@ async def run_watch_resources(
             await changes.send(message)
 
 
-async def _tell(
+def _as_later_change(change: ResourceChanged) -> ResourceChanged:
+    """Return *change* as one that triggers, even if it is the first list of its kind."""
+    return msgspec.structs.replace(change, initial=False) if change.initial else change
+
+
+async def _send(
     change: ResourceChanged,
     sender: trio.MemorySendChannel[Change],
     is_read: IsRead | None,

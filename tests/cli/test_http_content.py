@@ -116,7 +116,7 @@ def test_validate_tells_of_a_content_that_is_no_good(cluster: Path, pages: Pages
     document = json.loads(result.stdout)
     (problem,) = document["problems"]
     assert (result.exit_code, document["valid"]) == (1, False)
-    assert f"the content of {pages.url} was left out: map_key" in problem["message"]
+    assert f"the content of {pages.url} was rejected: map_key" in problem["message"]
 
 
 @pytest.mark.haproxy

@@ -10,8 +10,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content, Failure, FetchError
 from haptic_trio.httpstore.entry import RETRY_LIMIT, ContentMemory, Entry
+from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRefused, HttpFetched
 from haptic_trio.httpstore.request import FetchPolicy
-from haptic_trio.httpstore.store import Accepted, Fetched, Refused, Troubled
 from tests.support.contents import Kept, Servers, request_of
 
 URL = "https://lists.example.com/deny.txt"
@@ -58,7 +58,7 @@ async def test_content_is_fetched_by_its_interval_and_told_when_it_changes(
     assert kept.changes == [(request.label,)]
     assert kept.text(request) == "two"
     assert kept.servers.asked.count(OTHER) == 1
-    outcomes = [one.outcome for one in kept.told(Fetched) if isinstance(one, Fetched)]
+    outcomes = [one.outcome for one in kept.told(HttpFetched) if isinstance(one, HttpFetched)]
     assert outcomes == ["changed", "changed", "unchanged", "unchanged", "unchanged", "changed"]
 
 
@@ -77,9 +77,9 @@ async def test_failed_fetch_leaves_the_content_and_is_told_once_until_it_is_solv
     await kept.servers.wait_asked(7)
     await wait_all_tasks_blocked()
 
-    solved, troubled = Troubled(request.label, None), kept.told(Troubled)
+    solved, troubled = FetchProblem(request.label, None), kept.told(FetchProblem)
     assert len(troubled) == 2
-    assert isinstance(troubled[0], Troubled)
+    assert isinstance(troubled[0], FetchProblem)
     assert str(troubled[0].problem) == f"{request.label}: the server answered 503; the content before it stays"
     assert troubled[1] == solved
     assert kept.changes == []
@@ -119,7 +119,9 @@ async def test_refused_content_is_not_offered_until_it_changes(
     ((key, content),) = kept.store.pending().items()
     kept.store.refuse(key, content, BAD)
     assert kept.text(request) == "good"
-    assert kept.told(Refused) == [Refused(label=request.label, digest=content.digest, problem=BAD, has_former=True)]
+    assert kept.told(HttpContentRefused) == [
+        HttpContentRefused(url=request.label, digest=content.digest, problem=BAD, has_former=True)
+    ]
     await kept.servers.wait_asked(len(kept.servers.asked) + 3)
     assert (len(kept.changes), kept.store.pending()) == (1, {})
     kept.servers.texts[URL] = "good"
@@ -154,7 +156,7 @@ async def test_what_no_template_uses_any_more_is_released_and_not_fetched(
     kept.accept()
     nursery.start_soon(kept.run)
     kept.store.release(frozenset({request.key}))
-    assert kept.told(Troubled)[-1] == Troubled(other.label, None)
+    assert kept.told(FetchProblem)[-1] == FetchProblem(other.label, None)
     await kept.servers.wait_asked(5)
     assert kept.servers.asked.count(OTHER) == 1
     kept.store.release(frozenset())
@@ -210,7 +212,7 @@ async def test_there_is_a_limit_to_how_much_is_kept() -> None:
 
     assert kept.text(request_of(OTHER)) == "[templates fetch more than 1 contents]"
     assert kept.servers.asked == [URL]
-    assert len(kept.told(Troubled)) == 1
+    assert len(kept.told(FetchProblem)) == 1
 
 
 async def test_render_is_not_held_up_by_a_queue_of_servers_that_do_not_answer(
@@ -260,9 +262,9 @@ async def test_acceptance_is_told_once() -> None:
     kept.store.accept(contents)
     kept.store.accept(contents)
 
-    (told,) = kept.told(Accepted)
-    assert isinstance(told, Accepted)
-    assert (told.label, told.bytes) == (request.label, 3)
+    (told,) = kept.told(HttpContentAccepted)
+    assert isinstance(told, HttpContentAccepted)
+    assert (told.url, told.bytes) == (request.label, 3)
 
 
 async def test_store_ends_when_it_is_cancelled_in_the_middle_of_a_fetch(autojump_clock: MockClock) -> None:

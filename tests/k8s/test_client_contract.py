@@ -14,7 +14,7 @@ import yaml
 
 from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
-from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType, version_of
 from haptic_trio.k8s.selectors import SelectorError
 from haptic_trio.k8s.store import Store
@@ -342,7 +342,7 @@ async def test_a_store_converges_whatever_happens_how_fast(cluster: Writer, nurs
     store = Store("services", ("metadata.name",))
     changed = trio.Event()
 
-    async def emit(_change: StoreChange) -> None:
+    async def emit(_change: ResourceChanged) -> None:
         nonlocal changed
         changed.set()
         changed = trio.Event()

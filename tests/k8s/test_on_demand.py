@@ -18,7 +18,7 @@ import yaml
 from haptic_trio.k8s.client import Client, Listed, Selection, Upserted
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.on_demand import OnDemandStore
-from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.incremental.deferred import ContentUnavailableError, Deferred, KeyedObject, NotFetchedError
@@ -186,9 +186,9 @@ async def test_objects_are_fetched_several_at_a_time(autojump_clock: object) -> 
 
 async def filled(
     cluster: Client, selection: Selection, store: OnDemandStore, nursery: trio.Nursery
-) -> trio.MemoryReceiveChannel[StoreChange]:
+) -> trio.MemoryReceiveChannel[ResourceChanged]:
     """Return its changes once *store* follows *cluster*."""
-    changes_in, changes_out = trio.open_memory_channel[StoreChange](100)
+    changes_in, changes_out = trio.open_memory_channel[ResourceChanged](100)
 
     selection = msgspec.structs.replace(selection, reduce=store.reduce, metadata_is_enough=store.needs_only_metadata)
     await nursery.start(partial(run_reflector, cluster, selection, (store,), changes_in.send, report=Reports()))

@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted, WatchEvent
-from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.store import Store
 from tests.k8s.objects import SERVICES, service, service_ref
@@ -41,7 +41,7 @@ class Bench:
     def __init__(self) -> None:
         self.cluster = ScriptedCluster()
         self.store = Store("services", ("metadata.namespace", "metadata.name"), ("status",))
-        self.changes_in, self.changes_out = trio.open_memory_channel[StoreChange](10)
+        self.changes_in, self.changes_out = trio.open_memory_channel[ResourceChanged](10)
         self.reports: list[tuple[str, tuple[Problem, ...]]] = []
 
     def reflector(self) -> Callable[..., Awaitable[None]]:
@@ -52,7 +52,7 @@ class Bench:
     def report(self, source: str, problems: tuple[Problem, ...]) -> None:
         self.reports.append((source, problems))
 
-    def new_changes(self) -> list[StoreChange]:
+    def new_changes(self) -> list[ResourceChanged]:
         found = []
         while self.changes_out.statistics().current_buffer_used:
             found.append(self.changes_out.receive_nowait())
@@ -70,7 +70,9 @@ async def test_a_reflector_is_ready_when_the_first_list_is_in_the_store(bench: B
     await nursery.start(bench.reflector())
 
     assert len(bench.store) == 2
-    assert await bench.changes_out.receive() == StoreChange(("services",), (service_ref("a"), service_ref("b")), True)
+    assert await bench.changes_out.receive() == ResourceChanged(
+        stores=("services",), refs=(service_ref("a"), service_ref("b")), initial=True
+    )
     nursery.cancel_scope.cancel()
 
 
@@ -87,12 +89,12 @@ async def test_an_empty_first_list_is_emitted_too(bench: Bench, nursery: trio.Nu
     await bench.cluster.events.send(Listed(()))
     await nursery.start(bench.reflector())
 
-    assert await bench.changes_out.receive() == StoreChange(("services",), (), initial=True)
+    assert await bench.changes_out.receive() == ResourceChanged(stores=("services",), refs=(), initial=True)
     nursery.cancel_scope.cancel()
 
 
 async def test_the_start_does_not_wait_for_the_reader_of_changes(bench: Bench, nursery: trio.Nursery) -> None:
-    bench.changes_in, bench.changes_out = trio.open_memory_channel[StoreChange](0)
+    bench.changes_in, bench.changes_out = trio.open_memory_channel[ResourceChanged](0)
     await bench.cluster.events.send(Listed((service("a"),)))
 
     with trio.fail_after(5):
@@ -118,10 +120,10 @@ async def test_each_real_change_is_emitted_after_the_store_has_it(bench: Bench) 
         bench.cluster.events.close()
 
     assert bench.new_changes() == [
-        StoreChange(("services",), (service_ref("a"), service_ref("b")), initial=True),
-        StoreChange(("services",), (service_ref("a"),)),
-        StoreChange(("services",), (service_ref("b"),)),
-        StoreChange(("services",), (service_ref("c"),)),
+        ResourceChanged(stores=("services",), refs=(service_ref("a"), service_ref("b")), initial=True),
+        ResourceChanged(stores=("services",), refs=(service_ref("a"),)),
+        ResourceChanged(stores=("services",), refs=(service_ref("b"),)),
+        ResourceChanged(stores=("services",), refs=(service_ref("c"),)),
     ]
     assert [resource["metadata"]["name"] for resource in bench.store.list()] == ["a", "c"]
     assert not bench.reports
@@ -152,7 +154,7 @@ async def test_a_reflector_ends_with_the_watch(bench: Bench) -> None:
 
 async def test_a_cancelled_reflector_leaves_no_watch_and_a_whole_store(bench: Bench) -> None:
     # Nobody reads: the reflector is cancelled while it emits.
-    bench.changes_in, bench.changes_out = trio.open_memory_channel[StoreChange](0)
+    bench.changes_in, bench.changes_out = trio.open_memory_channel[ResourceChanged](0)
     await bench.cluster.events.send(Listed((service("a"),)))
 
     async with trio.open_nursery() as nursery:
@@ -164,7 +166,7 @@ async def test_a_cancelled_reflector_leaves_no_watch_and_a_whole_store(bench: Be
 
 
 async def test_a_failing_reader_fails_the_reflector(bench: Bench) -> None:
-    async def refuse(change: StoreChange) -> None:
+    async def refuse(change: ResourceChanged) -> None:
         await trio.lowlevel.checkpoint()
         raise KeyError(change.stores)
 
@@ -187,8 +189,8 @@ async def test_stores_of_one_reflector_share_objects_and_are_told_of_once(bench:
     changes = [await bench.changes_out.receive() for _ in range(2)]
 
     assert changes == [
-        StoreChange(("services", "byName"), (service_ref("a"),), True),
-        StoreChange(("services", "byName"), (service_ref("b"),)),
+        ResourceChanged(stores=("services", "byName"), refs=(service_ref("a"),), initial=True),
+        ResourceChanged(stores=("services", "byName"), refs=(service_ref("b"),)),
     ]
     assert by_name.by_ref(service_ref("b")) is bench.store.by_ref(service_ref("b"))
     nursery.cancel_scope.cancel()

@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.content import FetchError
-from haptic_trio.httpstore.store import Accepted, Refused
+from haptic_trio.httpstore.events import HttpContentAccepted, HttpContentRefused
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.render import Renderer
 from tests.support.contents import Kept, Servers
@@ -78,12 +78,12 @@ class ContentBench(Bench):
     def refused(self) -> list[tuple[str, str]]:
         """What has been refused, and why."""
         return [
-            (one.label.removeprefix(LIST), one.problem.message)
-            for one in self.kept.told(Refused)
-            if isinstance(one, Refused)
+            (one.url.removeprefix(LIST), one.problem.message)
+            for one in self.kept.told(HttpContentRefused)
+            if isinstance(one, HttpContentRefused)
         ]
 
     @property
     def accepted(self) -> int:
         """How often a content was accepted."""
-        return len(self.kept.told(Accepted))
+        return len(self.kept.told(HttpContentAccepted))

@@ -13,7 +13,7 @@ from haptic_trio.channels import Facts
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Files, Generation
 from haptic_trio.httpstore.content import Content
-from haptic_trio.httpstore.store import Refused
+from haptic_trio.httpstore.events import HttpContentRefused
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.errors import RefusedError
@@ -107,7 +107,7 @@ def test_the_bad_contents_are_refused_and_all_others_accepted(rounds: list[list[
             await pipeline.run(f"{number}")
 
             bad = {request.label for request, text in texts.items() if not text.startswith("good")}
-            assert {one.label for one in kept.told(Refused) if isinstance(one, Refused)} == bad
+            assert {one.url for one in kept.told(HttpContentRefused) if isinstance(one, HttpContentRefused)} == bad
             assert kept.store.pending() == {}
             assert world.count <= 3 * (len(REQUESTS) + 3)
             for request, text in texts.items():
@@ -130,7 +130,7 @@ def test_nobody_is_refused_for_what_fails_anyway(phase: str, broken: set[str]) -
             with pytest.raises(RefusedError) as caught:
                 await pipeline.run("it")
             assert caught.value.phase == phase
-        assert kept.told(Refused) == []
+        assert kept.told(HttpContentRefused) == []
         assert len(kept.store.pending()) == len(REQUESTS)
         world.fails_in = ""
         await pipeline.run("it")

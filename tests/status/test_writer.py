@@ -12,7 +12,7 @@ from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.routes.kinds import HTTP_ROUTE
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Selection
-from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.status.gateway import GatewayStatus, RouteStatus
@@ -184,7 +184,7 @@ class Office:
         self.writer = StatusWriter(cluster, self.desk.stores, [self.desk.source])
 
     async def open(self) -> None:
-        async def note(change: StoreChange) -> None:
+        async def note(change: ResourceChanged) -> None:
             self.news.put(self.news.version)
 
         for resource_type, name in ((INGRESSES, "ingresses"), (CLASSES, "ingressClasses")):

@@ -7,8 +7,9 @@ import trio
 
 from haptic_trio.httpstore.content import Content, FetchError
 from haptic_trio.httpstore.entry import ContentMemory
+from haptic_trio.httpstore.events import ContentEvent
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest, make_request
-from haptic_trio.httpstore.store import Happening, HttpStore
+from haptic_trio.httpstore.store import HttpStore
 
 POLICY = FetchPolicy()
 
@@ -53,7 +54,7 @@ class Kept:
 
     def __init__(self, servers: Servers, *, policy: FetchPolicy = POLICY, memory: ContentMemory | None = None) -> None:
         self.servers = servers
-        self.happened: list[Happening] = []
+        self.happened: list[ContentEvent] = []
         self.store = HttpStore(policy, servers, report=self.happened.append, memory=memory)
         self.changes, self._changed = [], trio.Event()
 

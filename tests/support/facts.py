@@ -11,6 +11,8 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.errors import Problem
+from haptic_trio.httpstore import events
+from haptic_trio.k8s import reflector
 from haptic_trio.k8s.resource import ResourceRef
 from tests.support.endpoints import MemoryEndpoint, generation
 
@@ -92,6 +94,6 @@ def message_types() -> list[type[msgspec.Struct]]:
         for value in vars(m).values()
         if isinstance(value, type)
         and issubclass(value, msgspec.Struct)
-        and value.__module__ == m.__name__
+        and value.__module__ in {m.__name__, events.__name__, reflector.__name__}
         and value not in {m.Phases, m.Standing}
     ]

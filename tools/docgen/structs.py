@@ -1,6 +1,7 @@
 """References of messages and of the console's protocol as Markdown, made from their structs."""
 
 import ast
+import importlib
 import inspect
 from collections.abc import Iterator
 from types import ModuleType
@@ -84,9 +85,11 @@ def console_page() -> str:
 
 
 def structs_of(module: ModuleType) -> Iterator[tuple[type, list[Field]]]:
-    """Yield the structs that *module* defines, in its order, with their fields."""
+    """Yield the structs that *module* defines or re-exports, in its order, with their fields."""
     for node in ast.parse(inspect.getsource(module)).body:
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ImportFrom) and node.module and any(one.asname == one.name for one in node.names):
+            yield from _only(importlib.import_module(node.module), *(one.name for one in node.names))
+        elif isinstance(node, ast.ClassDef):
             cls = getattr(module, node.name)
             if issubclass(cls, msgspec.Struct):
                 yield cls, list(_fields_in(node))

@@ -21,10 +21,10 @@ from haptic_trio.explain.site import Site
 from haptic_trio.haproxy.model import Config as ConfigModel
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.entry import ContentMemory
-from haptic_trio.httpstore.store import Happening, Refused, Troubled
+from haptic_trio.httpstore.events import ContentEvent, FetchProblem, HttpContentRefused
 from haptic_trio.k8s.client import Client, NotFoundError
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
-from haptic_trio.k8s.reflector import StoreChange, run_reflector
+from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.contents.store import open_contents
@@ -217,7 +217,7 @@ async def _fill_stores(cluster: Client, config: Config, problems: dict[str, tupl
     return stores
 
 
-async def _ignore_change(_change: StoreChange) -> None:
+async def _ignore_change(_change: ResourceChanged) -> None:
     await trio.lowlevel.checkpoint()
 
 
@@ -246,7 +246,7 @@ async def render_snapshot(
     """
     assert snapshot.loaded is not None
     config = snapshot.loaded.config
-    happened: list[Happening] = []
+    happened: list[ContentEvent] = []
     contents = open_contents(config, happened.append, memory)
     try:
         renderer = await trio.to_thread.run_sync(Renderer, config, contents)
@@ -303,14 +303,14 @@ async def _with_origins(
     return tuple(with_origins(problems, rendered.texts[MAIN_TEMPLATE].text, templates))
 
 
-def _fetched(happened: Iterable[Happening]) -> Iterator[Finding]:
+def _fetched(happened: Iterable[ContentEvent]) -> Iterator[Finding]:
     for one in happened:
         match one:
-            case Troubled(_, Problem() as problem):
+            case FetchProblem(_, Problem() as problem):
                 yield from find(Area.OUTPUT, [problem], is_warning=True)
-            case Refused():
+            case HttpContentRefused():
                 problem = msgspec.structs.replace(
-                    one.problem, message=f"the content of {one.label} was left out: {one.problem.message}"
+                    one.problem, message=f"the content of {one.url} was rejected: {one.problem.message}"
                 )
                 yield from find(Area.OUTPUT, [problem])
 

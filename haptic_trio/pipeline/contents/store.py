@@ -2,32 +2,26 @@
 
 from typing import NoReturn
 
-import msgspec
 import trio
 
 from haptic_trio.channels import Change, Facts
 from haptic_trio.config.model import Config
 from haptic_trio.httpstore.entry import ContentMemory
+from haptic_trio.httpstore.events import ContentEvent, FetchProblem, Report
 from haptic_trio.httpstore.fetching import Fetcher
-from haptic_trio.httpstore.store import Accepted, Fetched, Happening, HttpStore, Refused, Report, Troubled
-from haptic_trio.messages import (
-    HttpContentAccepted,
-    HttpContentChanged,
-    HttpContentRefused,
-    HttpFetched,
-    ProblemsReported,
-)
+from haptic_trio.httpstore.store import HttpStore
+from haptic_trio.messages import HttpContentChanged, ProblemsReported
 from haptic_trio.pipeline.contents.policy import fetch_policy
 
 
 def open_contents(config: Config, report: Report, memory: ContentMemory | None = None) -> HttpStore:
-    """Return a store that fetches what *config* allows; *memory* is what others have accepted before."""
+    """Return a store that fetches within the limits of *config*; *memory* has the contents accepted before."""
     policy = fetch_policy(config.http)
     return HttpStore(policy, Fetcher(policy), report=report, memory=memory)
 
 
 async def run_contents(store: HttpStore, changes: trio.MemorySendChannel[Change], *, facts: Facts) -> NoReturn:
-    """Keep the contents of *store* fresh, and send every change, until cancelled. Takes ownership of *changes*."""
+    """Refresh the contents of *store* and send each change until cancelled. Takes ownership of *changes*."""
 
     async def announce(urls: tuple[str, ...]) -> None:
         message = HttpContentChanged(urls=urls)
@@ -39,31 +33,13 @@ async def run_contents(store: HttpStore, changes: trio.MemorySendChannel[Change]
 
 
 def report_to(facts: Facts) -> Report:
-    """Return what tells *facts* of all that happens."""
+    """Return a function that sends each event of a store to *facts*."""
 
-    def tell(happening: Happening) -> None:
-        facts.tell(_message_of(happening))
+    def report(event: ContentEvent) -> None:
+        if isinstance(event, FetchProblem):
+            problems = (event.problem,) if event.problem is not None else ()
+            facts.tell(ProblemsReported(source=event.url, problems=problems))
+        else:
+            facts.tell(event)
 
-    return tell
-
-
-def _message_of(happening: Happening) -> msgspec.Struct:
-    match happening:
-        case Fetched():
-            return HttpFetched(
-                url=happening.label,
-                outcome=happening.outcome,
-                seconds=happening.seconds,
-                bytes=happening.bytes,
-            )
-        case Troubled(label, problem):
-            return ProblemsReported(source=label, problems=(problem,) if problem is not None else ())
-        case Accepted():
-            return HttpContentAccepted(url=happening.label, digest=happening.digest, bytes=happening.bytes)
-        case Refused():
-            return HttpContentRefused(
-                url=happening.label,
-                digest=happening.digest,
-                problem=happening.problem,
-                has_former=happening.has_former,
-            )
+    return report
