@@ -24,10 +24,10 @@ from haptic_trio.templating.views import ResourcesView
 
 
 class CompiledTemplates:
-    """All templates of one configuration. What they have made is in a session, not here."""
+    """All templates of one configuration. Sessions hold their output."""
 
     def __init__(self, config: Config) -> None:
-        """Compile the templates of *config*; raises a `ProblemsError` with all that is wrong with them."""
+        """Compile the templates of *config*; raises a `ProblemsError` with all problems."""
         templates = template_set(config)
         self._engine = Engine(templates.texts, snippets=templates.priorities)
         self._outputs = templates.outputs
@@ -50,17 +50,17 @@ class CompiledTemplates:
         self._secrets = {name for name, watched in config.watched_resources.items() if watched.resources == "secrets"}
 
     def begin(self, stores: Mapping[str, ReadableStore], open_fetches: Callable[[ResourcesView], Fetches]) -> Session:
-        """Return a session of *stores* in which nothing has been rendered yet."""
+        """Return a new session of *stores*."""
         run = RenderRun(self._limits, paths=self._paths)
         run.secret_stores = frozenset(self._secrets)
         return Session(stores, self._variables, run, self._reads_secrets, open_fetches)
 
     def provenance(self, run: RenderRun) -> Provenance:
-        """Return who has made what in *run*; ask while nothing is rendered in it."""
+        """Return the origins of the output of *run*, which must not be rendering."""
         return Provenance(run, {output.name: output.path for output in self._outputs} | {MAIN_TEMPLATE: MAIN_TEMPLATE})
 
     def _reads_secrets(self, run: RenderRun, path: str, origin: Origin | None) -> bool:
-        """Whether what *origin* has put into the file at *path* may derive from a Secret; see `Site.is_secret`."""
+        """Whether the output of *origin* in the file at *path* may derive from a Secret; see `Site.is_secret`."""
         provenance = self.provenance(run)
         asked = provenance.asked_in(provenance.output_of(path) or path)
         if origin is not None:
@@ -69,10 +69,10 @@ class CompiledTemplates:
         return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
     def bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
-        """Render what is not as it should be in *session*; what has to be fetched before that counts is told.
+        """Render the marked fragments of *session*; return the suppliers that have to fetch something first.
 
-        Raises `RefusedError` when a template fails outside any object, and at
-        the next loop or call of a template when *leave* is given no more.
+        Raises `RefusedError` if a template fails outside of fragments, and, at
+        the next loop or call of a template, when *leave* is withdrawn.
         """
         run = session.run
         run.restart(recall)
@@ -94,13 +94,13 @@ class CompiledTemplates:
             elif not (may_use_freed and run.touch_freed()):
                 break
             else:
-                # Once: what finds no room then waits for the next render.
+                # Once: a fragment that finds no room then waits for the next render.
                 may_use_freed = False
         self._take_registered(session)
         return ()
 
     def _render_all(self, session: Session) -> list[Problem]:
-        """Render what is pending of every output; return what fails outside of fragments."""
+        """Render the pending parts of every output; return the problems outside of fragments."""
         run = session.run
         problems: list[Problem] = []
         for output in self._outputs:

@@ -1,8 +1,8 @@
-"""Ledger of open reconciliations, and how each one ended.
+"""Ledger of open reconciliations; reports the outcome of each.
 
 A cycle ends when it fails, when its deployment is completed and no endpoint
-holds back anything of it, when a newer one takes its place, or, where another
-replica deploys, with its validation.
+holds back a part of it, when a newer one supersedes it, or, on a follower,
+when it is validated.
 """
 
 import trio
@@ -21,13 +21,13 @@ from haptic_trio.messages import (
 
 
 class CycleLedger:
-    """The decision: which cycles does an event end? Times are seconds of any monotonic clock."""
+    """The decision which cycles an event ends. Times are seconds of any monotonic clock."""
 
     def __init__(self, *, is_leader: bool) -> None:
         self._is_leader = is_leader
-        # In order of triggering; dicts keep it.
+        # In order of triggering.
         self._open: dict[str, float] = {}
-        # Those that have made a configuration, and those whose configuration is known to be valid.
+        # Cycles that made a configuration, and cycles whose configuration is valid.
         self._made: set[str] = set()
         self._validated: set[str] = set()
 
@@ -37,7 +37,7 @@ class CycleLedger:
         return tuple(self._open)
 
     def take(self, event: CycleEvent, now: float) -> list[ReconcileCompleted]:
-        """Take in *event*; return how cycles ended by it."""
+        """Take in *event*; return the outcomes of the cycles that it ends."""
         match event:
             case ReconcileTriggered():
                 self._open[event.correlation] = now
@@ -48,7 +48,7 @@ class CycleLedger:
             case DeploymentCompleted():
                 return self._end_through(event, now)
             case _:
-                # One that has ended was checked after its data was deployed.
+                # The check of an ended cycle finished after its runtime changes were deployed.
                 return self._take_outcome(event, now) if event.correlation in self._open else []
 
     def _take_outcome(
@@ -125,7 +125,7 @@ async def run_ledger(
     facts: Facts,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Tell how each reconciliation ends, until *cycles* does. Takes ownership of *cycles*."""
+    """Report the outcome of each reconciliation until *cycles* ends. Takes ownership of *cycles*."""
     ledger = CycleLedger(is_leader=is_leader)
     with cycles:
         task_status.started()

@@ -1,4 +1,4 @@
-"""Templates and objects to a configuration with its files, in a worker thread; what is unchanged is not done again."""
+"""Renderer: makes haproxy.cfg and its files from templates and stores, in a worker thread, incrementally."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -30,47 +30,47 @@ T = TypeVar("T")
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration as the templates made it, not yet looked at by anybody. Stays as it is when others follow."""
+    """The output of one render, not validated yet. Immutable: later renders make new ones."""
 
     files: Files
     texts: Mapping[str, RenderedText]
-    """Every text with its origins: `haproxy.cfg`, and the files by path."""
+    """Every text with its origins, by path: `haproxy.cfg` and the files."""
     produced: Mapping[FragmentKey, FragmentOutput]
-    """What each fragment gave, stand-ins included."""
+    """Output of each fragment, fallbacks included."""
     refusals: tuple[Refusal, ...]
-    """The fragments whose objects could not be rendered as they are; the same tuple until that changes."""
+    """Fragments whose objects could not be rendered; the same tuple until that changes."""
     serial: int = 0
-    """Counts what the renderer has rendered."""
+    """Number of this render."""
     changed: Mapping[FragmentKey, FragmentOutput | None] = {}
-    """What of `produced` is not as it was in the one before: what it is now, None if it is gone."""
+    """Entries of `produced` that differ from the previous render; None: removed."""
     is_new: bool = True
-    """Nothing of the one before was reused: `changed` says nothing of what is gone."""
+    """Nothing of the previous render was reused, so `changed` does not list removed entries."""
     remarks: tuple[Remark, ...] = ()
-    """What owners of objects should know, each thing once, in order; the same tuple until it changes."""
+    """Warnings to owners of objects, without duplicates, in order; the same tuple until it changes."""
     contents: Mapping[str, Content] = {}
-    """What was fetched for it, by key."""
+    """Fetched contents that it uses, by key."""
     fragments_rendered: int = 0
     fragments_reused: int = 0
     differing: tuple[str, ...] = ()
-    """Outputs that had to be replaced, since rendering all of them anew gave something else: a bug."""
+    """Outputs that a complete render replaced, because it differed from the incremental one: a bug."""
 
     @property
     def config(self) -> RenderedText:
-        """haproxy.cfg in pieces."""
+        """haproxy.cfg in chunks."""
         return self.texts[MAIN_TEMPLATE]
 
     @property
     def text(self) -> str:
-        """haproxy.cfg, put together when it is first asked for."""
+        """haproxy.cfg as one string, made on first use."""
         return self.config.text
 
     def __repr__(self) -> str:
-        # What fragments gave may hold private keys.
+        # Outputs may contain private keys.
         return f"Rendered({self.serial}, {self.fragments_rendered} fragments rendered, {self.fragments_reused} reused)"
 
 
 def output_of(session: Session) -> Rendered:
-    """Return what the templates have made in *session*."""
+    """Return the present output of *session*."""
     run = session.run
     files, texts = session.take_files(), session.texts.snapshot()
     return Rendered(
@@ -84,12 +84,12 @@ def output_of(session: Session) -> Rendered:
 
 
 class Renderer:
-    """The compiled templates of one configuration, and what they made last. Renders one at a time."""
+    """The compiled templates of one configuration and their newest output. One render at a time."""
 
     def __init__(self, config: Config, contents: Contents | None = None) -> None:
-        """Compile the templates of *config*; raises a `ProblemsError` with all that is wrong with them.
+        """Compile the templates of *config*; raises a `ProblemsError` with all problems.
 
-        *contents* is what they can fetch; by default, nothing.
+        *contents*: contents that templates can fetch; by default none.
         """
         self.templates = CompiledTemplates(config)
         self._paranoia_every = config.validation.paranoia_every
@@ -102,14 +102,14 @@ class Renderer:
         self._rendering: trio.Event | None = None
 
     async def render(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
-        """Render *stores*; raises `RefusedError` when a template fails outside any object.
+        """Render *stores*; raises `RefusedError` if a template fails outside of fragments.
 
-        Fetches what has to be fetched for that, and raises `RefusedError` if
-        this comes to no end within `FETCH_ALLOWANCE` seconds.
+        Missing objects and contents are fetched; raises `RefusedError` if that
+        takes longer than `FETCH_ALLOWANCE` seconds.
 
-        What *recall* holds stands in for fragments that fail. The stores must
-        not change meanwhile. Given the same stores as before, only what
-        depends on what has changed in them is rendered.
+        *recall* has the fallbacks of fragments that fail. The stores must not
+        change meanwhile. With the same stores as in the previous render, only
+        fragments that depend on changes render again.
         """
         leave = Leave()
         outcome: Rendered | Wanting | None = None
@@ -143,7 +143,7 @@ class Renderer:
                 self._session.fetches.stop()
 
     def render_here(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
-        """Do what `render` does in this thread, blocking it; nothing can be fetched."""
+        """Render as `render` does, but in this thread and without fetching."""
         rendered = self._render(stores, recall or Recall(), Leave(), self.contents.offers())
         if not isinstance(rendered, Rendered):
             names = ", ".join(store.name for store in rendered)
@@ -152,16 +152,16 @@ class Renderer:
         return rendered
 
     def _deliver(self) -> None:
-        """Note that the caller has got what is rendered; had it been given up, the next one must say it as well."""
+        """Mark the output as delivered. The changes of an abandoned render are part of the next one as well."""
         assert self._session is not None
         self._session.is_delivered = True
         self._session.run.changed.clear()
         self.contents.release(self._session.fetches.used(self._session.run))
 
     async def reads(self, stores: Iterable[str]) -> bool:
-        """Whether anything of the newest render may depend on *stores*; where only the render in hand can tell, wait.
+        """Whether the newest output may depend on *stores*; waits for a running render if only that can decide it.
 
-        Before the first, and after one that failed, everything may.
+        True before the first render and after a failed one.
         """
         await trio.lowlevel.checkpoint()
         while not (is_read := self._may_read(stores)) and self._rendering is not None:
@@ -177,38 +177,37 @@ class Renderer:
         return self._session is not None and self._session.is_delivered
 
     def provenance(self) -> Provenance | None:
-        """Return who has made what in the newest render; ask while none runs. None before the first."""
+        """Return the origins of the newest render; None before the first. Must not be called during a render."""
         return self.templates.provenance(self._session.run) if self._session is not None else None
 
     async def consult(self, stores: Mapping[str, ReadableStore], ask: Callable[[Rendered, Provenance], T]) -> T | None:
-        """Return what *ask* makes of the newest render, in a worker thread, while nothing else is rendered.
+        """Run *ask* on the newest render in a worker thread, while nothing else renders, and return its result.
 
-        None before the first, and while the stores hold what is not rendered
-        yet: nobody could tell then where the text is from. They must not
-        change meanwhile.
+        None before the first render, and while the stores contain changes that
+        are not rendered yet, since origins are unknown then. The stores must
+        not change meanwhile.
         """
 
-        def look() -> T | None:
+        def run() -> T | None:
             newest, provenance = self.newest(stores), self.provenance()
             return ask(newest, provenance) if newest is not None and provenance is not None else None
 
-        return await trio.to_thread.run_sync(look, limiter=self._limiter)
+        return await trio.to_thread.run_sync(run, limiter=self._limiter)
 
     def newest(self, stores: Mapping[str, ReadableStore]) -> Rendered | None:
-        """Return the newest render, if it is one of *stores* as they are."""
+        """Return the newest render if it is a render of *stores* in their present version."""
         if self._newest is None or self._session is None or self._session.stores is not stores:
             return None
         rendered, versions = self._newest
         return rendered if versions == versions_of(stores) else None
 
     async def lend(self, work: Callable[[Rendered, Session], T], leave: Leave) -> T | None:
-        """Return what *work* makes of the newest render and what is remembered of it; None where there is none.
+        """Run *work* on the newest render and its session in a worker thread, and return its result.
 
-        It runs in a worker thread, for as long as *leave* is given, and nobody
-        else may use the renderer meanwhile. It may render by
-        `templates`, and is to have everything as it was in the end:
-        what it renders counts for no render, and where it raises or is
-        cancelled there is no newest render any more.
+        None before the first render. *work* runs while *leave* is given; no
+        other task may use the renderer meanwhile. It may render by
+        `templates`, and must restore the state: its renders do not count. If
+        it raises or is cancelled, there is no newest render any more.
         """
         try:
             return await trio.to_thread.run_sync(
@@ -221,10 +220,10 @@ class Renderer:
         newest, session = self._newest, self._session
         if newest is None or session is None:
             return None
-        # Until everything is back, nobody can tell from the records what they know of the newest render.
+        # Until the state is restored, the records do not describe the newest render.
         self._newest = None
         rendered = session.run.rendered
-        # Nothing is asked of others for what may never be.
+        # No request is sent for a change that may never happen.
         session.fetches.stop()
         try:
             outcome = work(newest[0], session)
@@ -234,7 +233,7 @@ class Renderer:
         return outcome
 
     def _abandon(self, leave: Leave) -> None:
-        """Have a thread that still renders meet its deadline at the next loop or call, and end."""
+        """Make a thread that still renders end at the next loop or call."""
         leave.is_given = False
         if self._session is not None:
             self._session.run.cancel()
@@ -248,7 +247,7 @@ class Renderer:
         *,
         again: bool = False,
     ) -> Rendered | Wanting:
-        """Return what is rendered, or where objects have to be fetched before this is done *again*."""
+        """Return the output, or the suppliers that have to fetch something before a call with *again*."""
         session = self._session
         if session is None or session.stores is not stores:
             session = self._session = self._begin(stores)
@@ -281,11 +280,11 @@ class Renderer:
         )
 
     def _compare(self, session: Session, recall: Recall, leave: Leave) -> Rendered | Wanting:
-        """Render everything anew and return that, if it differs from what *session* has; else the latter."""
+        """Render everything again; return that if it differs from the output of *session*, else the latter."""
         fresh = self._begin(session.stores)
         fresh.count = session.count
         fresh.fetches.take_over(session.fetches)
-        # The deadline of an abandoned render is looked for in the session in hand.
+        # `_abandon` cancels the render of the present session.
         self._session = fresh
         try:
             wanting = self.templates.bring_up_to_date(fresh, recall, leave)
@@ -308,12 +307,15 @@ def versions_of(stores: Mapping[str, ReadableStore]) -> dict[str, int]:
 
 
 def _differences(session: Session, fresh: Session) -> tuple[str, ...]:
-    """Return which outputs and files of the two are not the same; also `refusals` and `remarks`, if it is these."""
+    """Return the paths of outputs that differ, and `refusals` or `remarks` if these differ."""
     before, after = session.texts.snapshot(), fresh.texts.snapshot()
     different = [
         path
         for path in sorted(before.keys() | after.keys())
         if path not in before or path not in after or before[path].text != after[path].text
     ]
-    told = {"refusals": session.run.refusals == fresh.run.refusals, "remarks": session.run.remarks == fresh.run.remarks}
-    return tuple(different) + tuple(name for name, is_same in told.items() if not is_same)
+    lists = {
+        "refusals": session.run.refusals == fresh.run.refusals,
+        "remarks": session.run.remarks == fresh.run.remarks,
+    }
+    return tuple(different) + tuple(name for name, is_same in lists.items() if not is_same)

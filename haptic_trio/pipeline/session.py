@@ -1,4 +1,4 @@
-"""Session of a renderer: state that one render leaves for the next."""
+"""Session of a renderer: state that one render keeps for the next."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +21,7 @@ from haptic_trio.templating.views import ResourcesView, seen_in, show_instead, s
 
 
 class Session:
-    """What is known of the renders before, of one set of stores."""
+    """Recorded renders of one set of stores."""
 
     def __init__(
         self,
@@ -40,30 +40,30 @@ class Session:
         self.files: Files | None = None
         self.texts: Versioned[str, RenderedText] = Versioned()
         self.changed_files: dict[str, AuxFile | None] = {}
-        """What `files` does not have yet, by path; None is to be removed."""
+        """Changes that `files` does not include yet, by path; None: removed."""
         self.count = 0
         self.rendered_before = 0
         self.is_delivered = False
         """Whether any render has reached its caller."""
         self._good_versions: dict[ResourceRef, Any] = {}
         self._overlays: dict[str, tuple[ReadableStore, Overlay]] = {}
-        """What answers look-ups in place of the stores, by their names, and what is below."""
+        """Overlays that answer lookups in place of the stores, by store name, each with the store below."""
         self._eclipses = Eclipses(partial(reads_secrets, run))
         self._remarks: tuple[tuple[Remark, ...], ...] = ((), (), ())
 
     def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
-        """Have *text* at *path*."""
+        """Set the text at *path*."""
         if self.texts.get(path) is not text:
             self.texts.put(path, text)
             self.changed_files[path] = make_file(kind, path, text.pieces, secret=secret)
 
     def remove(self, path: str) -> None:
-        """Have nothing at *path*."""
+        """Remove the text at *path*."""
         self.texts.remove(path)
         self.changed_files[path] = None
 
     def take_files(self) -> Files:
-        """Return all files as they are now."""
+        """Return all files, with the changes since the last call."""
         put = [file for file in self.changed_files.values() if file is not None]
         if self.files is None:
             self.files = Files.of(put)
@@ -73,14 +73,14 @@ class Session:
         return self.files
 
     def take_remarks(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[Remark, ...]:
-        """Return what owners of objects should know; *files* and *texts* are those of now."""
-        said, eclipsed = self.run.remarks, self._eclipses.take(files, texts)
-        if self._remarks[0] is not said or self._remarks[1] is not eclipsed:
-            self._remarks = said, eclipsed, merged(said, eclipsed)
+        """Return the warnings to owners of objects; *files* and *texts* are the present ones."""
+        remarks, conflicts = self.run.remarks, self._eclipses.take(files, texts)
+        if self._remarks[0] is not remarks or self._remarks[1] is not conflicts:
+            self._remarks = remarks, conflicts, merged(remarks, conflicts)
         return self._remarks[2]
 
     def take_changes(self) -> None:
-        """Have what has changed in the stores rendered again."""
+        """Mark the fragments that depend on changes in the stores, so that they render again."""
         changes: dict[str, Touched] = {}
         for name, tracker in self.trackers.items():
             touched = tracker.take()
@@ -93,16 +93,16 @@ class Session:
             take_changes(self.run, changes)
 
     def show_good_versions(self, *, is_settled: bool = True) -> None:
-        """Have look-ups find objects that are withheld as they were in their last good versions.
+        """Make lookups find withheld objects in their last good versions.
 
-        Without *is_settled* only what is shown already is put on top of what the views show now.
+        Without *is_settled*, only the present overlays are put on top of the stores that the views show now.
         """
         if is_settled:
             versions = self.run.withheld.good_versions(self.run) if self.run.withheld else {}
             self._good_versions = {
                 ResourceRef(kind, namespace, name): resource
                 for (namespace, name, kind), resource in versions.items()
-                # Of what is fetched on demand nothing is kept.
+                # Objects of on-demand stores are not kept.
                 if type(resource) is dict
             }
         changes: dict[str, Touched] = {}
@@ -125,7 +125,7 @@ class Session:
             take_changes(self.run, changes)
 
     def take_fetched(self) -> None:
-        """Have what has failed for want of objects rendered again, but where these are still not to be had."""
+        """Mark fragments that failed for missing objects, except where the objects still cannot be fetched."""
         for question, is_failing in tuple(self.run.unanswered.items()):
             _, name, namespace, object_name, kind = question
             store = self.stores[name]
@@ -135,16 +135,16 @@ class Session:
                 self.run.touch(question)
 
     def wanting(self) -> Wanting:
-        """Return who has to fetch something before anything is complete."""
+        """Return the suppliers that have to fetch something before the output is complete."""
         stores = (store for store in self.stores.values() if isinstance(store, OnDemandStore))
         suppliers: tuple[OnDemandStore | Fetches, ...] = (*stores, self.fetches)
         return tuple(supplier for supplier in suppliers if supplier.is_wanting)
 
 
 class Leave:
-    """Whether a render may go on, for its thread to ask."""
+    """Permission for a render to continue, read by its thread."""
 
     def __init__(self, until: float = float("inf")) -> None:
         self.is_given = True
         self.until = until
-        """When it has to be done, by the clock of the limits."""
+        """Deadline, on the clock of the limits."""
