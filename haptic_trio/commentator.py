@@ -146,8 +146,8 @@ def _instance_draining(fact: m.InstanceDraining) -> Story:
     }  # fmt: skip
 
 
-def _instance_troubled(fact: m.InstanceTroubled) -> Story:
-    return "warning", "trouble with an instance", {"instance": fact.instance, "error": fact.error}
+def _instance_operation_failed(fact: m.InstanceOperationFailed) -> Story:
+    return "warning", "instance operation failed", {"instance": fact.instance, "error": fact.error}
 
 
 def _scheduled(fact: m.DeploymentScheduled) -> Story:
@@ -279,7 +279,7 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.EndpointLost: _endpoint_lost,
     m.FleetChanged: _fleet_changed,
     m.InstanceDraining: _instance_draining,
-    m.InstanceTroubled: _instance_troubled,
+    m.InstanceOperationFailed: _instance_operation_failed,
     m.DeploymentScheduled: _scheduled,
     m.DeploymentStarted: _deployment_started,
     m.InstanceDeployed: _instance_deployed,

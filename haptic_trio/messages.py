@@ -230,7 +230,7 @@ class InstanceDraining(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class InstanceTroubled(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceOperationFailed(msgspec.Struct, frozen=True, kw_only=True):
     """An operation on an instance that the controller owns has failed and will be retried."""
 
     instance: str

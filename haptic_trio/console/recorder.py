@@ -170,7 +170,7 @@ _WORDY = (
     m.ConfigInvalid,
     m.HttpContentRefused,
     m.InstanceFailed,
-    m.InstanceTroubled,
+    m.InstanceOperationFailed,
     m.ProblemsReported,
     m.Quarantined,
     m.ReconcileFailed,

@@ -2,13 +2,13 @@
 
     GET    /fleet                          FleetStatus
     GET    /fleet/instances/ID             record and process of one instance
-    POST   /fleet/instances/ID/drain       take it out now; another one is made in its place
-    POST   /fleet/instances/ID/rotate      make another one, then take it out
-    POST   /fleet/rotate                   the same for all, one after the other
-    PUT    /fleet/size                     {"size": N}, or null for what the configuration says
+    POST   /fleet/instances/ID/drain       drain it now; its replacement is created at the same time
+    POST   /fleet/instances/ID/rotate      create a replacement, then drain it
+    POST   /fleet/rotate                   rotate all instances, one after the other
+    PUT    /fleet/size                     {"size": N}, or null for the configured size
 
-Problems are answered with `{"error": …}`: 404 for an unknown instance, 409
-when this process cannot do it, 400 for what makes no sense.
+Errors are answered with `{"error": …}`: 404 for an unknown instance, 409 if
+this process cannot carry out the request, 400 for an invalid request.
 """
 
 import time
@@ -27,32 +27,32 @@ from haptic_trio.errors import HapticError
 from haptic_trio.fleet.model import EventType, InstanceRecord, InstanceState, ReconcileEvent
 from haptic_trio.fleet.status import FleetStatus
 
-MOST_INSTANCES = 64
+MAX_INSTANCES = 64
 DESCRIBE_LIMIT = 5.0
-"""Seconds that an instance may take to say what it is."""
+"""Seconds that an instance may take to report its version and generation."""
 
 
 class UnknownInstanceError(HapticError):
-    """There is no such instance; trying again is futile."""
+    """There is no such instance. A permanent error."""
 
 
 class Fleet(Protocol):
-    """A fleet that can be asked; each method raises a `HapticError` that says what cannot be done."""
+    """A fleet that can be queried and changed; each method raises a `HapticError` for a request it cannot carry out."""
 
     def describe(self) -> FleetStatus:
         """Return the fleet as it is now."""
         ...
 
     def find(self, instance_id: str) -> InstanceRecord | None:
-        """Return what is known of an instance."""
+        """Return the record of an instance; None for an unknown one."""
         ...
 
     def ask(self, event: ReconcileEvent) -> bool:
-        """Have *event* handled; False when it is about nothing that is known."""
+        """Enqueue *event*; False if its instance or group is unknown."""
         ...
 
     async def resize(self, size: int | None) -> None:
-        """Have *size* instances; None is as many as the configuration says."""
+        """Override the configured size; None removes the override."""
         ...
 
 
@@ -61,11 +61,11 @@ class _SizeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InstanceDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance, as its record and its process say."""
+    """One instance: its record, and the report of its process."""
 
     record: InstanceRecord
     version: str = ""
-    """HAProxy's; empty when it does not say."""
+    """Version of HAProxy; empty if the process does not answer."""
     generation: str = ""
     pid: int = 0
     reloads: int = 0
@@ -75,7 +75,7 @@ Handler = Callable[[Request], Awaitable[object]]
 
 
 def make_control_app(fleet: Callable[[], Fleet], endpoints: Callable[[], Sequence[Endpoint]]) -> Starlette:
-    """Return the application over *fleet*; *endpoints* are those that can be asked what they run."""
+    """Return the application over *fleet*; *endpoints* returns those that can report their version and generation."""
 
     async def show(_request: Request) -> object:
         return fleet().describe()
@@ -88,7 +88,7 @@ def make_control_app(fleet: Callable[[], Fleet], endpoints: Callable[[], Sequenc
                 try:
                     info = await endpoint.describe()
                 except EndpointError:
-                    # That it does not answer is what its state says.
+                    # The state in the record already shows that it does not answer.
                     return InstanceDetails(record=record)
                 return InstanceDetails(
                     record=record,
@@ -120,8 +120,8 @@ def make_control_app(fleet: Callable[[], Fleet], endpoints: Callable[[], Sequenc
 
     async def resize(request: Request) -> object:
         size = msgspec.json.decode(await request.body(), type=_SizeBody).size
-        if size is not None and not 0 <= size <= MOST_INSTANCES:
-            raise msgspec.ValidationError(f"a size is from 0 to {MOST_INSTANCES}")
+        if size is not None and not 0 <= size <= MAX_INSTANCES:
+            raise msgspec.ValidationError(f"size {size} is out of range: choose 0 to {MAX_INSTANCES}")
         await fleet().resize(size)
         return {"size": size}
 
@@ -141,7 +141,7 @@ def _find(fleet: Fleet, request: Request) -> InstanceRecord:
     name = request.path_params["id"]
     record = fleet.find(name)
     if record is None:
-        raise UnknownInstanceError(f"there is no instance {name!r}")
+        raise UnknownInstanceError(f"there is no instance {name!r}: `haptic-trio fleet list` shows all")
     return record
 
 
@@ -152,7 +152,7 @@ def _ask(fleet: Fleet, record: InstanceRecord, kind: EventType) -> dict[str, Any
         tenant=record.key.tenant,
         instance_id=record.id,
         timestamp=time.time(),
-        cause="asked for",
+        cause="requested",
     )
     if not fleet.ask(event):
         raise UnknownInstanceError(f"there is no instance {record.id!r} any more")

@@ -11,45 +11,46 @@ from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.fleet.model import GroupKey, GroupSpec
 
 
-class SizeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A size that somebody has asked for; it holds for as long as the configuration says what it said then."""
+class SizeOverride(msgspec.Struct, frozen=True, kw_only=True):
+    """A size requested by a user; valid as long as the configured size stays the same."""
 
     size: int
     instead_of: int
-    """What the configuration said."""
+    """Configured size at the time of the request."""
 
 
-class GroupWish(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that has a say in what a group shall be."""
+class DesiredGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """All sources of the desired state of a group."""
 
     key: GroupKey
     default_size: int
-    """Where the configuration says nothing."""
+    """Size if the configuration sets none."""
     needs_template: bool = False
-    """Whether instances are made only where the configuration names a PodTemplate."""
+    """Whether the group exists only if the configuration names a PodTemplate."""
     config: InstancesConfig | None = None
-    """None until a configuration has come up."""
+    """None until a configuration is loaded."""
     basis: str = ""
-    """Hash of what instances are made from, apart from the configuration; empty until it is known."""
-    order: SizeOrder | None = None
+    """Hash of the inputs of an instance apart from the configuration, such as its binary; empty until known."""
+    size_override: SizeOverride | None = None
     waited: float = math.inf
-    """Seconds for which there was no generation that an instance could have become ready with."""
+    """Seconds until the first valid generation; no instance can become ready before. Infinity until then."""
 
     @property
     def configured_size(self) -> int:
-        """Instances that the configuration wants."""
+        """Size by configuration and command line."""
         if self.config is None or self.config.size is None:
             return self.default_size
         return self.config.size
 
     @property
     def size(self) -> int:
-        """Instances that are wanted."""
-        order = self.order
-        return order.size if order is not None and order.instead_of == self.configured_size else self.configured_size
+        """Desired number of instances: the override if it is still valid, else the configured size."""
+        override = self.size_override
+        is_valid = override is not None and override.instead_of == self.configured_size
+        return override.size if override is not None and is_valid else self.configured_size
 
     def spec(self) -> GroupSpec | None:
-        """Return what the group shall be; None as long as that is not known."""
+        """Return the specification of the group; None until all its inputs are known."""
         config = self.config
         if config is None or not self.basis or (self.needs_template and not config.pod_template):
             return None
@@ -59,7 +60,7 @@ class GroupWish(msgspec.Struct, frozen=True, kw_only=True):
             surge=config.surge,
             config_hash=hashlib.blake2b(f"{self.basis} {config.revision}".encode(), digest_size=8).hexdigest(),
             drain_timeout=float(config.drain_timeout),
-            # Whoever was made before there was anything to start with has that much longer.
+            # Instances that were created before the first generation get that much longer to start.
             start_timeout=float(config.start_timeout) + self.waited,
             eligible_age=float(config.max_age),
             forced_age=float(config.forced_age),
@@ -68,17 +69,17 @@ class GroupWish(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def read_order(path: Path) -> SizeOrder | None:
-    """Return the order in the file at *path*; None when there is none that makes sense. Blocks."""
+def read_size_override(path: Path) -> SizeOverride | None:
+    """Return the override in the file at *path*; None if it is missing or invalid. Blocks."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=SizeOrder)
+        return msgspec.json.decode(path.read_bytes(), type=SizeOverride)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def write_order(path: Path, order: SizeOrder | None) -> None:
-    """Have *order*, or none, on the disk; blocks."""
-    if order is None:
+def write_size_override(path: Path, override: SizeOverride | None) -> None:
+    """Write *override* durably to *path*; None removes the file. Blocks."""
+    if override is None:
         path.unlink(missing_ok=True)
     else:
-        replace_file(path, msgspec.json.encode(order))
+        replace_file(path, msgspec.json.encode(override))

@@ -11,15 +11,15 @@ _Key: TypeAlias = tuple[EventType, str, str, str]
 
 
 class DuplicateWindow:
-    """Remembers events from the success of the pass that handled them."""
+    """Remembers handled events, from the success of the pass that handled them until their window ends."""
 
     def __init__(self) -> None:
         self._waiting: dict[GroupKey, set[_Key]] = {}
-        self._in_hand: dict[GroupKey, set[_Key]] = {}
+        self._handling: dict[GroupKey, set[_Key]] = {}
         self._handled: dict[_Key, float] = {}
 
     def is_duplicate(self, event: ReconcileEvent, now: float, *, window: float) -> bool:
-        """Whether *event* asks to be ignored if repeated, and was handled less than *window* seconds ago."""
+        """Whether *event* sets `prevent_duplicate`, and its like was handled less than *window* seconds ago."""
         if not event.prevent_duplicate or event.attempt:
             return False
         handled_at = self._handled.get(_key_of(event))
@@ -30,12 +30,12 @@ class DuplicateWindow:
         self._waiting.setdefault(group, set()).add(_key_of(event))
 
     def begin(self, group: GroupKey) -> None:
-        """Note that a pass begins, which will have handled what was accepted before."""
-        self._in_hand.setdefault(group, set()).update(self._waiting.pop(group, set()))
+        """Note that a pass begins; it handles all events that were accepted before."""
+        self._handling.setdefault(group, set()).update(self._waiting.pop(group, set()))
 
     def succeed(self, group: GroupKey, now: float, *, window: float) -> None:
         """Note that the pass has succeeded."""
-        self._handled.update(dict.fromkeys(self._in_hand.pop(group, set()), now))
+        self._handled.update(dict.fromkeys(self._handling.pop(group, set()), now))
         if len(self._handled) > SWEEP_ABOVE:
             self._handled = {key: time for key, time in self._handled.items() if now - time < window}
 

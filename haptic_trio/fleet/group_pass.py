@@ -1,16 +1,18 @@
 """One pass over a group: observe its instances, plan, act.
 
-A pass may end at any of its awaits, by a crash or a cancellation, and the
-next one, of this controller or of its successor, goes on from the records:
+A pass may end at any await, by a crash or a cancellation. The next pass, of
+this controller or of its successor, continues from the records:
 
-- A record is kept before its instance is made, and dropped after it is gone.
-- A drain is recorded before it begins. That it has begun is remembered for
-  this term only, so a successor begins it again.
-- A creation whose outcome is unknown is settled by looking; what is not there
-  by then is dropped, and another instance is made under a new id.
+- A record is written before its instance is created, and dropped after the
+  instance is gone.
+- A drain is recorded before it begins. The fact that it has begun is
+  remembered for this term only, so a successor begins it again.
+- The next observation settles a creation whose outcome is unknown. If the
+  instance does not exist, its record is dropped and a new instance is created
+  under a new id.
 
-What fails waits for its own time to be tried again and holds nothing else up.
-The code awaits nothing but its effects, so tests drive it by hand.
+A failed operation is retried after its own delay and does not delay others.
+The code awaits only its effects, so tests can step through it.
 """
 
 import math
@@ -19,7 +21,7 @@ from collections.abc import Callable
 import msgspec
 
 from haptic_trio.errors import HapticError
-from haptic_trio.fleet.group_state import CREATION, CreateGate, Fact, GroupState
+from haptic_trio.fleet.group_state import CREATION, CreateGate, GroupState, Notice
 from haptic_trio.fleet.model import (
     GroupKey,
     GroupSpec,
@@ -35,7 +37,7 @@ from haptic_trio.logs import get_logger
 from haptic_trio.workqueue.outcome import PermanentError, read_error
 
 POLL_INTERVAL = 0.5
-"""Seconds between two looks at a group in which an instance starts or drains."""
+"""Seconds between two passes over a group in which an instance starts or drains."""
 
 _UNSETTLED = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.DRAINING})
 _UNTIMELY = frozenset({Reason.DEAD, Reason.NOT_STARTED})
@@ -45,7 +47,7 @@ log = get_logger("fleet")
 
 
 class GroupPass:
-    """Passes over the group of *state*, with *effects*; one at a time."""
+    """Passes over the group of *state*, through *effects*; one at a time."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class GroupPass:
         new_id: Callable[[GroupKey], str],
         trust_acks: bool = False,
     ) -> None:
-        """With *trust_acks* an acknowledged drain that nobody has asked for ends the instance."""
+        """With *trust_acks*, the acknowledgement of a drain that was not requested ends the instance."""
         self._state = state
         self._effects = effects
         self._gate = gate
@@ -64,16 +66,16 @@ class GroupPass:
         self._trust_acks = trust_acks
 
     async def run(self, spec: GroupSpec | None) -> float:
-        """Bring the group one step nearer to *spec*, None for one that is not wanted any more.
+        """Bring the group one step closer to *spec*; None removes the group.
 
-        Returns after how many seconds the next pass is due, at the latest;
-        infinity when nothing is left to look after. Raises what the store
-        raises, and NotLeaderError.
+        Returns the seconds until the next pass is due at the latest; infinity
+        if the group has no instances left. Raises NotLeaderError, and errors
+        of the store.
         """
         state = self._state
         state.spec = spec or state.spec or GroupSpec(key=state.key, size=0)
         wanted = spec or replace(state.spec, size=0, cap=0)
-        await self._record_facts()
+        await self._record_notices()
         await self._observe()
         actions = plan(wanted, state.records.values(), self._effects.now())
         progress = False
@@ -85,48 +87,46 @@ class GroupPass:
         for record in tuple(state.records.values()):
             if record.state is InstanceState.DRAINING and record.id not in state.begun:
                 await self._begin_drain(record)
-        wish = next((action for action in actions if isinstance(action, Create)), None)
-        if wish is not None:
-            # One a pass: what happens meanwhile has not to wait for all of them.
-            progress |= await self._create(wanted, wish)
-        return 0.0 if progress else self._delay(wanted, has_wishes=wish is not None)
+        creation = next((action for action in actions if isinstance(action, Create)), None)
+        if creation is not None:
+            # One creation per pass: events that arrive meanwhile are handled before the next one.
+            progress |= await self._create(wanted, creation)
+        return 0.0 if progress else self._delay(wanted, has_creation=creation is not None)
 
-    # -- what is known -----------------------------------------------------
-
-    async def _record_facts(self) -> None:
+    async def _record_notices(self) -> None:
         state = self._state
-        for instance_id in tuple(state.facts):
-            # Taken out first: what is said while this is recorded is for the next pass.
-            fact = state.facts.pop(instance_id)
+        for instance_id in tuple(state.notices):
+            # Removed first: a notice that arrives during the write is left to the next pass.
+            notice = state.notices.pop(instance_id)
             record = state.records.get(instance_id)
             if record is None or record.state is InstanceState.DELETING:
                 continue
-            changed = self._with_fact(record, fact)
+            changed = self._with_notice(record, notice)
             if changed != record:
                 try:
                     await self._put(changed)
                 except (HapticError, OSError):
-                    state.note_fact(instance_id).merge(fact)
+                    state.notice_of(instance_id).merge(notice)
                     raise
 
-    def _with_fact(self, record: InstanceRecord, fact: Fact) -> InstanceRecord:
+    def _with_notice(self, record: InstanceRecord, notice: Notice) -> InstanceRecord:
         now = self._effects.now()
-        if fact.doomed:
-            times = [time for time in (record.doomed_until, fact.doomed_until) if time is not None]
+        if notice.doomed:
+            times = [time for time in (record.doomed_until, notice.doomed_until) if time is not None]
             record = replace(
                 record,
                 doomed_at=now if record.doomed_at is None else record.doomed_at,
                 doomed_until=min(times, default=None),
             )
-        if fact.unwanted and record.unwanted_at is None:
+        if notice.unwanted and record.unwanted_at is None:
             record = replace(record, unwanted_at=now)
-        if not fact.acked or record.drain_acked_at is not None:
+        if not notice.acked or record.drain_acked_at is not None:
             return record
         if record.state is InstanceState.DRAINING:
             return replace(record, drain_acked_at=now)
         if self._trust_acks or record.is_doomed:
             return replace(_draining(record, Reason.TERMINATING, now, now), drain_acked_at=now)
-        log.warning("a drain was acknowledged that nobody has asked for", instance=record.id)
+        log.warning("ignored the acknowledgement of a drain that was not requested", instance=record.id)
         return record
 
     async def _observe(self) -> None:
@@ -143,18 +143,16 @@ class GroupPass:
         ]
         if not others:
             return
-        found = await self._effects.look(others)
+        found = await self._effects.observe(others)
         now = self._effects.now()
         for record, status in zip(others, found, strict=True):
             seen = _with_status(record, status, now)
             if seen.state is not record.state:
                 await self._put(seen)
             else:
-                # What a successor will see for itself need not be written down.
+                # A successor observes this itself, so it is not written to the store.
                 state.records[record.id] = seen
             state.note_stability(seen, now)
-
-    # -- what is done ------------------------------------------------------
 
     async def _put(self, record: InstanceRecord) -> None:
         await self._effects.put(record)
@@ -182,7 +180,7 @@ class GroupPass:
         self._effects.notify_drain(record)
 
     async def _delete(self, record: InstanceRecord, reason: Reason) -> bool:
-        """Remove an instance; False when that has failed, or has to wait for its turn."""
+        """Remove an instance; False if the removal has failed, or waits for its retry."""
         state = self._state
         now = self._effects.now()
         if record.state is not InstanceState.DELETING:
@@ -204,13 +202,13 @@ class GroupPass:
         state.drop(record.id)
         return True
 
-    async def _create(self, spec: GroupSpec, wish: Create) -> bool:
+    async def _create(self, spec: GroupSpec, creation: Create) -> bool:
         state = self._state
         now = self._effects.now()
         if state.parked == spec or not state.may_try(CREATION, now) or self._gate.delay(now):
             return False
         if len(state.records) >= spec.limit:
-            # The plan took for granted that removals succeed.
+            # The plan assumes that removals succeed; some may have failed.
             return False
         state.parked = None
         record = InstanceRecord(
@@ -225,7 +223,7 @@ class GroupPass:
         try:
             await self._put(record)
             try:
-                name = await self._effects.create(record, spec, heir_of=wish.heir_of)
+                name = await self._effects.create(record, spec, heir_of=creation.heir_of)
                 made_at = self._effects.now()
             except NotLeaderError:
                 raise
@@ -233,12 +231,12 @@ class GroupPass:
                 self._fail(CREATION, record, exc)
                 if isinstance(read_error(exc), PermanentError):
                     state.parked = spec
-                # What it may have left is removed like any other instance.
+                # A failed creation may leave something behind, which is removed like any other instance.
                 await self._delete(record, Reason.CREATE_FAILED)
                 return False
         finally:
             self._gate.end(made_at)
-        log.info("made an instance", instance=record.id, reason=wish.reason.value)
+        log.info("created an instance", instance=record.id, reason=creation.reason.value)
         await self._put(replace(record, state=InstanceState.STARTING, provider_id=name))
         return True
 
@@ -246,16 +244,16 @@ class GroupPass:
         self._state.note_failure(what, self._effects.now())
         self._effects.notify_error(record, error)
 
-    def _delay(self, spec: GroupSpec, *, has_wishes: bool) -> float:
+    def _delay(self, spec: GroupSpec, *, has_creation: bool) -> float:
         state = self._state
         now = self._effects.now()
         times = [next_due(spec, state.records.values(), now), state.next_try(now)]
-        if state.facts:
+        if state.notices:
             times.append(now)
         if state.records:
             is_moving = any(record.state in _UNSETTLED for record in state.records.values())
             times.append(now + (min(POLL_INTERVAL, spec.health_interval) if is_moving else spec.health_interval))
-        if has_wishes and self._gate.delay(now):
+        if has_creation and self._gate.delay(now):
             times.append(now + self._gate.delay(now))
         due = min(times)
         return math.inf if math.isinf(due) else max(0.0, due - now)

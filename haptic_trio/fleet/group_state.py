@@ -8,23 +8,23 @@ from haptic_trio.fleet.model import GroupKey, GroupSpec, InstanceRecord, Instanc
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 
 RETRY_BASE, RETRY_MAX, RETRY_JITTER = 5.0, 120.0, 0.25
-"""Delays between tries of one thing: doubled from the first to the last, and up to a quarter longer by chance."""
+"""Delays in seconds between attempts of one operation: doubled each time up to the maximum, plus up to a quarter."""
 STABLE_AFTER = 10.0
-"""Seconds of readiness after which a death is no longer taken for a consequence of the start."""
+"""An instance that dies within this many seconds of becoming ready counts as a failed creation."""
 CREATION = ""
-"""What creations are called among the things that are tried again; the others are ids."""
+"""Key of creations among the operations that are retried; the other keys are ids of instances."""
 
 
-class Fact(msgspec.Struct, kw_only=True):
-    """What somebody has said about an instance, until a pass records it."""
+class Notice(msgspec.Struct, kw_only=True):
+    """Notices about an instance that the next pass records."""
 
     acked: bool = False
     unwanted: bool = False
     doomed: bool = False
     doomed_until: float | None = None
 
-    def merge(self, other: "Fact") -> None:
-        """Take in what *other* says, too."""
+    def merge(self, other: "Notice") -> None:
+        """Add the notices of *other*."""
         self.acked |= other.acked
         self.unwanted |= other.unwanted
         self.doomed |= other.doomed
@@ -44,7 +44,7 @@ class CreateGate:
         """Return how long to wait before the next creation may begin; 0 when it may now."""
         if self.interval <= 0:
             return 0.0
-        # While one is under way nobody knows when it will succeed.
+        # It is unknown when a creation in progress will succeed.
         return max(self._open_at - now, self.interval if self._is_busy else 0.0, 0.0)
 
     def begin(self) -> None:
@@ -52,32 +52,32 @@ class CreateGate:
         self._is_busy = True
 
     def end(self, now: float | None) -> None:
-        """Note that it has ended: with success at *now*, or without."""
+        """Note that the creation has ended: successfully at *now*, or failed (None)."""
         self._is_busy = False
         if now is not None:
             self._open_at = now + self.interval
 
 
 class GroupState:
-    """A group as one term of leadership knows it."""
+    """State of a group in one term of leadership."""
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
         self.records: dict[str, InstanceRecord] = {}
-        self.facts: dict[str, Fact] = {}
+        self.notices: dict[str, Notice] = {}
         self.begun: set[str] = set()
-        """Ids of those whose drain has begun in this term."""
+        """Ids of instances whose drain has begun in this term."""
         self.spec: GroupSpec | None = None
-        """What the group was to be when it was wanted last."""
+        """Last specification of the group; kept when the group is removed."""
         self.parked: GroupSpec | None = None
-        """With this, creations fail for good."""
+        """Specification whose creations fail with a permanent error; None if there is none."""
         self._limiter = ExponentialLimiter[str](RETRY_BASE, RETRY_MAX, RETRY_JITTER)
         self._not_before: dict[str, float] = {}
         self._failed_at = -math.inf
 
-    def keep(self, record: InstanceRecord, now: float) -> None:
-        """Begin to look after *record*, which an earlier term has left or the provider has shown."""
-        # Nobody has looked at it for a while; that was not its fault.
+    def track(self, record: InstanceRecord, now: float) -> None:
+        """Manage *record*, which an earlier term has left or the provider has listed."""
+        # The heartbeats that no term has observed do not count as missed.
         heartbeat = now if record.state is InstanceState.READY else record.heartbeat_at
         self.records[record.id] = msgspec.structs.replace(record, heartbeat_at=heartbeat, status=ProviderStatus.UNKNOWN)
 
@@ -87,20 +87,20 @@ class GroupState:
         self.begun.discard(instance_id)
         self.note_success(instance_id)
 
-    def note_fact(self, instance_id: str) -> Fact:
-        """Return what was said about an instance, for more to be noted."""
-        return self.facts.setdefault(instance_id, Fact())
+    def notice_of(self, instance_id: str) -> Notice:
+        """Return the mutable notices about an instance."""
+        return self.notices.setdefault(instance_id, Notice())
 
     def may_try(self, what: str, now: float) -> bool:
-        """Whether *what* need not wait after an earlier failure."""
+        """Whether the retry delay of *what*, if any, is over."""
         return self._not_before.get(what, -math.inf) <= now
 
     def next_try(self, now: float) -> float:
-        """Return when something may be tried again; infinity when nothing waits."""
+        """Return when the next retry is due; infinity if there is none."""
         return min((time for time in self._not_before.values() if time > now), default=math.inf)
 
     def note_failure(self, what: str, now: float) -> None:
-        """Have *what* wait before it is tried again."""
+        """Begin the retry delay of *what*."""
         self._not_before[what] = now + self._limiter.next_retry(what)
         if what == CREATION:
             self._failed_at = now
@@ -111,12 +111,12 @@ class GroupState:
         self._not_before.pop(what, None)
 
     def note_death(self, record: InstanceRecord, now: float) -> None:
-        """Have the next creation wait if *record* died so early that its successor may do the same."""
+        """Delay the next creation if *record* died so early that its successor may do the same."""
         if record.ready_at is None or now - record.ready_at < STABLE_AFTER:
             self.note_failure(CREATION, now)
 
     def note_stability(self, record: InstanceRecord, now: float) -> None:
-        """Forget failed creations once one that was made after them has lasted."""
+        """Forget failed creations once an instance that was created after them has stayed ready."""
         if (
             record.ready_at is not None
             and record.created_at > self._failed_at

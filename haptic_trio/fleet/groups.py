@@ -1,8 +1,8 @@
 """All groups of a term: loaded from store and provider, and reconciled with what exists.
 
-An object of the provider without a record is an orphan. It is adopted when it
-answers, says which instance it is, and belongs to a group that is wanted;
-otherwise it is removed once two listings, `grace` seconds apart, have shown it.
+An object of the provider without a record is an orphan. It is adopted if it
+answers, reports its id, and belongs to a desired group; otherwise it is
+removed once two listings, at least `grace` seconds apart, contain it.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,10 +17,10 @@ from haptic_trio.fleet.model import (
 )
 
 UNKNOWN_GROUP = GroupKey("")
-"""Of orphans that do not say where they belong."""
+"""Group of orphans that do not report their group."""
 
 
-class Roster:
+class GroupStates:
     """The states of all groups, by key; instances by id."""
 
     def __init__(self, *, grace: float) -> None:
@@ -32,17 +32,17 @@ class Roster:
         return iter(tuple(self._states.values()))
 
     def state_of(self, key: GroupKey) -> GroupState:
-        """Return the state of the group, which is empty for a new one."""
+        """Return the state of the group; an empty one for a new group."""
         return self._states.setdefault(key, GroupState(key))
 
     def drop_empty(self, key: GroupKey) -> None:
-        """Forget a group that has nothing left to look after."""
+        """Forget a group without records and notices."""
         state = self._states.get(key)
-        if state is not None and not state.records and not state.facts:
+        if state is not None and not state.records and not state.notices:
             del self._states[key]
 
     def find(self, instance_id: str) -> tuple[GroupState, InstanceRecord] | None:
-        """Return an instance and its group; None when it is unknown."""
+        """Return the record of an instance and its group; None for an unknown one."""
         for state in self._states.values():
             record = state.records.get(instance_id)
             if record is not None:
@@ -56,10 +56,10 @@ class Roster:
     def compare(
         self, listing: Collection[ProviderInstance], wanted: Collection[GroupKey], now: float
     ) -> list[InstanceRecord]:
-        """Return records to be kept for the orphans in *listing*: to look after them, or to remove them."""
+        """Return new records for orphans in *listing*: those to adopt are STARTING, those to remove are DELETING."""
         names = {item.provider_id for state in self._states.values() for item in state.records.values()}
         unknown = [item for item in listing if item.provider_id not in names and self.find(item.id) is None]
-        # Only what was shown without a gap counts as shown before.
+        # The grace period of an orphan begins again after a listing without it.
         self._orphans = {item.provider_id: self._orphans.get(item.provider_id, now) for item in unknown}
         found = []
         for item in unknown:

@@ -13,15 +13,15 @@ from haptic_trio.errors import HapticError
 
 
 class FleetError(HapticError):
-    """Something about an instance failed; the subclass says whether trying again helps."""
+    """An operation on an instance failed; the subclass says whether a retry helps."""
 
 
 class RetryableError(FleetError):
-    """A provider could not do what it was asked this time; trying again later is fine."""
+    """A provider could not carry out an operation this time; a later retry may succeed."""
 
 
 class NotLeaderError(FleetError):
-    """The leadership ended before a side effect; only the present leader may try again."""
+    """The leadership ended before a side effect; only the current leader may retry."""
 
 
 class GroupKey(msgspec.Struct, frozen=True, order=True):
@@ -35,59 +35,59 @@ class GroupKey(msgspec.Struct, frozen=True, order=True):
 
 
 class InstanceState(StrEnum):
-    """How far the life of an instance has come; it never goes back."""
+    """Lifecycle state of an instance; an instance never returns to an earlier state."""
 
     PENDING = "pending"
-    """Recorded; whether the provider has made it is not known yet."""
+    """Recorded; it is unknown whether the provider has created it."""
     STARTING = "starting"
-    """The provider has made it; it has not answered yet."""
+    """The provider has created it; it has not answered yet."""
     READY = "ready"
     """It has answered."""
     DRAINING = "draining"
-    """It takes nothing new and finishes what it has."""
+    """It accepts no new connections and finishes those it has."""
     DELETING = "deleting"
-    """The provider was asked, or is about to be asked, to remove it; its record goes when that has succeeded."""
+    """It is being removed by the provider; its record is dropped when the removal has succeeded."""
 
 
 LIVING = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.READY})
-"""States of instances that serve, or will."""
+"""States of instances that serve, or will serve."""
 
 
 class ProviderStatus(StrEnum):
-    """What the provider says about an instance."""
+    """Status of an instance, as the provider reports it."""
 
     RUNNING = "running"
-    """It is there and answers."""
+    """It exists and answers."""
     UNRESPONSIVE = "unresponsive"
-    """It is there and does not answer."""
+    """It exists and does not answer."""
     STARTING = "starting"
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
     NOT_FOUND = "not_found"
     UNKNOWN = "unknown"
-    """The provider could not say. Nothing follows from it: an outage of a provider is no death of an instance."""
+    """The provider could not determine it. It has no consequence: a provider outage does not make an instance dead."""
 
 
 TERMINAL = frozenset({ProviderStatus.STOPPED, ProviderStatus.FAILED, ProviderStatus.NOT_FOUND})
-"""What an instance does not come back from."""
+"""Final statuses: the instance will never serve again."""
 
 
 class Reason(StrEnum):
-    """Why an instance was made, is drained, or is removed."""
+    """Why an instance is created, drained, or removed."""
 
     SCALE_UP = "scale-up"
     SCALE_DOWN = "scale-down"
     REPLACEMENT = "replacement"
     DRIFT = "config-drift"
-    """It was made from another configuration hash: other settings, or another binary."""
+    """Its configuration hash is outdated: other settings, or another binary."""
     ELIGIBLE_EXPIRY = "eligible-expiry"
     FORCED_EXPIRY = "forced-expiry"
     UNHEALTHY = "unhealthy"
     REQUESTED = "requested"
-    """Somebody has asked for another one in its place."""
+    """A user has requested its replacement."""
     TERMINATING = "terminating"
-    """Somebody else is going to end it."""
+    """It is being terminated from outside."""
     DEAD = "dead"
     NOT_STARTED = "not-started"
     DRAINED = "drained"
@@ -96,76 +96,79 @@ class Reason(StrEnum):
 
 
 class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group shall be. Durations are seconds; an age of 0 is no limit."""
+    """Specification of a group. Durations are seconds; an age of 0 is no limit."""
 
     key: GroupKey
     size: int
-    """Instances that shall be ready."""
+    """Desired number of ready instances."""
     surge: int = 1
-    """Instances above `size` that a rotation may use at once; at least 1."""
+    """Maximum of instances above `size` during a rotation; at least 1."""
     cap: int = 0
-    """Instances at most, draining ones included; 0 is twice the size and the surge."""
+    """Maximum of instances, draining ones included; 0 is twice the size plus the surge."""
     config_hash: str = ""
-    """What an instance is made from: one with another hash is rotated out."""
+    """Hash of the inputs of an instance; an instance with another hash is rotated out."""
     drain_timeout: float = 300.0
-    """How long an instance may finish what it has; 0 cuts it off."""
+    """Time in which a draining instance may finish its connections; 0 cuts them off."""
     start_timeout: float = 60.0
-    """An instance that has not answered by then counts as dead."""
+    """An instance that has not answered within this time counts as dead."""
     eligible_age: float = 0.0
-    """Instances are rotated out from this age on, one at a time, when nothing else is going on."""
+    """Age from which instances are rotated out, one at a time, while no other rotation runs."""
     forced_age: float = 0.0
-    """Instances are rotated out at this age, whatever else is going on."""
+    """Age at which instances are rotated out, even while other rotations run."""
     age_jitter: float = 0.1
-    """Share of an age by which single instances are rotated earlier, so that those of one age do not go together."""
+    """Maximal share of an age by which an instance is rotated earlier; keeps instances of one age apart."""
     health_interval: float = 10.0
-    """Between two looks at each instance."""
+    """Time between two health checks of an instance."""
     missed: int = 3
-    """Looks without an answer after which an instance is replaced."""
+    """Consecutive health checks without an answer after which an instance is replaced."""
 
     def __post_init__(self) -> None:
         if self.size < 0 or self.surge < 1 or self.missed < 1 or self.health_interval <= 0:
-            raise ValueError("size must be at least 0; surge and missed at least 1; health_interval above 0")
+            raise ValueError(
+                f"size must be at least 0 (is {self.size}), surge and missed at least 1 (are {self.surge} and"
+                f" {self.missed}), and health_interval above 0 (is {self.health_interval})"
+            )
         if not 0 <= self.age_jitter <= 1:
             raise ValueError(f"age_jitter must be in 0..1, not {self.age_jitter}")
         if 0 < self.cap < self.size + self.surge:
-            raise ValueError("cap must leave room for size and surge")
+            raise ValueError(f"cap {self.cap} is below size {self.size} + surge {self.surge}: raise it, or set 0")
 
     @property
     def limit(self) -> int:
-        """Instances at most, draining ones included."""
+        """Maximum of instances, draining ones included."""
         return self.cap or 2 * self.size + self.surge
 
 
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one instance; survives the controller."""
+    """Durable record of one instance; survives the controller."""
 
     id: str
-    """Unique for ever."""
+    """Unique, and never used again."""
     key: GroupKey
     state: InstanceState
     created_at: float
     config_hash: str = ""
     provider_id: str = ""
-    """The provider's own name of it; empty until it is made."""
+    """Name of the instance at the provider; empty until it is created."""
     status: ProviderStatus = ProviderStatus.UNKNOWN
-    """What the provider said last."""
+    """Last observed status."""
     ready_at: float | None = None
     heartbeat_at: float | None = None
-    """When it answered last."""
+    """Time of its last answer."""
     drain_started_at: float | None = None
     drain_deadline: float | None = None
     drain_reason: Reason | None = None
     drain_acked_at: float | None = None
     doomed_at: float | None = None
-    """When it became known that somebody else will end it."""
+    """Time at which a termination notice for it arrived."""
     doomed_until: float | None = None
-    """When that will be, if it is known."""
+    """Time at which it will be terminated, if known."""
     unwanted_at: float | None = None
-    """When somebody asked for another one in its place."""
+    """Time at which a user requested its replacement."""
 
     @property
     def is_doomed(self) -> bool:
-        """Whether somebody else will end it."""
+        """Whether it is being terminated from outside."""
         return self.doomed_at is not None
 
 
@@ -173,7 +176,7 @@ class ProviderInstance(msgspec.Struct, frozen=True, kw_only=True):
     """An instance as a provider lists it."""
 
     id: str
-    """The id that it was made for; empty when the provider's mark does not say."""
+    """Id of its record; empty if its mark does not contain the id."""
     provider_id: str
     key: GroupKey | None
     status: ProviderStatus
@@ -182,7 +185,7 @@ class ProviderInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventType(StrEnum):
-    """What may have happened. An event is a hint to look; what is done follows from what is found."""
+    """Kind of an event. An event only triggers a pass; the actions follow from the observed state."""
 
     CHECK_INSTANCE = "CheckInstance"
     GROUP_CHANGED = "GroupChanged"
@@ -194,7 +197,7 @@ class EventType(StrEnum):
 
 
 class ReconcileEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A hint that a group should be looked at."""
+    """A hint that a group should be reconciled now."""
 
     type: EventType
     group: str = ""
@@ -202,15 +205,15 @@ class ReconcileEvent(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str = ""
     timestamp: float = 0.0
     prevent_duplicate: bool = False
-    """Ignore it if the same was handled a short while ago."""
+    """Ignore the event if an equal one was handled within the last two health intervals."""
     cause: str = ""
-    """For the log."""
+    """Origin of the event, for logs."""
     attempt: int = 0
-    """Above 0 it is a repetition, which is never taken for a duplicate."""
+    """Number of the repetition; an event with an attempt above 0 is never ignored as a duplicate."""
     deadline: float | None = None
-    """Of a termination notice: when the instance will be ended."""
+    """For a termination notice: time at which the instance will be terminated."""
 
 
 def share_of(instance_id: str) -> float:
-    """Return a number in 0..1 that belongs to *instance_id*, the same on every machine."""
+    """Return a number in 0..1 derived from *instance_id*; the same on every machine."""
     return int.from_bytes(hashlib.blake2b(instance_id.encode(), digest_size=4).digest(), "big") / 0xFFFFFFFF

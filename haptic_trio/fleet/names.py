@@ -11,33 +11,33 @@ _NUMBERED = re.compile(r".*-([0-9]{1,15})")
 
 
 class NumberedNames:
-    """Counts upwards; the number that was used last is in the file at *path*, and survives its instance."""
+    """Numbers that only count up; the last used number is kept in the file at *path*."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._last = 0
 
     def load(self, taken: Iterable[str]) -> None:
-        """Begin after what the file says, and after all names that are *taken*; blocks."""
+        """Continue after the number in the file, and after all names in *taken*; blocks."""
         try:
             self._last = int(self._path.read_text())
         except (OSError, ValueError):
-            # Whatever is still there is among the taken ones.
+            # The numbers of existing instances are in `taken`.
             self._last = 0
         for name in taken:
-            self.see(name)
+            self.note_used(name)
 
-    def see(self, name: str) -> None:
+    def note_used(self, name: str) -> None:
         """Note that *name* is in use."""
         match = _NUMBERED.fullmatch(name)
         if match is not None:
             self._last = max(self._last, int(match[1]))
 
     def make(self, key: GroupKey) -> str:
-        """Return a name for an instance of *key* that none has had."""
+        """Return a name for an instance of *key* that was never used before."""
         self._last += 1
         return f"{key.group}-{self._last}"
 
-    def keep(self) -> None:
-        """Have the names made so far on the disk; blocks."""
+    def save(self) -> None:
+        """Write the last used number durably; blocks."""
         replace_file(self._path, str(self._last).encode())

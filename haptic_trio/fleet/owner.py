@@ -12,46 +12,52 @@ import trio
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import InstancesConfig
 from haptic_trio.errors import HapticError
-from haptic_trio.fleet.component import WishedGroups, run_fleet
-from haptic_trio.fleet.desired_state import GroupWish, SizeOrder, read_order, write_order
+from haptic_trio.fleet.component import DesiredGroups, run_fleet
+from haptic_trio.fleet.desired_state import DesiredGroup, SizeOverride, read_size_override, write_size_override
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, Reason, ReconcileEvent
 from haptic_trio.fleet.provider import Provider
 from haptic_trio.fleet.reconciler import FleetReconciler, FleetSnapshot, make_id
 from haptic_trio.fleet.status import FleetStatus, describe_fleet
 from haptic_trio.fleet.store import Store
-from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, InstanceTroubled, LeadershipChanged
+from haptic_trio.messages import (
+    ConfigValidated,
+    FleetChanged,
+    InstanceDraining,
+    InstanceOperationFailed,
+    LeadershipChanged,
+)
 from haptic_trio.terms import run_terms
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 EVENT_BUFFER = 100
-"""Events that may wait for a term that takes over; what does not fit is found by looking."""
+"""Events that may wait while a term takes over; the next observation makes up for the events that do not fit."""
 
 T = TypeVar("T")
 replace = msgspec.structs.replace
 
 
 class NotLeadingError(HapticError):
-    """This process does not look after the instances now; ask the one that leads, or try again later."""
+    """This process does not manage the instances now; ask the leader, or retry later."""
 
 
 class FixedSizeError(HapticError):
-    """The size is not this process's to keep: write it into the configuration."""
+    """The size cannot be overridden here; set it in the configuration. A permanent error."""
 
 
 class FleetOwner:
-    """The group of *wish*, whose instances *provider* makes and of which *store* keeps the records.
+    """Manages the group *desired*: *provider* creates its instances, *store* keeps their records.
 
-    It learns what is wanted from the cells *config* (the running
-    configuration's say) and *basis* (a hash of what instances are made from,
-    apart from that). *newest* is the newest valid configuration: before the
-    first one nobody expects an instance to be ready.
+    The desired state changes with the cells *config* (settings of the running
+    configuration) and *basis* (hash of the other inputs of an instance).
+    *newest* holds the newest valid configuration: instances are not expected
+    to become ready before the first one.
     """
 
     def __init__(
         self,
         provider: Provider,
         store: Store,
-        wish: GroupWish,
+        desired: DesiredGroup,
         *,
         leadership: Latest[LeadershipChanged],
         config: Latest[InstancesConfig],
@@ -59,14 +65,14 @@ class FleetOwner:
         newest: Latest[ConfigValidated],
         facts: Facts,
         new_id: Callable[[GroupKey], str] = make_id,
-        order_path: Path | None = None,
+        size_override_path: Path | None = None,
         clock: Callable[[], float] = time.time,
         metrics: WorkQueueMetrics | None = None,
     ) -> None:
-        """*order_path* is the file that keeps a size that was asked for; None: nobody can ask for one."""
-        self.wish = wish
+        """*size_override_path* is the file that keeps a size requested by a user; None: `resize` is not possible."""
+        self.desired = desired
         self.snapshots: Latest[FleetSnapshot] = Latest()
-        """What the fleet was last, if anybody knows."""
+        """The last known snapshot of the fleet."""
         self._provider = provider
         self._store = store
         self._leadership = leadership
@@ -75,33 +81,33 @@ class FleetOwner:
         self._newest = newest
         self._facts = facts
         self._new_id = new_id
-        self._order_path = order_path
+        self._size_override_path = size_override_path
         self._clock = clock
         self._metrics = metrics
-        self._wishes: Latest[WishedGroups] = Latest()
+        self._desired_groups: Latest[DesiredGroups] = Latest()
         self._reconciler: FleetReconciler | None = None
         self._notices: trio.MemorySendChannel[ReconcileEvent] | None = None
 
     @property
     def present(self) -> FleetSnapshot | None:
-        """The fleet as it is now, or was when this process looked after it; None if it never has."""
+        """The fleet as it is now, or at the end of the last term of this process; None before its first term."""
         return self._reconciler.snapshot() if self._reconciler is not None else self.snapshots.value
 
     @property
     def is_leading(self) -> bool:
-        """Whether this process looks after the instances now."""
+        """Whether this process manages the instances now."""
         return self._reconciler is not None
 
     async def run(self) -> None:
-        """Look after the instances in every term of leadership, until cancelled."""
-        if self._order_path is not None:
-            order = await trio.to_thread.run_sync(read_order, self._order_path)
-            self.wish = replace(self.wish, order=order)
+        """Manage the instances during each term of leadership, until cancelled."""
+        if self._size_override_path is not None:
+            override = await trio.to_thread.run_sync(read_size_override, self._size_override_path)
+            self.desired = replace(self.desired, size_override=override)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_follow, self._config, self._take_config)
             nursery.start_soon(_follow, self._basis, partial(self._change, "basis"))
             nursery.start_soon(self._await_first_generation)
-            nursery.start_soon(_follow, self.snapshots, Teller(self._facts).tell)
+            nursery.start_soon(_follow, self.snapshots, FleetChangeReporter(self._facts).report)
             await run_terms(self._leadership, self._lead)
 
     async def _lead(self) -> None:
@@ -111,8 +117,8 @@ class FleetOwner:
             store=self._store,
             groups=self._groups,
             is_leader=lambda: self._leadership.value is not None and self._leadership.value.is_leader,
-            notify_drain=self._tell_drain,
-            notify_error=self._tell_error,
+            notify_drain=self._report_drain,
+            notify_error=self._report_error,
             new_id=self._new_id,
             clock=self._clock,
             metrics=self._metrics,
@@ -121,15 +127,13 @@ class FleetOwner:
         self._reconciler, self._notices = reconciler, notices_in
         try:
             with notices_in:
-                await run_fleet(reconciler, self._wishes, notices_out, self.snapshots)
+                await run_fleet(reconciler, self._desired_groups, notices_out, self.snapshots)
         finally:
             self._reconciler = self._notices = None
 
-    # -- what is wanted ----------------------------------------------------
-
-    def _groups(self) -> WishedGroups | None:
-        # Instances that are not ours to make any more are left as they are.
-        return self._wishes.value if self.wish.spec() is not None else None
+    def _groups(self) -> DesiredGroups | None:
+        # Without a complete desired state, for example without a PodTemplate, existing instances stay as they are.
+        return self._desired_groups.value if self.desired.spec() is not None else None
 
     def _take_config(self, config: InstancesConfig) -> None:
         self._change("config", config)
@@ -137,82 +141,81 @@ class FleetOwner:
             self._limit_creations(self._reconciler)
 
     def _limit_creations(self, reconciler: FleetReconciler) -> None:
-        if self.wish.config is not None:
-            reconciler.limit_creations(float(self.wish.config.create_interval))
+        if self.desired.config is not None:
+            reconciler.limit_creations(float(self.desired.config.create_interval))
 
     def _change(self, field: str, value: object) -> None:
-        self.wish = replace(self.wish, **{field: value})
+        self.desired = replace(self.desired, **{field: value})
         self._publish()
 
     def _publish(self) -> None:
-        spec = self.wish.spec()
+        spec = self.desired.spec()
         groups: Mapping[GroupKey, Any] | None = {spec.key: spec} if spec is not None else None
-        if groups is not None and groups != self._wishes.value:
-            self._wishes.put(groups)
+        if groups is not None and groups != self._desired_groups.value:
+            self._desired_groups.put(groups)
 
     async def _await_first_generation(self) -> None:
         began = trio.current_time()
         await self._newest.wait_newer(0)
         self._change("waited", trio.current_time() - began)
 
-    # -- what people ask for -----------------------------------------------
-
     def notice(self, event: ReconcileEvent) -> None:
-        """Pass on what somebody has noticed; it is a hint, and may be lost."""
+        """Forward *event* to the current term; never blocks. The event is dropped if there is none, or on overflow."""
         if self._notices is not None:
             try:
                 self._notices.send_nowait(event)
             except (trio.WouldBlock, trio.BrokenResourceError):
-                # The next look finds it.
+                # The next observation finds it.
                 return
 
     def ask(self, event: ReconcileEvent) -> bool:
-        """Have *event* handled; False when it is about nothing that is known. Raises NotLeadingError."""
+        """Enqueue *event*; False if its instance or group is unknown. Raises NotLeadingError."""
         return self._leading().enqueue(event)
 
-    def look(self) -> FleetSnapshot:
-        """Return what is known now; raises NotLeadingError."""
+    def snapshot(self) -> FleetSnapshot:
+        """Return the fleet as it is now; raises NotLeadingError."""
         return self._leading().snapshot()
 
     def describe(self) -> FleetStatus:
-        """Return what is told of it now; raises NotLeadingError."""
-        configured = {str(self.wish.key): self.wish.configured_size}
-        return describe_fleet(self.look(), self._clock(), configured=configured)
+        """Return the status of the fleet; raises NotLeadingError."""
+        configured = {str(self.desired.key): self.desired.configured_size}
+        return describe_fleet(self.snapshot(), self._clock(), configured=configured)
 
     def find(self, instance_id: str) -> InstanceRecord | None:
-        """Return what is known of an instance; raises NotLeadingError."""
-        records = (record for group in self.look().groups for record in group.records)
+        """Return the record of an instance, None for an unknown one; raises NotLeadingError."""
+        records = (record for group in self.snapshot().groups for record in group.records)
         return next((record for record in records if record.id == instance_id), None)
 
     async def resize(self, size: int | None) -> None:
-        """Have *size* instances for as long as the configuration says what it says now; None as many as it says.
+        """Override the size until the configured size changes; None removes the override.
 
-        Durable when this returns. Raises NotLeadingError and FixedSizeError.
+        The override is durable when this returns. Raises NotLeadingError and
+        FixedSizeError.
         """
         self._leading()
-        if self._order_path is None:
-            raise FixedSizeError("the size of these instances is that of the configuration: edit `instances.size`")
-        configured = self.wish.configured_size
-        order = SizeOrder(size=size, instead_of=configured) if size is not None and size != configured else None
-        await trio.to_thread.run_sync(write_order, self._order_path, order)
-        self._change("order", order)
+        if self._size_override_path is None:
+            raise FixedSizeError("only the configuration sets the size of these instances: edit `instances.size`")
+        configured = self.desired.configured_size
+        override = SizeOverride(size=size, instead_of=configured) if size is not None and size != configured else None
+        await trio.to_thread.run_sync(write_size_override, self._size_override_path, override)
+        self._change("size_override", override)
 
     def _leading(self) -> FleetReconciler:
         if self._reconciler is None:
-            raise NotLeadingError("this controller does not look after instances now: another one leads")
+            raise NotLeadingError("this controller is not the leader: send the command to the leader")
         return self._reconciler
 
-    # -- what is told ------------------------------------------------------
-
-    def _tell_drain(self, instance_id: str, group: str, reason: Reason, unhealthy_at: float, delete_at: float) -> None:
+    def _report_drain(
+        self, instance_id: str, group: str, reason: Reason, unhealthy_at: float, delete_at: float
+    ) -> None:
         self._facts.tell(
             InstanceDraining(
                 instance=instance_id, group=group, reason=reason.value, seconds=max(0.0, delete_at - unhealthy_at)
             )
         )
 
-    def _tell_error(self, group: str, instance_id: str, message: str) -> None:
-        self._facts.tell(InstanceTroubled(instance=instance_id, group=group, error=message))
+    def _report_error(self, group: str, instance_id: str, message: str) -> None:
+        self._facts.tell(InstanceOperationFailed(instance=instance_id, group=group, error=message))
 
 
 async def _follow(cell: Latest[T], take: Callable[[T], None]) -> None:
@@ -222,18 +225,18 @@ async def _follow(cell: Latest[T], take: Callable[[T], None]) -> None:
         take(value)
 
 
-class Teller:
-    """Tells how many instances there are of each state, whenever that changes."""
+class FleetChangeReporter:
+    """Emits FleetChanged whenever the number of instances in any state changes."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._told: dict[str, FleetChanged] = {}
+        self._reported: dict[str, FleetChanged] = {}
 
-    def tell(self, snapshot: FleetSnapshot) -> None:
-        """Tell what is other in *snapshot* than it was last."""
+    def report(self, snapshot: FleetSnapshot) -> None:
+        """Emit an event for each group whose counts differ from the last report."""
         for group in snapshot.groups:
             if group.spec is None:
-                # Nobody has said yet what it shall be.
+                # Its desired size is not known.
                 continue
             states = [record.state for record in group.records]
             fact = FleetChanged(
@@ -241,6 +244,6 @@ class Teller:
                 size=group.spec.size,
                 states={state.value: states.count(state) for state in InstanceState},
             )
-            if self._told.get(fact.group) != fact:
-                self._told[fact.group] = fact
+            if self._reported.get(fact.group) != fact:
+                self._reported[fact.group] = fact
                 self._facts.tell(fact)

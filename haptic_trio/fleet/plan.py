@@ -3,20 +3,20 @@
 The rules, in the order in which they are applied:
 
 R1  A draining instance is removed when its drain was acknowledged, its
-    deadline has passed, or the provider says that it is gone.
-R2  A dead instance is removed at once.
-R3  An instance that somebody else will end is drained at once; it counts
-    for nothing any more, so its replacement comes in the same pass.
-R4  Instances are rotated by rank: 0 unresponsive or of forced age, 1 made
-    from another configuration hash, or to be replaced because somebody has
-    asked for it, 2 of eligible age. A rotation is one
-    instance too many whose victim is the first of that order. Nothing links
-    the old one to the new one, so nothing is lost in a crash between the two.
-R5  What is missing is created, within the cap.
-R6  What is too many leaves: ready ones are drained as long as enough others
+    deadline has passed, or the provider reports that it is gone.
+R2  A dead instance is removed immediately.
+R3  An instance that is terminated from outside is drained immediately. It no
+    longer counts towards the size, so the same pass creates its replacement.
+R4  Instances are rotated by rank: 0 unresponsive or of forced age, 1 with an
+    outdated configuration hash or a requested replacement, 2 of eligible age.
+    A rotation creates one instance above the size, then drains the first
+    instance in the order of ranks. The old and the new instance are not
+    linked, so a crash between the two steps loses nothing.
+R5  Missing instances are created, up to the cap.
+R6  Surplus instances leave: ready ones are drained as long as enough others
     are ready; those that are not ready yet are removed.
 
-Draining instances count for nothing but the cap.
+Draining instances count towards the cap only.
 """
 
 import math
@@ -37,20 +37,20 @@ from haptic_trio.fleet.model import (
 )
 
 PADDING = 1.0
-"""Seconds after an age is reached before it is looked at."""
+"""Seconds between the time at which an instance reaches an age and the pass for it."""
 
 ROTATION_REASONS = frozenset({Reason.DRIFT, Reason.REQUESTED, Reason.ELIGIBLE_EXPIRY})
-"""Why an instance is drained that could as well be drained later; one at a time."""
+"""Reasons of drains that are not urgent; one instance at a time is drained for them."""
 
 _NO_RANK = 3
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Make one more instance."""
+    """Create an instance."""
 
     reason: Reason
     heir_of: str = ""
-    """Id of the instance that will leave for it, as far as one can tell now."""
+    """Id of the instance that it will probably replace; empty for none."""
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -72,10 +72,9 @@ Action: TypeAlias = Create | Drain | Delete
 
 
 def plan(spec: GroupSpec, records: Iterable[InstanceRecord], now: float) -> list[Action]:
-    """Return what to do at *now*, removals first and creations last.
+    """Return the actions due at *now* (wall-clock seconds), removals first and creations last.
 
-    The order of *records* is irrelevant. A group that is not wanted any more
-    is one of size 0.
+    The order of *records* is irrelevant. A removed group is one of size 0.
     """
     ordered = sorted(records, key=lambda record: (record.created_at, record.id))
     actions: list[Action] = []
@@ -95,7 +94,7 @@ def plan(spec: GroupSpec, records: Iterable[InstanceRecord], now: float) -> list
 
 
 def _judge(spec: GroupSpec, record: InstanceRecord, now: float) -> Action | None:
-    """Apply R1 to R3: what concerns one instance alone."""
+    """Apply R1 to R3, which concern each instance by itself."""
     if record.state is InstanceState.DELETING:
         return Delete(record.id, Reason.DRAINED if record.drain_started_at is not None else Reason.DEAD)
     if record.state is InstanceState.DRAINING:
@@ -130,24 +129,24 @@ def death_of(spec: GroupSpec, record: InstanceRecord, now: float) -> Reason | No
 
 
 def _has_missed(spec: GroupSpec, record: InstanceRecord, now: float) -> bool:
-    return now >= _patience_of(spec, record)
+    return now >= _heartbeat_deadline(spec, record)
 
 
-def _patience_of(spec: GroupSpec, record: InstanceRecord) -> float:
-    """Return when *record* will have missed too many heartbeats if none comes."""
+def _heartbeat_deadline(spec: GroupSpec, record: InstanceRecord) -> float:
+    """Return when *record* has missed too many health checks, unless it answers before."""
     last = record.created_at if record.heartbeat_at is None else record.heartbeat_at
     return last + spec.missed * spec.health_interval
 
 
 def expiry_of(spec: GroupSpec, record: InstanceRecord, age: float) -> float:
-    """Return when *record* reaches *age*, jitter included; infinity where there is no limit."""
+    """Return when *record* reaches *age*, jitter included; infinity for an age of 0."""
     if age <= 0:
         return math.inf
     return record.created_at + age * (1.0 - spec.age_jitter * share_of(record.id))
 
 
 def rotation_of(spec: GroupSpec, record: InstanceRecord, now: float) -> tuple[int, Reason] | None:
-    """Return rank and reason for which *record*, a ready one, should be replaced (R4)."""
+    """Return rank and reason of the rotation of *record*, a ready instance (R4); None if none is needed."""
     if record.status is ProviderStatus.UNRESPONSIVE and _has_missed(spec, record, now):
         return 0, Reason.UNHEALTHY
     if expiry_of(spec, record, spec.forced_age) <= now:
@@ -168,7 +167,7 @@ def _level(
     total: int,
     now: float,
 ) -> list[Action]:
-    """Apply R4 to R6: what concerns their number."""
+    """Apply R4 to R6, which concern the number of instances."""
     ready = [record for record in active if record.state is InstanceState.READY]
     rotations = {record.id: found for record in ready if (found := rotation_of(spec, record, now)) is not None}
 
@@ -185,7 +184,7 @@ def _level(
 
 
 def _surge_of(spec: GroupSpec, ranks: Sequence[int], draining: Sequence[InstanceRecord]) -> int:
-    """Return how many instances above its size the group may have for a rotation."""
+    """Return how many instances above its size the group may have now for rotations."""
     if not spec.size or not ranks:
         return 0
     urgent = ranks.count(0)
@@ -225,20 +224,20 @@ def _shed(
         if excess <= extra:
             reason = rotations[record.id][1]
             extra -= 1
-        # One that leaves because there are too many needs no rotation any more.
+        # An instance that leaves as a surplus needs no rotation any more.
         candidates -= record.id in rotations
         extra = min(extra, candidates)
         actions.append(Drain(record.id, reason, now + spec.drain_timeout))
         excess -= 1
         ready -= 1
-    # What a rotation waits for stays. The newest go first: they are the farthest from being ready.
+    # Instances that a rotation waits for stay. The newest go first, since they need the most time to become ready.
     unready = [record for record in reversed(active) if record.state is not InstanceState.READY]
     actions += [Delete(record.id, Reason.SCALE_DOWN) for record in unready[: max(0, excess - extra)]]
     return actions
 
 
 def next_due(spec: GroupSpec, records: Iterable[InstanceRecord], now: float) -> float:
-    """Return when time alone changes what `plan` says of *records*; infinity when it never does."""
+    """Return when the passage of time changes the result of `plan` for *records*; infinity if it never does."""
     times = [math.inf]
     for record in records:
         if record.state is InstanceState.DRAINING and record.drain_deadline is not None:
@@ -249,8 +248,8 @@ def next_due(spec: GroupSpec, records: Iterable[InstanceRecord], now: float) -> 
                 for age in (spec.forced_age, spec.eligible_age)
                 if expiry_of(spec, record, age) > now
             ]
-            if record.status is not ProviderStatus.RUNNING and _patience_of(spec, record) > now:
-                times.append(_patience_of(spec, record))
+            if record.status is not ProviderStatus.RUNNING and _heartbeat_deadline(spec, record) > now:
+                times.append(_heartbeat_deadline(spec, record))
         elif record.state in LIVING:
             times.append(record.created_at + spec.start_timeout)
     return min(times)

@@ -7,69 +7,68 @@ from haptic_trio.fleet.model import GroupSpec, InstanceRecord, ProviderInstance,
 
 
 class Provider(Protocol):
-    """Makes, observes, drains and removes instances.
+    """Creates, observes, drains and removes instances.
 
-    Every call may be cancelled and made again. What fails raises a
-    `HapticError` or OSError, to be tried again later, or a `PermanentError`
-    when that is futile. Only what carries the provider's own mark is ever
-    listed or touched.
+    Every call may be cancelled and repeated. A call raises a `HapticError` or
+    OSError if a later retry may succeed, and a `PermanentError` otherwise.
+    A provider lists and changes only objects that carry its own mark.
     """
 
     async def list_owned(self) -> Sequence[ProviderInstance]:
-        """Return everything with our mark, whether there is a record of it or not; what drains is STOPPING."""
+        """Return all objects with the mark of the provider, with or without a record; draining ones are STOPPING."""
         ...
 
     async def adopt(self, record: InstanceRecord) -> None:
-        """Take an instance of an earlier controller in hand; does nothing when it is in hand, or not there."""
+        """Manage an instance of an earlier controller; does nothing if it is already managed, or does not exist."""
         ...
 
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:
-        """Make the instance of *record* and return the provider's name of it.
+        """Create the instance of *record* and return its name at the provider.
 
-        *heir_of* is the id of the one that will leave for it, if that is
-        known. Called once for an id. Returns when it is made, not when it
-        answers.
+        *heir_of* is the id of the instance that it replaces, if known. Called
+        once for an id. Returns when the instance is created; it may not
+        answer yet.
         """
         ...
 
     async def status(self, record: InstanceRecord) -> ProviderStatus:
-        """Look at the instance; the caller limits the time."""
+        """Observe the instance; the caller limits the time."""
         ...
 
     async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:
-        """Have it take nothing new and finish what it has; called at least once, also for one that drains already."""
+        """Let it finish its connections and accept no new ones; called at least once, possibly while it drains."""
         ...
 
     async def drained(self, record: InstanceRecord) -> bool:
-        """Whether a draining instance has finished, or is not there any more."""
+        """Whether a draining instance has finished, or no longer exists."""
         ...
 
     async def delete(self, record: InstanceRecord, *, force: bool = False) -> None:
-        """Remove it; one that is not there is removed. With *force* nothing is waited for."""
+        """Remove it; does nothing if it does not exist. With *force*, wait for nothing."""
         ...
 
 
 class NotifyDrain(Protocol):
-    """Is told of every drain, at least once, and again after a change of leadership."""
+    """Callback for each drain; called at least once, and again after a change of leadership."""
 
     def __call__(self, instance_id: str, group: str, reason: Reason, unhealthy_at: float, delete_at: float) -> None:
-        """Take note; must not block."""
+        """Receive the notification; must not block. Times are wall-clock seconds."""
         ...
 
 
 class NotifyError(Protocol):
-    """Is told what went wrong."""
+    """Callback for each failed operation on an instance."""
 
     def __call__(self, group: str, instance_id: str, message: str) -> None:
-        """Take note; must not block."""
+        """Receive the error; must not block."""
         ...
 
 
 class Effects(Protocol):
-    """What a pass over a group can do to the world.
+    """Side effects and observations available to a pass.
 
-    Everything but the looks raises NotLeaderError once the leadership is
-    lost.
+    All methods except `observe` and `drained` raise NotLeaderError once the
+    leadership is lost.
     """
 
     def now(self) -> float:
@@ -77,19 +76,19 @@ class Effects(Protocol):
         ...
 
     async def put(self, record: InstanceRecord) -> None:
-        """Keep *record*, durably."""
+        """Write *record* durably."""
         ...
 
     async def forget(self, record: InstanceRecord) -> None:
-        """Drop *record*, durably."""
+        """Drop *record* durably."""
         ...
 
-    async def look(self, records: Sequence[InstanceRecord]) -> Sequence[ProviderStatus]:
-        """Look at instances, all at once; UNKNOWN, told to notify_error, where that fails or takes too long."""
+    async def observe(self, records: Sequence[InstanceRecord]) -> Sequence[ProviderStatus]:
+        """Observe instances in parallel; UNKNOWN, reported by `notify_error`, for one that fails or takes too long."""
         ...
 
     async def drained(self, record: InstanceRecord) -> bool:
-        """Whether it has finished; False when that cannot be found out."""
+        """Whether it has finished; False, reported by `notify_error`, if that cannot be determined."""
         ...
 
     async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:
@@ -105,9 +104,9 @@ class Effects(Protocol):
         ...
 
     def notify_drain(self, record: InstanceRecord) -> None:
-        """Tell that the drain of *record* has begun."""
+        """Report that the drain of *record* has begun."""
         ...
 
     def notify_error(self, record: InstanceRecord, error: Exception) -> None:
-        """Tell what went wrong with *record*."""
+        """Report *error* of an operation on *record*."""
         ...

@@ -1,9 +1,10 @@
 """Fleet reconciler during a leadership term: events in, passes over groups out.
 
-An event is a hint that collapses into the key of its group. What it says of
-an instance (it will be ended, it has drained) is noted until the next pass
-records it. Nothing is decided from events: each pass looks for itself, and a
-look is due at the latest when time alone may have changed something.
+An event is a hint that collapses into the key of its group. Its notice about
+an instance (it will be terminated, it has drained) is kept until the next
+pass records it. Decisions never depend on events: each pass observes the
+instances itself, and the next pass is due at the latest when the passage of
+time may change its result.
 """
 
 import math
@@ -19,7 +20,7 @@ from haptic_trio.errors import HapticError
 from haptic_trio.fleet.duplicates import DuplicateWindow
 from haptic_trio.fleet.group_pass import GroupPass
 from haptic_trio.fleet.group_state import RETRY_BASE, RETRY_JITTER, RETRY_MAX, CreateGate
-from haptic_trio.fleet.groups import Roster
+from haptic_trio.fleet.groups import GroupStates
 from haptic_trio.fleet.model import (
     EventType,
     GroupKey,
@@ -31,7 +32,7 @@ from haptic_trio.fleet.model import (
     RetryableError,
 )
 from haptic_trio.fleet.provider import NotifyDrain, NotifyError, Provider
-from haptic_trio.fleet.side_effects import LOOK_LIMIT, GuardedEffects
+from haptic_trio.fleet.side_effects import OBSERVE_LIMIT, GuardedEffects
 from haptic_trio.fleet.store import Store
 from haptic_trio.logs import get_logger
 from haptic_trio.workqueue.controller import Controller
@@ -41,53 +42,53 @@ from haptic_trio.workqueue.outcome import RequeueAfter
 from haptic_trio.workqueue.work_queue import WorkQueue
 
 RESYNC_INTERVAL = 60.0
-"""Seconds between two comparisons of everything, whatever events there were."""
+"""Seconds between two full resyncs."""
 ORPHAN_GRACE = 60.0
-"""Seconds for which an object without a record has to be seen before it is removed."""
+"""Seconds for which an object without a record must be listed before it is removed."""
 WORKERS = 4
-"""Groups that are worked on at the same time."""
+"""Groups that are reconciled in parallel."""
 LIST_LIMIT = 60.0
-"""Seconds that the provider may take to list what is there."""
+"""Seconds that the provider may take to list its objects."""
 LOST_DELAY = 1.0
-"""Seconds before another try when we do not lead, and nobody has ended the term yet."""
+"""Seconds until the next attempt if the leadership is lost and the term has not ended yet."""
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """The key of the comparison with everything that the provider has."""
+class FullResync(msgspec.Struct, frozen=True):
+    """Key of the comparison of all groups with all objects of the provider."""
 
 
-Key: TypeAlias = GroupKey | Survey
-SURVEY = Survey()
+Key: TypeAlias = GroupKey | FullResync
+FULL_RESYNC = FullResync()
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A group at one moment."""
+    """State of a group at one time."""
 
     key: GroupKey
     spec: GroupSpec | None
-    """None when the group is not wanted any more."""
+    """None if the group is removed."""
     records: tuple[InstanceRecord, ...]
-    """The oldest first."""
+    """Oldest first."""
 
 
 class FleetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet at one moment."""
+    """State of the fleet at one time."""
 
     groups: tuple[GroupSnapshot, ...]
 
 
 def make_id(key: GroupKey) -> str:
-    """Return an id that no instance has had and none will have: by time, and by chance."""
+    """Return a unique id, made from the time and random characters."""
     return f"{key.group}-{int(time.time()):x}{secrets.token_hex(4)}"
 
 
 class FleetReconciler:
-    """Brings the instances of all groups in line with what is wanted, for one term of leadership.
+    """Reconciles the instances of all groups with their specifications, for one term of leadership.
 
-    *groups* returns what is wanted; None as long as that is not known, and
-    until then nothing is done. *is_leader* is asked before each side effect.
-    *create_rate_limit* is the least time, in seconds, between two successful
-    creations. *clock* is the wall clock.
+    *groups* returns the specifications; while it returns None nothing is
+    done. *is_leader* is called before each side effect. *create_rate_limit*
+    is the minimum time, in seconds, between two successful creations. *clock*
+    is the wall clock.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class FleetReconciler:
         self._effects = GuardedEffects(
             provider, store, is_leader=is_leader, notify_drain=notify_drain, notify_error=notify_error, clock=clock
         )
-        self._roster = Roster(grace=orphan_grace)
+        self._states = GroupStates(grace=orphan_grace)
         self._gate = CreateGate(create_rate_limit)
         self._duplicates = DuplicateWindow()
         self._controller: Controller[Key] | None = None
@@ -127,10 +128,10 @@ class FleetReconciler:
         self._log = get_logger("fleet")
 
     def enqueue(self, event: ReconcileEvent) -> bool:
-        """Have the group that *event* is about looked at; never blocks.
+        """Trigger a pass over the group of *event*; never blocks.
 
-        False when it is refused: the fleet is not running, the instance is
-        not known, or the event asks not to be repeated.
+        Returns False for a rejected event: the fleet is not running, the
+        instance is unknown, or the event is a duplicate.
         """
         if self._controller is None:
             return False
@@ -139,27 +140,29 @@ class FleetReconciler:
             return True
         key = self._find_group(event)
         if key is None:
-            self._log.info("an event about nothing that is known", type=event.type.value, instance=event.instance_id)
+            self._log.info(
+                "ignored an event about an unknown instance", type=event.type.value, instance=event.instance_id
+            )
             return False
         if self._duplicates.is_duplicate(event, self._clock(), window=self._window_of(key)):
             return False
         if event.type is EventType.DRAIN_ACKED:
-            self._roster.state_of(key).note_fact(event.instance_id).acked = True
+            self._states.state_of(key).notice_of(event.instance_id).acked = True
         elif event.type is EventType.TERMINATION_NOTICE:
-            fact = self._roster.state_of(key).note_fact(event.instance_id)
-            fact.merge(type(fact)(doomed=True, doomed_until=event.deadline))
+            notice = self._states.state_of(key).notice_of(event.instance_id)
+            notice.merge(type(notice)(doomed=True, doomed_until=event.deadline))
         elif event.type is EventType.ROTATION_REQUESTED:
-            self._roster.state_of(key).note_fact(event.instance_id).unwanted = True
+            self._states.state_of(key).notice_of(event.instance_id).unwanted = True
         self._duplicates.accept(key, event)
         self._controller.enqueue(key)
         return True
 
     def limit_creations(self, interval: float) -> None:
-        """Have *interval* seconds between two successful creations from now on."""
+        """Set the minimum time between two successful creations, in seconds."""
         self._gate.interval = interval
 
     def _find_group(self, event: ReconcileEvent) -> GroupKey | None:
-        found = self._roster.find(event.instance_id) if event.instance_id else None
+        found = self._states.find(event.instance_id) if event.instance_id else None
         if found is not None:
             return found[0].key
         if event.type in {EventType.GROUP_CHANGED, EventType.INSTANCE_DELETED} and event.group:
@@ -168,22 +171,22 @@ class FleetReconciler:
 
     def _window_of(self, key: GroupKey) -> float:
         spec = (self._groups() or {}).get(key)
-        return 2 * (spec.health_interval if spec is not None else LOOK_LIMIT)
+        return 2 * (spec.health_interval if spec is not None else OBSERVE_LIMIT)
 
     def _enqueue_all(self) -> None:
         assert self._controller is not None
-        self._controller.enqueue(SURVEY, *sorted(self._roster.keys() | set(self._groups() or {})))
+        self._controller.enqueue(FULL_RESYNC, *sorted(self._states.keys() | set(self._groups() or {})))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look after the fleet until cancelled, which is how a term ends; runs once.
+        """Reconcile the fleet until cancelled, which ends the term; runs once.
 
-        First takes over what the store and the provider have, for as long as
-        that takes; started() means that it is taken over, and that events are
-        accepted. Cancelled, it stops at once: what it has begun is
-        continued by the next term.
+        First takes over the instances of store and provider, and retries
+        until that succeeds. started() means that they are taken over and
+        that events are accepted. Cancellation stops it immediately; the next
+        term continues its unfinished operations.
         """
         if self._has_run:
-            raise RuntimeError("a fleet reconciler runs for one term")
+            raise RuntimeError("a fleet reconciler runs for one term only: create a new one")
         self._has_run = True
         await self._take_over()
         controller: Controller[Key] = (
@@ -206,7 +209,7 @@ class FleetReconciler:
             name="fleet",
             limiter=ExponentialLimiter(RETRY_BASE, RETRY_MAX, RETRY_JITTER),
             metrics=self._metrics,
-            # An event comes before whatever time the group is waiting for.
+            # An event triggers a pass even while the group waits for a later time.
             collapse_deferred=True,
         )
 
@@ -214,16 +217,16 @@ class FleetReconciler:
         limiter = ExponentialLimiter[str](RETRY_BASE, RETRY_MAX, RETRY_JITTER)
         while True:
             try:
-                # Without knowing all that is there, anything that is done may be done twice.
+                # Without knowledge of all existing instances, an operation might be carried out twice.
                 for record in await self._store.load():
-                    self._roster.state_of(record.key).keep(record, self._clock())
+                    self._states.state_of(record.key).track(record, self._clock())
                 await self._find_orphans(self._groups() or {})
             except (HapticError, OSError) as exc:
-                self._log.warning("the fleet cannot be taken over yet", error=str(exc))
+                self._log.warning("cannot take over the fleet yet, will retry", error=str(exc))
                 await trio.sleep(limiter.next_retry(""))
             else:
                 break
-        for state in self._roster:
+        for state in self._states:
             for record in tuple(state.records.values()):
                 await self._adopt(record)
 
@@ -232,22 +235,22 @@ class FleetReconciler:
             with trio.fail_after(LIST_LIMIT):
                 listing = await self._provider.list_owned()
         except trio.TooSlowError as exc:
-            raise RetryableError("listing what is there took too long") from exc
-        orphans = self._roster.compare(listing, groups, self._clock())
+            raise RetryableError(f"listing the instances took longer than {LIST_LIMIT:g} s") from exc
+        orphans = self._states.compare(listing, groups, self._clock())
         for record in orphans:
-            self._log.warning("an instance without a record", instance=record.id, state=record.state.value)
+            self._log.warning("found an instance without a record", instance=record.id, state=record.state.value)
             await self._effects.put(record)
-            self._roster.state_of(record.key).keep(record, self._clock())
+            self._states.state_of(record.key).track(record, self._clock())
         return orphans
 
     async def _adopt(self, record: InstanceRecord) -> None:
         if record.state in {InstanceState.DRAINING, InstanceState.DELETING}:
             return
         try:
-            with trio.move_on_after(LOOK_LIMIT):
+            with trio.move_on_after(OBSERVE_LIMIT):
                 await self._provider.adopt(record)
         except (HapticError, OSError) as exc:
-            # It will be found dead, or unresponsive.
+            # The next pass observes it as dead or unresponsive.
             self._effects.notify_error(record, exc)
 
     async def _reconcile(self, key: Key) -> RequeueAfter | None:
@@ -255,8 +258,8 @@ class FleetReconciler:
         if groups is None:
             return RequeueAfter(self._resync_interval)
         try:
-            if isinstance(key, Survey):
-                await self._survey(groups)
+            if isinstance(key, FullResync):
+                await self._resync(groups)
                 return RequeueAfter(self._resync_interval)
             return await self._reconcile_group(key, groups.get(key))
         except NotLeaderError:
@@ -264,25 +267,25 @@ class FleetReconciler:
 
     async def _reconcile_group(self, key: GroupKey, spec: GroupSpec | None) -> RequeueAfter | None:
         self._duplicates.begin(key)
-        state = self._roster.state_of(key)
+        state = self._states.state_of(key)
         one = GroupPass(state, self._effects, self._gate, new_id=self._new_id, trust_acks=self._trust_acks)
         delay = await one.run(spec)
         self._duplicates.succeed(key, self._clock(), window=self._window_of(key))
         if spec is None and math.isinf(delay):
-            self._roster.drop_empty(key)
+            self._states.drop_empty(key)
             return None
         return RequeueAfter(min(delay, self._resync_interval))
 
-    async def _survey(self, groups: Mapping[GroupKey, GroupSpec]) -> None:
+    async def _resync(self, groups: Mapping[GroupKey, GroupSpec]) -> None:
         for record in await self._find_orphans(groups):
             await self._adopt(record)
         assert self._controller is not None
-        self._controller.enqueue(*sorted(self._roster.keys() | set(groups)))
+        self._controller.enqueue(*sorted(self._states.keys() | set(groups)))
 
     def snapshot(self) -> FleetSnapshot:
-        """Return a copy of what is known now."""
+        """Return the state of the fleet now."""
         groups = self._groups() or {}
-        states = {state.key: state for state in self._roster}
+        states = {state.key: state for state in self._states}
         return FleetSnapshot(
             groups=tuple(
                 GroupSnapshot(

@@ -11,13 +11,13 @@ from haptic_trio.fleet.provider import NotifyDrain, NotifyError, Provider
 from haptic_trio.fleet.store import Store
 from haptic_trio.logs import get_logger
 
-LOOK_LIMIT = 5.0
-"""Seconds that a look at an instance may take."""
+OBSERVE_LIMIT = 5.0
+"""Seconds that the observation of an instance may take."""
 WRITE_LIMIT = 2.0
-"""Seconds for which a write of a record goes on although it was cancelled."""
+"""Seconds for which the write of a record continues after a cancellation."""
 
 ACT_LIMIT = 60.0
-"""Seconds that the beginning of a drain, or a removal, may take."""
+"""Seconds that the start of a drain, or a removal, may take."""
 
 log = get_logger("fleet")
 
@@ -32,7 +32,7 @@ def _limited(seconds: float, what: str, *, shield: bool = False) -> Iterator[Non
 
 
 class GuardedEffects:
-    """Does what a pass asks for, as long as *is_leader* says so right before."""
+    """Carries out the effects of a pass; calls *is_leader* directly before each one."""
 
     def __init__(
         self,
@@ -57,75 +57,75 @@ class GuardedEffects:
 
     def _require_leader(self) -> None:
         if not self._is_leader():
-            raise NotLeaderError("the leadership is lost")
+            raise NotLeaderError("this controller has lost the leadership")
 
     async def put(self, record: InstanceRecord) -> None:
-        """Keep *record*, durably; it may outlive a cancellation by the write limit."""
+        """Write *record* durably; a cancellation takes effect after the write, at most `WRITE_LIMIT` seconds later."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._require_leader()
-        with _limited(WRITE_LIMIT, "writing a record", shield=True):
+        with _limited(WRITE_LIMIT, "writing the record of the instance", shield=True):
             await self._store.put(record)
 
     async def forget(self, record: InstanceRecord) -> None:
-        """Drop *record*, durably."""
+        """Drop *record* durably."""
         self._require_leader()
-        with _limited(WRITE_LIMIT, "removing a record", shield=True):
+        with _limited(WRITE_LIMIT, "dropping the record of the instance", shield=True):
             await self._store.delete(record.id)
 
-    async def look(self, records: Sequence[InstanceRecord]) -> Sequence[ProviderStatus]:
-        """Look at instances, all at once; UNKNOWN, told to notify_error, where that fails or takes too long."""
+    async def observe(self, records: Sequence[InstanceRecord]) -> Sequence[ProviderStatus]:
+        """Observe instances in parallel; UNKNOWN, reported by `notify_error`, for one that fails or takes too long."""
         found = [ProviderStatus.UNKNOWN] * len(records)
 
-        async def look_at(number: int, record: InstanceRecord) -> None:
+        async def observe_one(number: int, record: InstanceRecord) -> None:
             try:
-                with _limited(LOOK_LIMIT, "a look at it"):
+                with _limited(OBSERVE_LIMIT, "observing the instance"):
                     found[number] = await self._provider.status(record)
             except (HapticError, OSError) as exc:
                 self.notify_error(record, exc)
 
         async with trio.open_nursery() as nursery:
             for number, record in enumerate(records):
-                nursery.start_soon(look_at, number, record)
+                nursery.start_soon(observe_one, number, record)
         return found
 
     async def drained(self, record: InstanceRecord) -> bool:
-        """Whether it has finished; False when that cannot be found out."""
+        """Whether it has finished; False, reported by `notify_error`, if that cannot be determined."""
         try:
-            with _limited(LOOK_LIMIT, "a look at its drain"):
+            with _limited(OBSERVE_LIMIT, "observing the drain of the instance"):
                 return await self._provider.drained(record)
         except (HapticError, OSError) as exc:
             self.notify_error(record, exc)
         return False
 
     async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:
-        """Have it take nothing new."""
+        """Begin its drain."""
         self._require_leader()
-        with _limited(ACT_LIMIT, "the beginning of its drain"):
+        with _limited(ACT_LIMIT, "starting the drain of the instance"):
             await self._provider.begin_drain(record, deadline)
 
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str) -> str:
-        """Make the instance, within its time to start."""
+        """Create the instance; raises RetryableError after `GroupSpec.start_timeout`."""
         self._require_leader()
-        with _limited(spec.start_timeout, "making it"):
+        with _limited(spec.start_timeout, "creating the instance"):
             return await self._provider.create(record, spec, heir_of=heir_of)
 
     async def delete(self, record: InstanceRecord, *, force: bool) -> None:
         """Remove the instance."""
         self._require_leader()
-        with _limited(ACT_LIMIT, "removing it"):
+        with _limited(ACT_LIMIT, "removing the instance"):
             await self._provider.delete(record, force=force)
 
     def notify_drain(self, record: InstanceRecord) -> None:
-        """Tell that the drain of *record* has begun."""
+        """Report that the drain of *record* has begun."""
         assert record.drain_started_at is not None
         assert record.drain_deadline is not None
         reason = record.drain_reason or Reason.SCALE_DOWN
         self._notify_drain(record.id, str(record.key), reason, record.drain_started_at, record.drain_deadline)
 
     def notify_error(self, record: InstanceRecord, error: Exception) -> None:
-        """Tell what went wrong with *record*."""
+        """Report *error* of an operation on *record*."""
         message = str(error) or type(error).__name__
         if self._notify_error is not None:
             self._notify_error(str(record.key), record.id, message)
         else:
-            log.warning("trouble with an instance", instance=record.id, error=message)
+            log.warning("instance operation failed", instance=record.id, error=message)

@@ -10,46 +10,46 @@ from haptic_trio.fleet.reconciler import FleetSnapshot, GroupSnapshot
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance as it is now; durations are seconds."""
+    """Status of an instance; durations are seconds."""
 
     id: str
     state: str
     health: str
-    """What was found when it was looked at last."""
+    """Last observed provider status."""
     age: float
     is_current: bool
-    """Whether it is made from what the group is to be made from."""
+    """Whether its configuration hash is that of the group."""
     leaves_for: str = ""
-    """Why it drains, or will be replaced; empty when it stays."""
+    """Why it drains, or will be replaced; empty if it stays."""
     drain_left: float | None = None
-    """How long it may still finish what it has."""
+    """Time until its drain deadline; None unless it drains."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as it is now."""
+    """Status of a group."""
 
     name: str
     size: int
-    """Instances that shall be ready."""
+    """Desired number of ready instances."""
     ready: int
     configured_size: int | None = None
-    """What the configuration says, where somebody has asked for another size."""
+    """Configured size, if it is overridden; else None."""
     instances: tuple[InstanceStatus, ...] = ()
-    """The oldest first."""
+    """Oldest first."""
 
 
 class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A fleet as it is now."""
+    """Status of a fleet."""
 
     owner: str
-    """Who makes and removes the instances: `controller`, or the object that owns the pods."""
+    """Owner of the instances: `controller`, or the object that owns the pods."""
     groups: tuple[GroupStatus, ...]
 
 
 def describe_fleet(
     snapshot: FleetSnapshot, now: float, *, owner: str = "controller", configured: Mapping[str, int] | None = None
 ) -> FleetStatus:
-    """Return what is told of *snapshot* at *now*; *configured* are the configured sizes of groups."""
+    """Return the status for *snapshot* at *now*; *configured* has the configured sizes by group."""
     return FleetStatus(
         owner=owner, groups=tuple(_describe_group(group, now, configured or {}) for group in snapshot.groups)
     )
@@ -57,12 +57,12 @@ def describe_fleet(
 
 def _describe_group(group: GroupSnapshot, now: float, configured: Mapping[str, int]) -> GroupStatus:
     size = group.spec.size if group.spec is not None else 0
-    said = configured.get(str(group.key), size)
+    configured_size = configured.get(str(group.key), size)
     return GroupStatus(
         name=str(group.key),
         size=size,
         ready=sum(record.state == "ready" for record in group.records),
-        configured_size=said if said != size else None,
+        configured_size=configured_size if configured_size != size else None,
         instances=tuple(_describe_instance(record, group, now) for record in group.records),
     )
 

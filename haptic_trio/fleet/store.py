@@ -17,30 +17,30 @@ _SUFFIX = ".json"
 
 
 class Store(Protocol):
-    """Keeps records; each call is durable when it returns. Raises OSError or a `HapticError`: try again later."""
+    """Keeps records; each change is durable when its call returns. Raises OSError or a `HapticError`: retry later."""
 
     async def load(self) -> Sequence[InstanceRecord]:
         """Return all records."""
         ...
 
     async def put(self, record: InstanceRecord) -> None:
-        """Keep *record* in place of an earlier one with its id."""
+        """Write *record*, replacing an earlier one with its id."""
         ...
 
     async def delete(self, instance_id: str) -> None:
-        """Drop a record; one that is not there is dropped."""
+        """Drop a record; does nothing if it does not exist."""
         ...
 
 
 class FileStore:
-    """A file for each record in *directory*, which is made; a crash leaves the old or the new one, whole."""
+    """Keeps a file for each record in *directory*, which it creates; a crash never leaves a partial record."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._log = get_logger("fleet")
 
     async def load(self) -> Sequence[InstanceRecord]:
-        """Return all records that can be read; others are logged, and their instances are orphans then."""
+        """Return all readable records; an unreadable one is logged, and its instance becomes an orphan."""
         return await trio.to_thread.run_sync(self._load)
 
     def _load(self) -> Sequence[InstanceRecord]:
@@ -50,21 +50,21 @@ class FileStore:
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=InstanceRecord)
             except msgspec.MsgspecError as exc:
-                self._log.warning("unreadable record of an instance", path=str(path), error=str(exc))
+                self._log.warning("ignored the unreadable record of an instance", path=str(path), error=str(exc))
                 continue
             if path == self._path_of(record.id):
                 records.append(record)
         return records
 
     async def put(self, record: InstanceRecord) -> None:
-        """Keep *record*; it is on the disk when this returns."""
+        """Write *record*; durable when this returns."""
         await trio.to_thread.run_sync(self._put, record)
 
     def _put(self, record: InstanceRecord) -> None:
         replace_file(self._path_of(record.id), msgspec.json.encode(record))
 
     async def delete(self, instance_id: str) -> None:
-        """Drop a record; that is on the disk when this returns."""
+        """Drop a record; durable when this returns."""
         await trio.to_thread.run_sync(self._delete, instance_id)
 
     def _delete(self, instance_id: str) -> None:
@@ -74,5 +74,7 @@ class FileStore:
 
     def _path_of(self, instance_id: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", instance_id, re.ASCII):
-            raise ValueError(f"not an id of an instance: {instance_id!r}")
+            raise ValueError(
+                f"invalid instance id {instance_id!r}: use ASCII letters, digits, _ . -, and a letter or digit first"
+            )
         return self._directory / f"{instance_id}{_SUFFIX}"

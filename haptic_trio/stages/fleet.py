@@ -10,7 +10,7 @@ from haptic_trio.channels import Latest
 from haptic_trio.dataplane.binary import list_keywords, probe_version
 from haptic_trio.dataplane.local.check import PRELUDE
 from haptic_trio.dataplane.local.supervisor import OnExit
-from haptic_trio.fleet.desired_state import GroupWish
+from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import GroupKey
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.fleet.providers.local import LocalProvider, hash_instance
@@ -64,14 +64,14 @@ def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExi
     owner = FleetOwner(
         provider,
         FileStore(state / "fleet"),
-        GroupWish(key=LOCAL, default_size=size),
+        DesiredGroup(key=LOCAL, default_size=size),
         leadership=leadership,
         config=process.fleet.desired,
         basis=basis,
         newest=newest,
         facts=process.facts,
         new_id=provider.make_id,
-        order_path=state / "fleet-size.json",
+        size_override_path=state / "fleet-size.json",
         metrics=process.queue_metrics,
     )
     return LocalFleet(provider=provider, owner=owner, basis=basis, binary=process.haproxy)

@@ -7,7 +7,7 @@ import trio
 from haptic_trio.channels import Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import Problem
-from haptic_trio.fleet.desired_state import GroupWish
+from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import ReconcileEvent
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.fleet.providers.observed_pods import ObservedPods
@@ -55,7 +55,7 @@ def make_pod_fleet(process: Process, server: ApiCluster) -> PodFleet:
     owner = FleetOwner(
         provider,
         PodStore(provider),
-        GroupWish(key=key, default_size=1, needs_template=True),
+        DesiredGroup(key=key, default_size=1, needs_template=True),
         leadership=process.leadership,
         config=process.fleet.desired,
         basis=basis,

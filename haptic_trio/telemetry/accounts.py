@@ -189,7 +189,7 @@ class Accounts:
                     metrics.fleet_instances.labels(fact.group, state).set(number)
             case m.InstanceDraining():
                 metrics.fleet_drains.labels(fact.reason).inc()
-            case m.InstanceTroubled():
+            case m.InstanceOperationFailed():
                 metrics.fleet_errors.labels(fact.group).inc()
             case m.HttpFetched() | m.HttpContentAccepted() | m.HttpContentRefused():
                 self._take_content(fact)

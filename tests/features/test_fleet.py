@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 from haptic_trio.cli.app import cli
 from haptic_trio.cli.serving.fleet import control_path
-from haptic_trio.messages import FleetChanged, InstanceDeployed, InstanceTroubled
+from haptic_trio.messages import FleetChanged, InstanceDeployed, InstanceOperationFailed
 from tests.features.harness import Site
 from tests.fleet.knocking import knocking
 from tests.fleet.local import download, listening_sockets, slow_backend
-from tests.fleet.story import Story, replaceable, telling, write_site
+from tests.fleet.story import Story, replaceable, running_story, write_site
 from tests.support.haproxy import fetch, live_haproxies, wait_for_body
 
 pytestmark = pytest.mark.haproxy
@@ -27,7 +27,7 @@ async def test_fleet_is_resized_and_rotated_and_no_client_notices(
 ) -> None:
     binary = replaceable(tmp_path / "haproxy", haproxy_binary)
     write_site(site, size=2, drainTimeout="5s")
-    async with telling(site, binary) as story:
+    async with running_story(site, binary) as story:
         await story.settled(2)
         async with knocking(site.port) as client:
             write_site(site, size=5, drainTimeout="5s")
@@ -55,7 +55,7 @@ async def test_fleet_is_resized_and_rotated_and_no_client_notices(
         assert client.report.rate > 400
         assert story.fewest >= 1
         assert set(story.reasons) == {"scale-down", "config-drift", "eligible-expiry"}
-        assert not story.facts.all(InstanceTroubled)
+        assert not story.facts.all(InstanceOperationFailed)
     assert live_haproxies(site.state) == []
 
 
@@ -64,7 +64,7 @@ async def test_long_download_is_finished_within_the_drain_limit_and_a_longer_one
 ) -> None:
     async with slow_backend(30, 0.1) as slow:
         write_site(site, slow=slow, size=2, drainTimeout="20s")
-        async with telling(site, haproxy_binary) as story, trio.open_nursery() as nursery:
+        async with running_story(site, haproxy_binary) as story, trio.open_nursery() as nursery:
             former = await story.settled(2)
             answers: list[bytes] = []
 
@@ -97,7 +97,7 @@ async def test_long_download_is_finished_within_the_drain_limit_and_a_longer_one
 
 async def test_hung_instance_is_replaced_before_it_is_ended(site: Site, haproxy_binary: Path) -> None:
     write_site(site, size=2, drainTimeout="500ms", healthInterval="300ms")
-    async with telling(site, haproxy_binary) as story:
+    async with running_story(site, haproxy_binary) as story:
         first, _ = await story.settled(2)
         hung = story.pids_of(first)
         for pid in hung:
@@ -113,7 +113,7 @@ async def test_hung_instance_is_replaced_before_it_is_ended(site: Site, haproxy_
 
 async def test_new_instance_is_ready_with_the_newest_generation_only(site: Site, haproxy_binary: Path) -> None:
     write_site(site, size=1)
-    async with telling(site, haproxy_binary) as story:
+    async with running_story(site, haproxy_binary) as story:
         await story.settled(1)
         for number in range(1, 4):
             # The configuration, and with it what is valid, changes together with the size.
@@ -133,7 +133,7 @@ def newest_id(story: Story) -> str:
 
 async def test_people_ask_for_drains_rotations_and_sizes(site: Site, haproxy_binary: Path) -> None:
     write_site(site, drainTimeout="2s")
-    async with telling(site, haproxy_binary, size=2) as story:
+    async with running_story(site, haproxy_binary, size=2) as story:
         first, second = await story.settled(2)
 
         status = await story.ask("GET", "/fleet")
@@ -187,13 +187,13 @@ def invoke(state: Path, verb: str, *arguments: str) -> str:
 
 async def test_size_that_was_asked_for_outlives_the_controller(site: Site, haproxy_binary: Path) -> None:
     write_site(site)
-    async with telling(site, haproxy_binary, on_exit="leave") as story:
+    async with running_story(site, haproxy_binary, on_exit="leave") as story:
         await story.settled(1)
         await story.ask("PUT", "/fleet/size", {"size": 2})
         former = await story.settled(2)
     left = live_haproxies(site.state, within=0)
     assert len(left) == 4
-    async with telling(site, haproxy_binary) as story:
+    async with running_story(site, haproxy_binary) as story:
         assert await story.settled(2) == former
         assert live_haproxies(site.state, within=0) == left
         await story.ask("PUT", "/fleet/size", {"size": None})
@@ -209,7 +209,7 @@ async def test_instances_without_a_valid_configuration_wait_for_one(site: Site, 
         templating={"libraries": []},
         haproxyConfig={"template": "global\n    tune.vars.txn-max-size many\n"},
     )
-    async with telling(site, haproxy_binary) as story:
+    async with running_story(site, haproxy_binary) as story:
         await story.wait(lambda: len(story.records) == 2)
         # Longer than a start may take: there is nothing to start with.
         await trio.sleep(1.5)

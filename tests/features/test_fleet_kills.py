@@ -14,7 +14,7 @@ from haptic_trio.dataplane.local.process import find_masters, read_record
 from haptic_trio.fleet.status import GroupStatus
 from tests.features.harness import Site
 from tests.fleet.knocking import Report, knocking
-from tests.fleet.story import telling, write_site
+from tests.fleet.story import running_story, write_site
 from tests.support.haproxy import live_haproxies
 from tests.support.launcher import Program, launcher
 
@@ -146,7 +146,7 @@ async def check(site: Site, binary: Path, rounds: int) -> None:
     assert report.answered + report.lost == report.opened
     # The next controller finds everything, and takes it along when it ends.
     write_site(site, size=1, drainTimeout="1s", revision=str(rig.revision))
-    async with telling(site, binary) as story:
+    async with running_story(site, binary) as story:
         await story.settled(1)
     assert live_haproxies(site.state) == []
 

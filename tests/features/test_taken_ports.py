@@ -12,7 +12,7 @@ import trio
 from haptic_trio.cli.serving.endpoints import AgentList
 from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.deployment import taken_ports
-from haptic_trio.messages import InstanceFailed, InstanceTroubled
+from haptic_trio.messages import InstanceFailed, InstanceOperationFailed
 from haptic_trio.stages.process import Process
 from tests.features.harness import Running, Site, controller, request
 from tests.support.agents import Authority, agent_process
@@ -138,7 +138,7 @@ async def test_at_a_cold_start_the_other_listeners_are_served(site: Site, haprox
                 await until_answered(good, "any.test", "one")
                 await running.serves(site, "web.localhost", "one")
                 # Both are reported at once, by the deployment or, if it comes first, by the start that failed.
-                assert len(running.facts.all(InstanceFailed)) + len(running.facts.all(InstanceTroubled)) <= 2
+                assert len(running.facts.all(InstanceFailed)) + len(running.facts.all(InstanceOperationFailed)) <= 2
 
 
 async def test_a_port_that_becomes_free_is_served(

@@ -33,7 +33,7 @@ def clock() -> float:
 
 @dataclass
 class FakeProvider:
-    """Makes instances that answer after `start_time` and drain until they are told to have finished."""
+    """Creates instances that answer after `start_time` and drain until the test adds them to `finished`."""
 
     latency: float = 0.1
     start_time: float = 1.0
@@ -90,7 +90,7 @@ class FakeProvider:
         assert record.id not in {name for _, called, name in self.calls if called == "create"}
         self._note("create", record.id)
         self.add(record.id, record.key, config_hash=record.config_hash)
-        # Made, and yet nobody has heard of it.
+        # The instance exists, and its creation has not been reported yet.
         await trio.sleep(self.latency)
         return f"thing-{record.id}"
 
@@ -118,7 +118,7 @@ class FakeProvider:
 
 
 class FailingStore(MemoryStore):
-    """A store that cannot write as often as the test says."""
+    """A store that fails as many writes as the test sets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class FakeFleet:
         self.specs[WEB] = msgspec.structs.replace(self.specs[WEB], **changes)
         self.reconciler.enqueue(ReconcileEvent(type=EventType.GROUP_CHANGED, group="web"))
 
-    def tell(self, kind: EventType, instance_id: str = "", **fields: Any) -> bool:
+    def enqueue(self, kind: EventType, instance_id: str = "", **fields: Any) -> bool:
         assert self.reconciler is not None
         return self.reconciler.enqueue(ReconcileEvent(type=kind, group="web", instance_id=instance_id, **fields))
 

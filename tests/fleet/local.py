@@ -65,7 +65,7 @@ class LocalFleet:
 
 @asynccontextmanager
 async def running_fleet(
-    root: Path, binary: Path, generation: Generation, *, on_exit: OnExit = "stop", **wishes: object
+    root: Path, binary: Path, generation: Generation, *, on_exit: OnExit = "stop", **settings: object
 ) -> AsyncIterator[LocalFleet]:
     """Run a fleet in the state directory *root* until the block ends."""
     generations = [generation]
@@ -73,7 +73,7 @@ async def running_fleet(
     endpoints: Latest[tuple[Endpoint, ...]] = Latest()
     specs = {
         GROUP: msgspec.structs.replace(
-            GroupSpec(key=GROUP, size=1, health_interval=0.5, missed=2, drain_timeout=5.0, config_hash="1"), **wishes
+            GroupSpec(key=GROUP, size=1, health_interval=0.5, missed=2, drain_timeout=5.0, config_hash="1"), **settings
         )
     }
     provider = LocalProvider(

@@ -1,4 +1,4 @@
-"""Records of instances that are gone with the test."""
+"""Store for records of instances in memory."""
 
 from collections.abc import Sequence
 

@@ -12,7 +12,7 @@ import trio
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import Duration, InstancesConfig
-from haptic_trio.fleet.desired_state import GroupWish
+from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import InstanceRecord, InstanceState, ReconcileEvent
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.fleet.providers.pod_objects import PODS, SERVING, group_of
@@ -27,7 +27,7 @@ from tests.support.facts import example_of
 
 NAMESPACE = "edge"
 LABELS = {"app": "haproxy"}
-WISH = InstancesConfig(
+INSTANCES = InstancesConfig(
     size=2,
     pod_template="haproxy",
     health_interval=Duration(0.1),
@@ -61,7 +61,7 @@ def prepare(server: ApiServer) -> None:
 
 
 class Kubelet:
-    """Makes pods ready, as long as it is told to."""
+    """Makes pods ready, unless the test stops it."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
@@ -123,7 +123,7 @@ class Replica:
         self.owner = FleetOwner(
             self.provider,
             PodStore(self.provider),
-            GroupWish(key=self.key, default_size=1, needs_template=True),
+            DesiredGroup(key=self.key, default_size=1, needs_template=True),
             leadership=self.leadership,
             config=self.config,
             basis=self.basis,
@@ -132,7 +132,7 @@ class Replica:
         )
         self.provider.aim("haproxy", LABELS)
         self.newest.put(example_of(ConfigValidated))
-        self.config.put(WISH)
+        self.config.put(INSTANCES)
         self.lead(is_leader)
 
     def notice(self, event: ReconcileEvent) -> None:
@@ -152,7 +152,7 @@ class Replica:
     def records(self) -> list[InstanceRecord]:
         if not self.owner.is_leading:
             return []
-        return [record for group in self.owner.look().groups for record in group.records]
+        return [record for group in self.owner.snapshot().groups for record in group.records]
 
     @property
     def ready(self) -> list[str]:
@@ -166,7 +166,7 @@ class Replica:
 
 
 async def count_of(sessions: dict[str, int | None], pod: Resource) -> int | None:
-    """Return how many clients the test says are connected; none unless it says so."""
+    """Return the number of connected clients that the test has set; 0 by default."""
     await trio.lowlevel.checkpoint()
     return sessions.get(pod["metadata"]["name"], 0)
 
@@ -179,7 +179,7 @@ class PodRig:
         self.cluster = cluster
         self.kubelet = Kubelet(server)
         self.sessions: dict[str, int | None] = {}
-        """How many clients are connected to a pod; None: nobody can say."""
+        """Number of clients connected to a pod; None: unknown."""
         self._start = nursery.start_soon
         self._start(self.kubelet.run)
 
@@ -206,7 +206,7 @@ class PodRig:
         """Return the pods once exactly *size* are ready, as they should be, and no other is there."""
 
         def is_settled() -> bool:
-            spec = replica.owner.wish.spec()
+            spec = replica.owner.desired.spec()
             return (
                 spec is not None
                 and len(replica.ready) == len(replica.records) == spec.size == size

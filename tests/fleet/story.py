@@ -35,7 +35,7 @@ backend slow
     server one 127.0.0.1:{slow}
 """
 NEVER = 1
-"""A port where nobody answers."""
+"""A port on which no process listens."""
 
 
 def write_site(site: Site, *, answer: str = "one", slow: int = NEVER, **instances: Any) -> None:
@@ -78,7 +78,7 @@ class Story:
     def records(self) -> list[InstanceRecord]:
         if not self.owner.is_leading:
             return []
-        return [record for group in self.owner.look().groups for record in group.records]
+        return [record for group in self.owner.snapshot().groups for record in group.records]
 
     @property
     def ready(self) -> list[str]:
@@ -114,7 +114,7 @@ class Story:
 
     def is_settled(self, size: int) -> bool:
         """Whether *size* instances are ready, as they should be, and nothing else is there."""
-        spec = self.owner.wish.spec()
+        spec = self.owner.desired.spec()
         return (
             spec is not None
             and spec.size == size
@@ -139,7 +139,7 @@ class Story:
 
 
 @asynccontextmanager
-async def telling(site: Site, binary: Path, *, size: int = 1, on_exit: str = "stop") -> AsyncIterator[Story]:
+async def running_story(site: Site, binary: Path, *, size: int = 1, on_exit: str = "stop") -> AsyncIterator[Story]:
     """Run a controller over *site* and count, for as long as the block lasts."""
     async with controller(site, binary, instances=size, on_exit=on_exit) as running, trio.open_nursery() as nursery:
         story = Story(site, running)

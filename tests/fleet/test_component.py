@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from haptic_trio.channels import Latest
-from haptic_trio.fleet.component import WishedGroups, run_fleet
+from haptic_trio.fleet.component import DesiredGroups, run_fleet
 from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, Reason, ReconcileEvent
 from haptic_trio.fleet.reconciler import FleetSnapshot
 from tests.fleet.fake_provider import SPEC, WEB, FakeFleet
@@ -15,25 +15,25 @@ from tests.fleet.fake_provider import SPEC, WEB, FakeFleet
 
 async def start(
     nursery: trio.Nursery, fleet: FakeFleet
-) -> tuple[Latest[WishedGroups], trio.MemorySendChannel[ReconcileEvent], Latest[FleetSnapshot]]:
+) -> tuple[Latest[DesiredGroups], trio.MemorySendChannel[ReconcileEvent], Latest[FleetSnapshot]]:
     assert fleet.specs is not None
-    wishes: Latest[WishedGroups] = Latest()
-    wishes.put(dict(fleet.specs))
+    desired: Latest[DesiredGroups] = Latest()
+    desired.put(dict(fleet.specs))
     snapshots: Latest[FleetSnapshot] = Latest()
     events_in, events_out = trio.open_memory_channel[ReconcileEvent](10)
-    await nursery.start(partial(run_fleet, fleet.make_reconciler(), wishes, events_out, snapshots))
-    return wishes, events_in, snapshots
+    await nursery.start(partial(run_fleet, fleet.make_reconciler(), desired, events_out, snapshots))
+    return desired, events_in, snapshots
 
 
-async def test_wishes_and_events_are_followed_and_the_outcome_is_published(
+async def test_desired_state_and_events_are_followed_and_snapshots_published(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     fleet = FakeFleet()
-    wishes, events, snapshots = await start(nursery, fleet)
+    desired, events, snapshots = await start(nursery, fleet)
     first, _ = await fleet.wait_settled()
     assert fleet.specs is not None
     fleet.specs[WEB] = msgspec.structs.replace(SPEC, size=3)
-    wishes.put(dict(fleet.specs))
+    desired.put(dict(fleet.specs))
     await fleet.wait_settled(within=5.0)
     await events.send(ReconcileEvent(type=EventType.TERMINATION_NOTICE, instance_id=first))
     await fleet.wait(lambda: fleet.drains == [(first, Reason.TERMINATING)], within=2.0)
@@ -44,20 +44,18 @@ async def test_wishes_and_events_are_followed_and_the_outcome_is_published(
     events.close()
 
 
-async def test_a_group_that_is_not_wished_for_any_more_is_emptied(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_instances_of_a_removed_group_are_removed(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     fleet = FakeFleet(specs={WEB: SPEC, GroupKey("api"): msgspec.structs.replace(SPEC, key=GroupKey("api"), size=1)})
-    wishes, events, _ = await start(nursery, fleet)
+    desired, events, _ = await start(nursery, fleet)
     await fleet.wait_settled()
     assert fleet.specs is not None
     del fleet.specs[GroupKey("api")]
-    wishes.put(dict(fleet.specs))
+    desired.put(dict(fleet.specs))
     await fleet.wait_settled(within=60.0)
     events.close()
 
 
-async def test_it_ends_when_its_events_end(autojump_clock: MockClock) -> None:
+async def test_run_fleet_ends_when_its_events_end(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     with trio.fail_after(100):
         async with trio.open_nursery() as nursery:
@@ -67,7 +65,7 @@ async def test_it_ends_when_its_events_end(autojump_clock: MockClock) -> None:
     assert len(fleet.provider.things) == SPEC.size
 
 
-async def test_cancelled_it_ends_at_once_and_leaves_the_instances(autojump_clock: MockClock) -> None:
+async def test_cancellation_ends_at_once_and_keeps_the_instances(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with trio.open_nursery() as nursery:
         await start(nursery, fleet)

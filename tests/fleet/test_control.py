@@ -1,4 +1,4 @@
-"""What people are answered over the control socket."""
+"""Answers of the control API."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -32,7 +32,7 @@ def record(number: int, state: InstanceState = InstanceState.READY, **fields: An
 
 
 class FakeFleet:
-    """A fleet that notes what it is asked."""
+    """A fleet that records its requests."""
 
     def __init__(self) -> None:
         self.records = [
@@ -95,21 +95,21 @@ async def test_the_fleet_is_described(client: httpx.AsyncClient) -> None:
     assert group["instances"][0]["age"] == 90.0
 
 
-async def test_an_instance_is_described_with_what_it_runs(client: httpx.AsyncClient) -> None:
+async def test_an_instance_is_described_with_its_version_and_generation(client: httpx.AsyncClient) -> None:
     details = (await client.get("/fleet/instances/local-1")).json()
     assert details["record"]["id"] == "local-1"
     assert details["version"]
     assert (await client.get("/fleet/instances/local-3")).json()["version"] == ""
 
 
-async def test_what_is_asked_for_is_passed_on(client: httpx.AsyncClient, fleet: FakeFleet) -> None:
+async def test_requests_are_forwarded_to_the_fleet(client: httpx.AsyncClient, fleet: FakeFleet) -> None:
     assert (await client.post("/fleet/instances/local-1/drain")).json() == {"asked": ["local-1"]}
     assert (await client.post("/fleet/instances/local-2/rotate")).status_code == 200
     assert [(event.type, event.instance_id) for event in fleet.asked] == [
         (EventType.TERMINATION_NOTICE, "local-1"),
         (EventType.ROTATION_REQUESTED, "local-2"),
     ]
-    # The one that leaves already need not be replaced.
+    # The draining instance is already being replaced.
     assert (await client.post("/fleet/rotate")).json() == {"asked": ["local-1", "local-2"]}
     assert (await client.put("/fleet/size", json={"size": 3})).json() == {"size": 3}
     assert (await client.put("/fleet/size", json={"size": None})).json() == {"size": None}
@@ -117,16 +117,19 @@ async def test_what_is_asked_for_is_passed_on(client: httpx.AsyncClient, fleet: 
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"size": -1}', b'{"size": 65}', b'{"size": "3"}', b'{"siz": 3}'])
-async def test_size_that_makes_no_sense_is_refused(client: httpx.AsyncClient, fleet: FakeFleet, content: bytes) -> None:
+async def test_invalid_size_is_rejected(client: httpx.AsyncClient, fleet: FakeFleet, content: bytes) -> None:
     answer = await client.put("/fleet/size", content=content)
     assert answer.status_code == 400
     assert answer.json()["error"]
     assert fleet.sizes == []
 
 
-async def test_problems_are_answered_in_words(client: httpx.AsyncClient, fleet: FakeFleet) -> None:
+async def test_errors_are_answered_with_a_message(client: httpx.AsyncClient, fleet: FakeFleet) -> None:
     answer = await client.post("/fleet/instances/local-9/drain")
-    assert (answer.status_code, answer.json()) == (404, {"error": "there is no instance 'local-9'"})
+    assert (answer.status_code, answer.json()) == (
+        404,
+        {"error": "there is no instance 'local-9': `haptic-trio fleet list` shows all"},
+    )
     fleet.is_known = False
     assert (await client.post("/fleet/instances/local-1/drain")).status_code == 404
     fleet.refusal = HapticError("another one leads")

@@ -1,4 +1,4 @@
-"""Which events are duplicates."""
+"""Duplicate events."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ def handled(window: DuplicateWindow, event: ReconcileEvent, now: float) -> None:
     window.succeed(WEB, now, window=10.0)
 
 
-def test_only_what_was_handled_within_the_window_is_a_duplicate() -> None:
+def test_only_events_handled_within_the_window_are_duplicates() -> None:
     window = DuplicateWindow()
     assert not window.is_duplicate(EVENT, 0.0, window=10.0)
     handled(window, EVENT, 5.0)
@@ -23,7 +23,7 @@ def test_only_what_was_handled_within_the_window_is_a_duplicate() -> None:
     assert not window.is_duplicate(EVENT, 15.0, window=10.0)
 
 
-def test_type_tenant_group_and_instance_tell_events_apart() -> None:
+def test_type_tenant_group_and_instance_identify_an_event() -> None:
     window = DuplicateWindow()
     handled(window, EVENT, 0.0)
     for other in ({"tenant": "blue"}, {"group": "api"}, {"instance_id": "b"}, {"type": EventType.DRAIN_ACKED}):
@@ -31,14 +31,14 @@ def test_type_tenant_group_and_instance_tell_events_apart() -> None:
     assert window.is_duplicate(msgspec.structs.replace(EVENT, cause="other", timestamp=3.0), 0.0, window=10.0)
 
 
-def test_who_does_not_ask_and_who_repeats_is_never_ignored() -> None:
+def test_events_without_prevent_duplicate_and_repetitions_are_never_ignored() -> None:
     window = DuplicateWindow()
     handled(window, EVENT, 0.0)
     assert not window.is_duplicate(msgspec.structs.replace(EVENT, prevent_duplicate=False), 0.0, window=10.0)
     assert not window.is_duplicate(msgspec.structs.replace(EVENT, attempt=1), 0.0, window=10.0)
 
 
-def test_what_came_while_a_pass_ran_is_marked_by_the_next() -> None:
+def test_an_event_during_a_pass_is_marked_by_the_next_pass() -> None:
     window = DuplicateWindow()
     window.begin(WEB)
     window.accept(WEB, EVENT)
@@ -49,7 +49,7 @@ def test_what_came_while_a_pass_ran_is_marked_by_the_next() -> None:
     assert window.is_duplicate(EVENT, 1.0, window=10.0)
 
 
-def test_old_marks_are_swept() -> None:
+def test_old_entries_are_removed() -> None:
     window = DuplicateWindow()
     for number in range(2 * SWEEP_ABOVE):
         handled(window, msgspec.structs.replace(EVENT, instance_id=str(number)), float(number))

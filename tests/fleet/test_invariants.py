@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.group_pass import GroupPass
-from haptic_trio.fleet.group_state import CreateGate, Fact, GroupState
-from haptic_trio.fleet.groups import Roster
+from haptic_trio.fleet.group_state import CreateGate, GroupState, Notice
+from haptic_trio.fleet.groups import GroupStates
 from haptic_trio.fleet.model import GroupSpec, InstanceState, ProviderStatus
 from haptic_trio.fleet.plan import plan
 from tests.fleet.world import GROUP, Thing, World, drive
@@ -19,8 +19,8 @@ EXAMPLES = max(2_000, settings.default.max_examples if settings.default else 0)
 GRACE = 60.0
 CALLS = ("put", "forget", "create", "status", "drained", "begin_drain", "delete")
 CHOICE = st.integers(0, 9)
-TOLD = st.booleans()
-"""Whether the event that tells of a change arrives (F10: it is never needed)."""
+NOTIFIED = st.booleans()
+"""Whether the event about a change arrives (F10: it is never needed)."""
 
 
 class FleetMachine(RuleBasedStateMachine):
@@ -50,13 +50,11 @@ class FleetMachine(RuleBasedStateMachine):
         self.world = World(rate_limit=rate)
         self.begin_term()
 
-    # -- the controller ----------------------------------------------------
-
     def begin_term(self) -> None:
         world = self.world
-        self.roster = Roster(grace=GRACE)
+        self.states = GroupStates(grace=GRACE)
         for record in world.records.values():
-            self.roster.state_of(record.key).keep(record, world.time)
+            self.states.state_of(record.key).track(record, world.time)
         self.gate = CreateGate(world.rate_limit)
         if world.rate_limit and world.succeeded:
             # A term knows nothing of the creations of the one before, so it is not asked to keep its distance.
@@ -68,13 +66,13 @@ class FleetMachine(RuleBasedStateMachine):
         if not self.world.is_leader:
             return
         groups = [GROUP] if self.spec is not None else []
-        for record in self.roster.compare(self.world.listing(), groups, self.world.time):
+        for record in self.states.compare(self.world.listing(), groups, self.world.time):
             self.world.records[record.id] = record
-            self.roster.state_of(record.key).keep(record, self.world.time)
+            self.states.state_of(record.key).track(record, self.world.time)
 
     @property
     def state(self) -> GroupState:
-        return self.roster.state_of(GROUP)
+        return self.states.state_of(GROUP)
 
     def make_pass(self, steps: int = -1, then: str = "") -> float | None:
         world = self.world
@@ -96,8 +94,8 @@ class FleetMachine(RuleBasedStateMachine):
             self.due = self.world.time + (5.0 if delay is None else min(delay, 60.0))
         raise AssertionError("passes without an end")
 
-    def tell(self, told: bool) -> None:
-        if told:
+    def notify(self, notified: bool) -> None:
+        if notified:
             self.due = self.world.time
             self.settle()
 
@@ -105,48 +103,46 @@ class FleetMachine(RuleBasedStateMachine):
         things = list(self.world.things.values())
         return things[choice % len(things)] if things else None
 
-    # -- what happens ------------------------------------------------------
+    @rule(notified=NOTIFIED)
+    def pass_now(self, notified: bool) -> None:
+        self.notify(notified)
 
-    @rule(told=TOLD)
-    def pass_now(self, told: bool) -> None:
-        self.tell(told)
-
-    @rule(size=st.integers(0, 4), told=TOLD)
-    def resize(self, size: int, told: bool) -> None:
+    @rule(size=st.integers(0, 4), notified=NOTIFIED)
+    def resize(self, size: int, notified: bool) -> None:
         if self.spec is not None:
             self.spec = msgspec.structs.replace(self.spec, size=size)
-        self.tell(told)
+        self.notify(notified)
 
     @precondition(lambda self: self.spec is not None)
-    @rule(told=TOLD)
-    def drift(self, told: bool) -> None:
+    @rule(notified=NOTIFIED)
+    def drift(self, notified: bool) -> None:
         assert self.spec is not None
         self.spec = msgspec.structs.replace(self.spec, config_hash=self.spec.config_hash + "1")
-        self.tell(told)
+        self.notify(notified)
 
-    @rule(told=TOLD)
-    def toggle_group(self, told: bool) -> None:
+    @rule(notified=NOTIFIED)
+    def toggle_group(self, notified: bool) -> None:
         if self.spec is None:
             self.spec = self.removed
         else:
             self.removed, self.spec = self.spec, None
-        self.tell(told)
+        self.notify(notified)
 
-    @rule(choice=CHOICE, told=TOLD, gone=st.booleans())
-    def kill(self, choice: int, told: bool, gone: bool) -> None:
+    @rule(choice=CHOICE, notified=NOTIFIED, gone=st.booleans())
+    def kill(self, choice: int, notified: bool, gone: bool) -> None:
         thing = self.pick(choice)
         if thing is not None:
             thing.status = ProviderStatus.FAILED
             if gone:
                 del self.world.things[thing.id]
-        self.tell(told)
+        self.notify(notified)
 
-    @rule(choice=CHOICE, told=TOLD)
-    def hang(self, choice: int, told: bool) -> None:
+    @rule(choice=CHOICE, notified=NOTIFIED)
+    def hang(self, choice: int, notified: bool) -> None:
         thing = self.pick(choice)
         if thing is not None and thing.status is ProviderStatus.RUNNING:
             thing.status = ProviderStatus.UNRESPONSIVE
-        self.tell(told)
+        self.notify(notified)
 
     @rule(choice=CHOICE)
     def wake(self, choice: int) -> None:
@@ -164,8 +160,8 @@ class FleetMachine(RuleBasedStateMachine):
     def ask_for_another(self, choice: int) -> None:
         thing = self.pick(choice)
         if thing is not None and thing.id in self.state.records:
-            self.state.note_fact(thing.id).unwanted = True
-            self.tell(True)
+            self.state.notice_of(thing.id).unwanted = True
+            self.notify(True)
 
     @rule(choice=CHOICE, wait=st.sampled_from([None, 0.0, 10.0]), again=st.booleans())
     def give_notice(self, choice: int, wait: float | None, again: bool) -> None:
@@ -173,15 +169,15 @@ class FleetMachine(RuleBasedStateMachine):
         if thing is not None and thing.id in self.state.records:
             until = None if wait is None else self.world.time + wait
             for _ in range(1 + again):
-                self.state.note_fact(thing.id).merge(Fact(doomed=True, doomed_until=until))
-            self.tell(True)
+                self.state.notice_of(thing.id).merge(Notice(doomed=True, doomed_until=until))
+            self.notify(True)
 
     @rule(choice=CHOICE)
     def acknowledge(self, choice: int) -> None:
         thing = self.pick(choice)
         if thing is not None and thing.id in self.state.records:
-            self.state.note_fact(thing.id).acked = True
-            self.tell(True)
+            self.state.notice_of(thing.id).acked = True
+            self.notify(True)
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 16.0, 70.0]))
     def tick(self, seconds: float) -> None:
@@ -195,10 +191,10 @@ class FleetMachine(RuleBasedStateMachine):
             self.world.time = min(until, max(self.world.time + step, min(self.due, until)))
             self.settle()
 
-    @rule(call=st.sampled_from(CALLS), times=st.integers(1, 3), told=TOLD)
-    def fail(self, call: str, times: int, told: bool) -> None:
+    @rule(call=st.sampled_from(CALLS), times=st.integers(1, 3), notified=NOTIFIED)
+    def fail(self, call: str, times: int, notified: bool) -> None:
         self.world.failures[call] = times
-        self.tell(told)
+        self.notify(notified)
 
     @rule(steps=st.integers(0, 25))
     def crash(self, steps: int) -> None:
@@ -219,7 +215,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(choice=CHOICE)
     def lose_record(self, choice: int) -> None:
-        """The store loses a record while nobody leads."""
+        """The store loses a record while there is no leader."""
         if not self.world.is_leader and self.world.records:
             names = sorted(self.world.records)
             del self.world.records[names[choice % len(names)]]

@@ -1,4 +1,4 @@
-"""Names of instances: short, counting upwards, and never given twice."""
+"""Numbered names of instances."""
 
 from pathlib import Path
 
@@ -11,20 +11,20 @@ from haptic_trio.fleet.names import NumberedNames
 KEY = GroupKey("local")
 
 
-def test_numbers_go_on_after_what_is_there_and_after_what_was(tmp_path: Path) -> None:
+def test_numbers_continue_after_existing_and_former_instances(tmp_path: Path) -> None:
     path = tmp_path / "last"
     names = NumberedNames(path)
     names.load([])
     assert [names.make(KEY) for _ in range(3)] == ["local-1", "local-2", "local-3"]
-    names.keep()
+    names.save()
     again = NumberedNames(path)
     again.load([])
     assert again.make(KEY) == "local-4"
-    again.see("local-9")
+    again.note_used("local-9")
     assert again.make(KEY) == "local-10"
 
 
-def test_lost_or_spoiled_file_costs_no_name_that_is_in_use(tmp_path: Path) -> None:
+def test_a_lost_or_damaged_file_repeats_no_name_in_use(tmp_path: Path) -> None:
     path = tmp_path / "last"
     path.write_text("x")
     names = NumberedNames(path)
@@ -33,7 +33,7 @@ def test_lost_or_spoiled_file_costs_no_name_that_is_in_use(tmp_path: Path) -> No
 
 
 @given(st.lists(st.one_of(st.text(max_size=8), st.integers(0, 99).map(lambda number: f"local-{number}"))))
-def test_name_is_none_of_those_that_were_seen(taken: list[str]) -> None:
+def test_a_new_name_differs_from_all_noted_names(taken: list[str]) -> None:
     names = NumberedNames(Path("/nonexistent/last"))
     names.load(taken)
     made = [names.make(KEY) for _ in range(3)]

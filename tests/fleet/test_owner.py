@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from haptic_trio.channels import Facts, Latest
 from haptic_trio.config.model import Duration, InstancesConfig
-from haptic_trio.fleet.desired_state import GroupWish
+from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, ReconcileEvent
 from haptic_trio.fleet.owner import FixedSizeError, FleetOwner, NotLeadingError
 from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, LeadershipChanged
@@ -22,9 +22,9 @@ WEB = GroupKey("web")
 
 
 class Owned:
-    """An owner, and everything that it hears of."""
+    """An owner, and all its inputs."""
 
-    def __init__(self, order_path: Path | None = None) -> None:
+    def __init__(self, size_override_path: Path | None = None) -> None:
         self.provider = FakeProvider()
         self.leadership: Latest[LeadershipChanged] = Latest()
         self.config: Latest[InstancesConfig] = Latest()
@@ -34,13 +34,13 @@ class Owned:
         self.owner = FleetOwner(
             self.provider,
             MemoryStore(),
-            GroupWish(key=WEB, default_size=2),
+            DesiredGroup(key=WEB, default_size=2),
             leadership=self.leadership,
             config=self.config,
             basis=self.basis,
             newest=self.newest,
             facts=self.facts,
-            order_path=order_path,
+            size_override_path=size_override_path,
             clock=clock,
         )
 
@@ -48,7 +48,7 @@ class Owned:
         self.leadership.put(LeadershipChanged(is_leader=is_leader, identity="me", transitions=1))
 
     def begin(self) -> None:
-        """Have everything known that there is to know."""
+        """Provide all inputs."""
         self.basis.put("1")
         self.config.put(InstancesConfig(drain_timeout=Duration(1)))
         self.newest.put(example_of(ConfigValidated))
@@ -56,11 +56,13 @@ class Owned:
 
     @property
     def ready(self) -> list[str]:
-        records = [record for group in self.owner.look().groups for record in group.records]
+        records = [record for group in self.owner.snapshot().groups for record in group.records]
         return [record.id for record in records if record.state is InstanceState.READY]
 
 
-async def test_instances_are_made_once_everything_is_known(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_instances_are_created_once_the_desired_state_is_complete(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     owned = Owned()
     nursery.start_soon(owned.owner.run)
     steps: tuple[Callable[[], None], ...] = (
@@ -77,7 +79,7 @@ async def test_instances_are_made_once_everything_is_known(nursery: trio.Nursery
     nursery.cancel_scope.cancel()
 
 
-async def test_nothing_is_done_without_the_lead_and_everything_is_found_again_with_it(
+async def test_without_leadership_nothing_changes_and_the_next_term_takes_over(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     owned = Owned()
@@ -91,7 +93,7 @@ async def test_nothing_is_done_without_the_lead_and_everything_is_found_again_wi
     assert owned.owner.present is not None
     owned.provider.things.pop(before[0])
     owned.config.put(InstancesConfig(size=3))
-    for question in (owned.owner.look, owned.owner.describe):
+    for question in (owned.owner.snapshot, owned.owner.describe):
         with pytest.raises(NotLeadingError):
             question()
     await trio.sleep(100)
@@ -103,7 +105,7 @@ async def test_nothing_is_done_without_the_lead_and_everything_is_found_again_wi
     nursery.cancel_scope.cancel()
 
 
-async def test_what_becomes_of_the_instances_is_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_changes_and_drains_of_instances_are_reported(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     owned = Owned()
     nursery.start_soon(owned.owner.run)
     owned.begin()
@@ -116,13 +118,13 @@ async def test_what_becomes_of_the_instances_is_told(nursery: trio.Nursery, auto
     assert owned.owner.describe().groups[0].instances[0].id == first
     await trio.sleep(30)
     assert first not in owned.ready
-    told = drain(owned.facts)
-    assert [fact.reason for fact in told if isinstance(fact, InstanceDraining)] == ["requested"]
-    assert not owned.owner.ask(ReconcileEvent(type=EventType.CHECK_INSTANCE, group="web", instance_id="nobody"))
+    reported = drain(owned.facts)
+    assert [fact.reason for fact in reported if isinstance(fact, InstanceDraining)] == ["requested"]
+    assert not owned.owner.ask(ReconcileEvent(type=EventType.CHECK_INSTANCE, group="web", instance_id="unknown"))
     nursery.cancel_scope.cancel()
 
 
-async def test_notices_are_passed_on_and_lost_without_the_lead(
+async def test_notices_are_forwarded_and_dropped_without_leadership(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     owned = Owned()
@@ -139,9 +141,7 @@ async def test_notices_are_passed_on_and_lost_without_the_lead(
     nursery.cancel_scope.cancel()
 
 
-async def test_size_that_is_asked_for_holds_until_the_configuration_says_otherwise(
-    nursery: trio.Nursery, tmp_path: Path
-) -> None:
+async def test_size_override_holds_until_the_configured_size_changes(nursery: trio.Nursery, tmp_path: Path) -> None:
     owned = Owned(tmp_path / "size.json")
     nursery.start_soon(owned.owner.run)
     with pytest.raises(NotLeadingError):
@@ -151,18 +151,18 @@ async def test_size_that_is_asked_for_holds_until_the_configuration_says_otherwi
         while not owned.owner.is_leading:  # noqa: ASYNC110 - there is nothing else to wait on
             await trio.sleep(0.01)
     await owned.owner.resize(5)
-    assert owned.owner.wish.size == 5
+    assert owned.owner.desired.size == 5
     owned.config.put(InstancesConfig(size=3))
     await trio.testing.wait_all_tasks_blocked()
-    assert owned.owner.wish.size == 3
+    assert owned.owner.desired.size == 3
     await owned.owner.resize(4)
     await owned.owner.resize(None)
-    assert owned.owner.wish.size == 3
+    assert owned.owner.desired.size == 3
     assert not (tmp_path / "size.json").exists()
     nursery.cancel_scope.cancel()
 
 
-async def test_size_of_pods_is_that_of_the_configuration(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_size_of_pods_cannot_be_overridden(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     owned = Owned()
     nursery.start_soon(owned.owner.run)
     owned.begin()
@@ -172,9 +172,7 @@ async def test_size_of_pods_is_that_of_the_configuration(nursery: trio.Nursery, 
     nursery.cancel_scope.cancel()
 
 
-async def test_creations_keep_the_distance_that_the_configuration_asks_for(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_creations_keep_the_configured_interval(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     owned = Owned()
     nursery.start_soon(owned.owner.run)
     owned.begin()

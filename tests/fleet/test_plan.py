@@ -1,4 +1,4 @@
-"""The planner: what each rule says, that the order of records is nothing to it, and that nothing grows too old."""
+"""The fleet plan: its rules, independence of the order of records, and the limit of ages."""
 
 import random
 from collections.abc import Collection
@@ -23,7 +23,7 @@ NOW = 10_000.0
 EXAMPLES = max(2_000, settings.default.max_examples if settings.default else 0)
 
 
-def wish(**fields: object) -> GroupSpec:
+def make_spec(**fields: object) -> GroupSpec:
     return msgspec.convert(
         {"key": {"group": "web"}, "size": 2, "config_hash": "1", "age_jitter": 0.0} | fields, GroupSpec
     )
@@ -56,74 +56,76 @@ def draining(number: int, **fields: object) -> InstanceRecord:
 
 
 def test_missing_instances_are_created() -> None:
-    assert plan(wish(), [], NOW) == [Create(Reason.SCALE_UP)] * 2
-    assert plan(wish(), [instance(1), starting(2)], NOW) == []
+    assert plan(make_spec(), [], NOW) == [Create(Reason.SCALE_UP)] * 2
+    assert plan(make_spec(), [instance(1), starting(2)], NOW) == []
 
 
-def test_draining_instances_count_for_nothing_but_the_cap() -> None:
+def test_draining_instances_count_towards_the_cap_only() -> None:
     # A rotation that runs must not cost the one that came for it its place.
-    assert plan(wish(), [draining(1), instance(2), instance(3)], NOW) == []
-    assert plan(wish(), [draining(1), draining(2)], NOW) == [Create(Reason.SCALE_UP)] * 2
+    assert plan(make_spec(), [draining(1), instance(2), instance(3)], NOW) == []
+    assert plan(make_spec(), [draining(1), draining(2)], NOW) == [Create(Reason.SCALE_UP)] * 2
     full = [draining(number) for number in range(4)]
-    assert plan(wish(), full, NOW) == [Create(Reason.SCALE_UP)]
-    assert plan(wish(), [*full, draining(5)], NOW) == []
+    assert plan(make_spec(), full, NOW) == [Create(Reason.SCALE_UP)]
+    assert plan(make_spec(), [*full, draining(5)], NOW) == []
 
 
 def test_a_drain_ends_when_acknowledged_gone_or_overdue() -> None:
     others = [instance(2), instance(3)]
-    assert plan(wish(), [draining(1, drain_acked_at=NOW), *others], NOW) == [Delete("web-1", Reason.DRAINED)]
-    assert plan(wish(), [draining(1, status="stopped"), *others], NOW) == [Delete("web-1", Reason.DRAINED)]
-    assert plan(wish(), [draining(1, drain_deadline=NOW), *others], NOW) == [Delete("web-1", Reason.DRAIN_DEADLINE)]
+    assert plan(make_spec(), [draining(1, drain_acked_at=NOW), *others], NOW) == [Delete("web-1", Reason.DRAINED)]
+    assert plan(make_spec(), [draining(1, status="stopped"), *others], NOW) == [Delete("web-1", Reason.DRAINED)]
+    assert plan(make_spec(), [draining(1, drain_deadline=NOW), *others], NOW) == [
+        Delete("web-1", Reason.DRAIN_DEADLINE)
+    ]
 
 
 @pytest.mark.parametrize("status", ["stopped", "failed", "not_found"])
 def test_the_dead_are_removed_and_replaced_in_one_pass(status: str) -> None:
-    found = plan(wish(), [instance(1, status=status), instance(2)], NOW)
+    found = plan(make_spec(), [instance(1, status=status), instance(2)], NOW)
     assert found == [Delete("web-1", Reason.DEAD), Create(Reason.SCALE_UP)]
 
 
-def test_one_that_does_not_start_is_removed() -> None:
+def test_an_instance_that_does_not_start_is_removed() -> None:
     late = instance(1, "starting", status="starting", created_at=NOW - 60, ready_at=None)
-    assert plan(wish(), [late, instance(2)], NOW) == [Delete("web-1", Reason.NOT_STARTED), Create(Reason.SCALE_UP)]
+    assert plan(make_spec(), [late, instance(2)], NOW) == [Delete("web-1", Reason.NOT_STARTED), Create(Reason.SCALE_UP)]
 
 
-def test_one_that_went_away_is_dead_when_it_has_missed_too_much() -> None:
+def test_an_absent_instance_is_dead_after_too_many_missed_checks() -> None:
     for heartbeat, dead in ((NOW - 29, False), (NOW - 30, True)):
         away = instance(1, status="starting", heartbeat_at=heartbeat)
-        assert (Delete("web-1", Reason.DEAD) in plan(wish(), [away, instance(2)], NOW)) == dead
+        assert (Delete("web-1", Reason.DEAD) in plan(make_spec(), [away, instance(2)], NOW)) == dead
 
 
-def test_nothing_follows_from_an_unknown_status() -> None:
-    assert plan(wish(), [instance(1, status="unknown", heartbeat_at=0.0), instance(2)], NOW) == []
+def test_an_unknown_status_has_no_consequence() -> None:
+    assert plan(make_spec(), [instance(1, status="unknown", heartbeat_at=0.0), instance(2)], NOW) == []
 
 
-def test_the_doomed_are_drained_at_once_until_their_end_at_most() -> None:
+def test_instances_with_a_termination_notice_drain_at_once_until_their_deadline() -> None:
     doomed = instance(1, doomed_at=NOW - 1, doomed_until=NOW + 5)
-    assert plan(wish(), [doomed, instance(2)], NOW) == [
+    assert plan(make_spec(), [doomed, instance(2)], NOW) == [
         Drain("web-1", Reason.TERMINATING, NOW + 5),
         Create(Reason.SCALE_UP),
     ]
-    assert plan(wish(), [instance(1, doomed_at=NOW), instance(2)], NOW)[0] == Drain(
+    assert plan(make_spec(), [instance(1, doomed_at=NOW), instance(2)], NOW)[0] == Drain(
         "web-1", Reason.TERMINATING, NOW + 300
     )
-    assert plan(wish(), [starting(1, doomed_at=NOW), instance(2)], NOW)[0] == Delete("web-1", Reason.TERMINATING)
+    assert plan(make_spec(), [starting(1, doomed_at=NOW), instance(2)], NOW)[0] == Delete("web-1", Reason.TERMINATING)
 
 
-def test_a_rotation_makes_one_more_and_then_drains_the_oldest() -> None:
+def test_a_rotation_creates_one_instance_and_then_drains_the_oldest() -> None:
     old = [instance(1, config_hash="0"), instance(2, config_hash="0")]
-    assert plan(wish(), old, NOW) == [Create(Reason.REPLACEMENT, "web-1")]
-    assert plan(wish(), [*old, starting(3)], NOW) == []
-    assert plan(wish(), [*old, instance(3)], NOW) == [Drain("web-1", Reason.DRIFT, NOW + 300)]
+    assert plan(make_spec(), old, NOW) == [Create(Reason.REPLACEMENT, "web-1")]
+    assert plan(make_spec(), [*old, starting(3)], NOW) == []
+    assert plan(make_spec(), [*old, instance(3)], NOW) == [Drain("web-1", Reason.DRIFT, NOW + 300)]
 
 
 def test_a_rotation_waits_for_the_drain_of_the_one_before_unless_it_is_urgent() -> None:
     busy = [draining(1), instance(2, config_hash="0"), instance(3)]
-    assert plan(wish(), busy, NOW) == []
-    assert plan(wish(forced_age=98.0), busy, NOW) == [Create(Reason.REPLACEMENT, "web-2")]
+    assert plan(make_spec(), busy, NOW) == []
+    assert plan(make_spec(forced_age=98.0), busy, NOW) == [Create(Reason.REPLACEMENT, "web-2")]
 
 
 def test_the_ranks_are_unresponsive_forced_drifted_eligible() -> None:
-    spec = wish(size=4, surge=1, forced_age=98.0, eligible_age=10.0)
+    spec = make_spec(size=4, surge=1, forced_age=98.0, eligible_age=10.0)
     hung = instance(40, status="unresponsive", heartbeat_at=NOW - 30)
     records = [hung, instance(2), instance(3, config_hash="0"), instance(4), instance(50)]
     order = []
@@ -140,67 +142,69 @@ def test_the_ranks_are_unresponsive_forced_drifted_eligible() -> None:
     ]
 
 
-def test_several_urgent_ones_use_all_of_the_surge() -> None:
+def test_urgent_rotations_use_the_whole_surge() -> None:
     records = [instance(number) for number in range(3)]
-    assert plan(wish(size=3, surge=2, forced_age=50.0), records, NOW) == [
+    assert plan(make_spec(size=3, surge=2, forced_age=50.0), records, NOW) == [
         Create(Reason.REPLACEMENT, "web-0"),
         Create(Reason.REPLACEMENT, "web-1"),
     ]
     drifted = [instance(number, config_hash="0") for number in range(3)]
-    assert plan(wish(size=3, surge=2), drifted, NOW) == [Create(Reason.REPLACEMENT, "web-0")]
+    assert plan(make_spec(size=3, surge=2), drifted, NOW) == [Create(Reason.REPLACEMENT, "web-0")]
 
 
-def test_shrinking_drains_as_long_as_enough_are_ready_and_removes_what_is_not() -> None:
+def test_shrinking_drains_ready_instances_and_removes_unready_ones() -> None:
     records = [instance(number) for number in range(4)]
-    assert plan(wish(size=1), records, NOW) == [
+    assert plan(make_spec(size=1), records, NOW) == [
         Drain(f"web-{number}", Reason.SCALE_DOWN, NOW + 300) for number in range(3)
     ]
     mixed = [instance(1), instance(2), starting(3), starting(4)]
-    assert plan(wish(size=1), mixed, NOW) == [
+    assert plan(make_spec(size=1), mixed, NOW) == [
         Drain("web-1", Reason.SCALE_DOWN, NOW + 300),
         Delete("web-4", Reason.SCALE_DOWN),
         Delete("web-3", Reason.SCALE_DOWN),
     ]
 
 
-def test_shrinking_takes_the_drifted_first_and_then_needs_no_rotation() -> None:
+def test_shrinking_drains_outdated_instances_first_instead_of_rotating_them() -> None:
     records = [instance(1), instance(2, config_hash="0"), instance(3)]
-    assert plan(wish(size=1), records, NOW) == [
+    assert plan(make_spec(size=1), records, NOW) == [
         Drain("web-2", Reason.SCALE_DOWN, NOW + 300),
         Drain("web-1", Reason.SCALE_DOWN, NOW + 300),
     ]
 
 
 def test_a_group_of_size_zero_never_surges() -> None:
-    assert plan(wish(size=0), [instance(1, config_hash="0")], NOW) == [Drain("web-1", Reason.SCALE_DOWN, NOW + 300)]
+    assert plan(make_spec(size=0), [instance(1, config_hash="0")], NOW) == [
+        Drain("web-1", Reason.SCALE_DOWN, NOW + 300)
+    ]
 
 
 def test_without_a_drain_timeout_the_deadline_is_now() -> None:
-    assert plan(wish(size=1, drain_timeout=0.0), [instance(1), instance(2)], NOW) == [
+    assert plan(make_spec(size=1, drain_timeout=0.0), [instance(1), instance(2)], NOW) == [
         Drain("web-1", Reason.SCALE_DOWN, NOW)
     ]
 
 
-def test_ages_are_spread_but_not_exceeded() -> None:
-    spec = wish(age_jitter=0.5, forced_age=1000.0)
+def test_jitter_shortens_ages_but_never_extends_them() -> None:
+    spec = make_spec(age_jitter=0.5, forced_age=1000.0)
     ages = [expiry_of(spec, instance(number, created_at=0.0), spec.forced_age) for number in range(100)]
     assert all(500 <= age <= 1000 for age in ages)
     assert len({round(age) for age in ages}) > 50
 
 
-def test_it_says_when_time_alone_will_change_something() -> None:
-    spec = wish(forced_age=200.0)
+def test_next_due_is_the_time_of_the_next_change() -> None:
+    spec = make_spec(forced_age=200.0)
     assert next_due(spec, [], NOW) == float("inf")
     assert next_due(spec, [instance(1)], NOW) == NOW - 99 + 200 + 1
     assert next_due(spec, [instance(1), draining(2)], NOW) == NOW + 10
     assert next_due(spec, [starting(1)], NOW) == NOW - 1 + 60
-    assert next_due(wish(), [instance(1, status="unresponsive", heartbeat_at=NOW - 1)], NOW) == NOW - 1 + 30
+    assert next_due(make_spec(), [instance(1, status="unresponsive", heartbeat_at=NOW - 1)], NOW) == NOW - 1 + 30
 
 
-def test_specifications_that_make_no_sense_are_refused() -> None:
+def test_invalid_specifications_are_rejected() -> None:
     for fields in ({"size": -1}, {"surge": 0}, {"missed": 0}, {"health_interval": 0}, {"age_jitter": 2}, {"cap": 2}):
         with pytest.raises((ValueError, msgspec.ValidationError)):
-            wish(**fields)
+            make_spec(**fields)
 
 
 def some_records(chance: random.Random) -> list[InstanceRecord]:
@@ -229,7 +233,7 @@ def some_records(chance: random.Random) -> list[InstanceRecord]:
 def test_the_order_of_records_is_irrelevant_and_limits_hold(seed: int, size: int, surge: int, forced: float) -> None:
     chance = random.Random(seed)
     records = some_records(chance)
-    spec = wish(size=size, surge=surge, forced_age=forced)
+    spec = make_spec(size=size, surge=surge, forced_age=forced)
     found = plan(spec, records, NOW)
     shuffled = records.copy()
     chance.shuffle(shuffled)
@@ -242,7 +246,7 @@ def test_the_order_of_records_is_irrelevant_and_limits_hold(seed: int, size: int
 
 
 def next_step(spec: GroupSpec, records: Collection[InstanceRecord], now: float) -> float:
-    """Return when something may happen next: a second later while anything is going on, else when time says so."""
+    """Return the time of the next pass: a second later while instances change, else when `next_due` is reached."""
     if any(record.state is not InstanceState.READY for record in records):
         return now + 1.0
     return max(now + 1.0, min(now + 60.0, next_due(spec, records, now)))
@@ -256,10 +260,10 @@ def next_step(spec: GroupSpec, records: Collection[InstanceRecord], now: float) 
     drain=st.floats(0.0, 60.0),
     together=st.booleans(),
 )
-def test_no_instance_grows_older_than_the_forced_age_and_its_departure(
+def test_no_instance_grows_older_than_forced_age_plus_its_drain(
     size: int, surge: int, start: float, drain: float, together: bool
 ) -> None:
-    spec = wish(
+    spec = make_spec(
         size=size, surge=surge, forced_age=300.0, age_jitter=0.1, drain_timeout=drain, start_timeout=20.0, cap=50
     )
     records: dict[str, InstanceRecord] = {}

@@ -1,4 +1,4 @@
-"""The reconciler on virtual time: events, limits, leadership, and what one term leaves to the next."""
+"""The reconciler on virtual time: events, limits, leadership, and the takeover by the next term."""
 
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ from haptic_trio.workqueue.outcome import PermanentError
 from tests.fleet.fake_provider import SPEC, WEB, FakeFleet, clock
 
 
-async def test_a_group_gets_its_size_and_is_then_left_alone(autojump_clock: MockClock) -> None:
+async def test_a_group_reaches_its_size_and_then_stays_unchanged(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         await fleet.wait_settled()
@@ -29,7 +29,7 @@ async def test_a_group_gets_its_size_and_is_then_left_alone(autojump_clock: Mock
         assert not fleet.errors
 
 
-async def test_a_changed_group_is_looked_at_at_once(autojump_clock: MockClock) -> None:
+async def test_a_changed_group_is_reconciled_at_once(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         await fleet.wait_settled()
@@ -37,7 +37,7 @@ async def test_a_changed_group_is_looked_at_at_once(autojump_clock: MockClock) -
         await fleet.wait_settled(within=5.0)
 
 
-async def test_a_rotation_replaces_all_and_never_goes_below_the_size(autojump_clock: MockClock) -> None:
+async def test_a_rotation_replaces_all_instances_and_never_falls_below_the_size(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         former = await fleet.wait_settled()
@@ -57,7 +57,7 @@ async def test_a_removed_group_is_drained_and_forgotten(autojump_clock: MockCloc
         former = await fleet.wait_settled()
         assert fleet.specs is not None
         fleet.specs.clear()
-        fleet.tell(EventType.GROUP_CHANGED)
+        fleet.enqueue(EventType.GROUP_CHANGED)
         await fleet.wait(lambda: not fleet.records())
         assert sorted(fleet.drains) == [(name, Reason.SCALE_DOWN) for name in sorted(former)]
         assert not fleet.provider.things
@@ -65,18 +65,18 @@ async def test_a_removed_group_is_drained_and_forgotten(autojump_clock: MockCloc
 
 
 @pytest.mark.parametrize("kind", [EventType.CHECK_INSTANCE, EventType.INSTANCE_DELETED])
-async def test_a_death_that_is_told_is_made_good_at_once(autojump_clock: MockClock, kind: EventType) -> None:
+async def test_a_reported_death_is_replaced_at_once(autojump_clock: MockClock, kind: EventType) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         first, _ = await fleet.wait_settled()
         await trio.sleep(30)
         fleet.provider.things.pop(first)
-        assert fleet.tell(kind, first)
+        assert fleet.enqueue(kind, first)
         await fleet.wait_settled(within=3.0)
         assert not fleet.drains
 
 
-async def test_a_death_that_nobody_tells_is_noticed_at_the_next_look(autojump_clock: MockClock) -> None:
+async def test_an_unreported_death_is_found_by_the_next_health_check(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         first, _ = await fleet.wait_settled()
@@ -85,13 +85,13 @@ async def test_a_death_that_nobody_tells_is_noticed_at_the_next_look(autojump_cl
         await fleet.wait_settled(within=SPEC.health_interval + 3.0)
 
 
-async def test_a_notice_drains_at_once_and_the_replacement_does_not_wait(autojump_clock: MockClock) -> None:
+async def test_a_termination_notice_drains_and_replaces_at_once(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         first, _ = await fleet.wait_settled()
         deadline = clock() + 7.0
         for _ in range(3):
-            assert fleet.tell(EventType.TERMINATION_NOTICE, first, deadline=deadline)
+            assert fleet.enqueue(EventType.TERMINATION_NOTICE, first, deadline=deadline)
         await trio.sleep(2.0)
         (leaving,) = fleet.records(InstanceState.DRAINING)
         assert (leaving.id, leaving.drain_reason, leaving.drain_deadline) == (first, Reason.TERMINATING, deadline)
@@ -109,74 +109,74 @@ async def test_an_acknowledged_drain_ends_it(autojump_clock: MockClock) -> None:
         (name, _) = fleet.drains[0]
         await trio.sleep(5.0)
         assert name in fleet.provider.things
-        assert fleet.tell(EventType.DRAIN_ACKED, name)
+        assert fleet.enqueue(EventType.DRAIN_ACKED, name)
         await fleet.wait_settled(within=1.0)
 
 
-async def test_an_acknowledgement_nobody_asked_for_changes_nothing(autojump_clock: MockClock) -> None:
+async def test_an_unrequested_acknowledgement_changes_nothing(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         first, _ = await fleet.wait_settled()
-        fleet.tell(EventType.DRAIN_ACKED, first)
+        fleet.enqueue(EventType.DRAIN_ACKED, first)
         await trio.sleep(100)
         assert first in fleet.ready
 
 
-async def test_with_trusted_acknowledgements_it_ends_the_instance(autojump_clock: MockClock) -> None:
+async def test_with_trust_acks_an_unrequested_acknowledgement_ends_the_instance(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term(trust_acks=True):
         first, _ = await fleet.wait_settled()
-        fleet.tell(EventType.DRAIN_ACKED, first)
+        fleet.enqueue(EventType.DRAIN_ACKED, first)
         await fleet.wait(lambda: first not in fleet.provider.things, within=2.0)
         await fleet.wait_settled()
 
 
-async def test_events_are_refused_while_nothing_runs_and_about_what_is_unknown(autojump_clock: MockClock) -> None:
+async def test_events_are_rejected_before_the_start_and_for_unknown_instances(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     fleet.make_reconciler()
-    assert not fleet.tell(EventType.GROUP_CHANGED)
+    assert not fleet.enqueue(EventType.GROUP_CHANGED)
     async with fleet.term():
         await fleet.wait_settled()
-        assert not fleet.tell(EventType.CHECK_INSTANCE, "web-99")
-        assert not fleet.tell(EventType.DRAIN_ACKED)
-        assert fleet.tell(EventType.INITIAL_RECONCILE)
-    assert not fleet.tell(EventType.GROUP_CHANGED)
+        assert not fleet.enqueue(EventType.CHECK_INSTANCE, "web-99")
+        assert not fleet.enqueue(EventType.DRAIN_ACKED)
+        assert fleet.enqueue(EventType.INITIAL_RECONCILE)
+    assert not fleet.enqueue(EventType.GROUP_CHANGED)
 
 
 async def test_a_duplicate_is_ignored_for_two_health_intervals_after_a_success(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         first, second = await fleet.wait_settled()
-        assert fleet.tell(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
+        assert fleet.enqueue(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
         # Not handled yet, so it is no duplicate.
-        assert fleet.tell(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
+        assert fleet.enqueue(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
         await trio.sleep(2.0)
-        assert not fleet.tell(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
-        assert fleet.tell(EventType.CHECK_INSTANCE, first, prevent_duplicate=True, attempt=1)
-        assert fleet.tell(EventType.CHECK_INSTANCE, first)
-        assert fleet.tell(EventType.CHECK_INSTANCE, second, prevent_duplicate=True)
+        assert not fleet.enqueue(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
+        assert fleet.enqueue(EventType.CHECK_INSTANCE, first, prevent_duplicate=True, attempt=1)
+        assert fleet.enqueue(EventType.CHECK_INSTANCE, first)
+        assert fleet.enqueue(EventType.CHECK_INSTANCE, second, prevent_duplicate=True)
         await trio.sleep(2 * SPEC.health_interval + 2.0)
-        assert fleet.tell(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
+        assert fleet.enqueue(EventType.CHECK_INSTANCE, first, prevent_duplicate=True)
 
 
-async def test_a_failed_pass_leaves_no_mark(autojump_clock: MockClock) -> None:
+async def test_a_failed_pass_marks_no_event_as_handled(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         first, _ = await fleet.wait_settled()
-        fleet.tell(EventType.TERMINATION_NOTICE, first, prevent_duplicate=True)
+        fleet.enqueue(EventType.TERMINATION_NOTICE, first, prevent_duplicate=True)
         fleet.store.failures = 1
         await trio.sleep(1.0)
         assert fleet.store.failures == 0
-        assert fleet.tell(EventType.TERMINATION_NOTICE, first, prevent_duplicate=True)
-        # What was said is not lost with the pass.
+        assert fleet.enqueue(EventType.TERMINATION_NOTICE, first, prevent_duplicate=True)
+        # The notice outlives the failed pass.
         await fleet.wait(lambda: fleet.drains == [(first, Reason.TERMINATING)], within=10.0)
 
 
-async def test_creations_keep_their_distance_and_drains_do_not_wait_for_them(autojump_clock: MockClock) -> None:
+async def test_creations_keep_their_interval_and_drains_do_not_wait(autojump_clock: MockClock) -> None:
     fleet = FakeFleet(specs={WEB: SPEC, GroupKey("api"): msgspec.structs.replace(SPEC, key=GroupKey("api"))})
     async with fleet.term(create_rate_limit=20.0):
         await fleet.wait(lambda: len(fleet.ready) == 1)
-        assert fleet.tell(EventType.TERMINATION_NOTICE, fleet.ready[0])
+        assert fleet.enqueue(EventType.TERMINATION_NOTICE, fleet.ready[0])
         await fleet.wait(lambda: bool(fleet.drains), within=2.0)
         fleet.provider.finished.update(fleet.provider.draining)
         await fleet.wait_settled()
@@ -185,18 +185,18 @@ async def test_creations_keep_their_distance_and_drains_do_not_wait_for_them(aut
         assert all(later - earlier >= 20.0 for earlier, later in pairwise(times))
 
 
-async def test_a_failing_creation_is_told_and_tried_again_later_and_later(autojump_clock: MockClock) -> None:
+async def test_a_failing_creation_is_reported_and_retried_with_growing_delays(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     fleet.provider.script["create"] = [RetryableError("no room")] * 3
     async with fleet.term():
         await fleet.wait(lambda: fleet.errors == ["no room"] * 3)
         assert 15.0 <= trio.current_time() <= 20.0
         await fleet.wait_settled()
-        # What the failures may have left behind was removed.
+        # Leftovers of the failures are removed.
         assert len(fleet.provider.times_of("delete")) == 3
 
 
-async def test_a_creation_that_fails_for_good_waits_for_another_specification(autojump_clock: MockClock) -> None:
+async def test_a_permanently_failing_creation_waits_for_another_specification(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     fleet.provider.script["create"] = [PermanentError("no such image")]
     async with fleet.term():
@@ -222,10 +222,10 @@ async def test_a_creation_that_takes_too_long_counts_as_failed(autojump_clock: M
     fleet.provider.script["create"] = [1000.0]
     async with fleet.term():
         await fleet.wait_settled(within=60.0)
-        assert fleet.errors == ["making it took longer than 20 s"]
+        assert fleet.errors == ["creating the instance took longer than 20 s"]
 
 
-async def test_an_outage_of_the_provider_is_no_death(autojump_clock: MockClock) -> None:
+async def test_a_provider_outage_removes_no_instance(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         before = await fleet.wait_settled()
@@ -235,7 +235,7 @@ async def test_an_outage_of_the_provider_is_no_death(autojump_clock: MockClock) 
         assert fleet.ready == before
 
 
-async def test_an_unresponsive_instance_is_drained_after_its_replacement_has_come(autojump_clock: MockClock) -> None:
+async def test_an_unresponsive_instance_is_drained_after_its_replacement_is_ready(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         first, second = await fleet.wait_settled()
@@ -247,7 +247,7 @@ async def test_an_unresponsive_instance_is_drained_after_its_replacement_has_com
         await fleet.wait_settled()
 
 
-async def test_without_leadership_nothing_is_done(autojump_clock: MockClock) -> None:
+async def test_without_leadership_there_are_no_side_effects(autojump_clock: MockClock) -> None:
     fleet = FakeFleet(is_leader=False)
     async with fleet.term():
         await trio.sleep(100)
@@ -257,7 +257,7 @@ async def test_without_leadership_nothing_is_done(autojump_clock: MockClock) -> 
         await fleet.wait_settled(within=10.0)
 
 
-async def test_until_it_is_known_what_is_wanted_nothing_is_done(autojump_clock: MockClock) -> None:
+async def test_without_known_groups_there_are_no_side_effects(autojump_clock: MockClock) -> None:
     fleet = FakeFleet(specs=None)
     fleet.provider.add("web-99")
     async with fleet.term(orphan_grace=1.0):
@@ -265,11 +265,11 @@ async def test_until_it_is_known_what_is_wanted_nothing_is_done(autojump_clock: 
         assert set(fleet.provider.things) == {"web-99"}
         assert not fleet.provider.calls
         fleet.specs = {WEB: SPEC}
-        fleet.tell(EventType.INITIAL_RECONCILE)
+        fleet.enqueue(EventType.INITIAL_RECONCILE)
         await fleet.wait_settled(within=10.0)
 
 
-async def test_the_next_term_takes_over_and_goes_on_with_drains(autojump_clock: MockClock) -> None:
+async def test_the_next_term_takes_over_and_continues_drains(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     async with fleet.term():
         await fleet.wait_settled()
@@ -281,13 +281,13 @@ async def test_the_next_term_takes_over_and_goes_on_with_drains(autojump_clock: 
         assert fleet.drains == [(draining.id, Reason.SCALE_DOWN)] * 2
         assert fleet.provider.adopted == [name for name in fleet.store.records if name != draining.id]
         await fleet.wait(lambda: draining.id not in fleet.provider.things)
-        # The deadline is the one of the term that began it.
+        # The deadline is that of the term that began the drain.
         assert clock() == pytest.approx(draining.drain_deadline, abs=1.0)
         await fleet.wait_settled()
         assert len(fleet.provider.times_of("create")) == 2
 
 
-async def test_nothing_is_done_before_everything_is_known(autojump_clock: MockClock) -> None:
+async def test_there_are_no_side_effects_before_the_takeover_is_complete(autojump_clock: MockClock) -> None:
     fleet = FakeFleet()
     fleet.provider.script["list_owned"] = [RetryableError("down")] * 3
     async with trio.open_nursery() as nursery:
@@ -299,7 +299,7 @@ async def test_nothing_is_done_before_everything_is_known(autojump_clock: MockCl
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 1.0])
-async def test_a_term_that_ends_anywhere_leaves_nothing_behind(autojump_clock: MockClock, seconds: float) -> None:
+async def test_a_term_that_ends_at_any_await_leaves_nothing_behind(autojump_clock: MockClock, seconds: float) -> None:
     fleet = FakeFleet()
     with trio.move_on_after(seconds):
         await fleet.make_reconciler().run()
@@ -307,7 +307,7 @@ async def test_a_term_that_ends_anywhere_leaves_nothing_behind(autojump_clock: M
         await fleet.wait_settled()
 
 
-async def test_orphans_are_adopted_when_they_are_well_and_removed_when_nobody_wants_them(
+async def test_healthy_orphans_are_adopted_and_others_removed(
     autojump_clock: MockClock,
 ) -> None:
     fleet = FakeFleet()

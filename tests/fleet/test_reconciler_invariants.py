@@ -19,8 +19,8 @@ EXAMPLES = max(200, (settings.default.max_examples if settings.default else 0) /
 class Op(msgspec.Struct, frozen=True):
     kind: Literal["resize", "drift", "kill", "hang", "notice", "ack", "fail", "slow", "demote", "term"]
     choice: int
-    told: bool
-    """Whether the event that tells of it arrives."""
+    notified: bool
+    """Whether the event about the change arrives."""
     after: float
     """Virtual seconds before the next."""
 
@@ -39,7 +39,7 @@ CALLS = ("list_owned", "create", "status", "begin_drain", "drained", "delete")
 
 
 def happen(fleet: FakeFleet, op: Op) -> None:
-    """Let *op* come to pass; terms are not its business."""
+    """Apply *op*, except for a change of terms."""
     names = sorted(fleet.provider.things)
     name = names[op.choice % len(names)] if names else ""
     assert fleet.specs is not None
@@ -52,21 +52,21 @@ def happen(fleet: FakeFleet, op: Op) -> None:
     elif op.kind == "hang" and name:
         fleet.provider.become(name, ProviderStatus.UNRESPONSIVE)
     elif op.kind == "notice" and name:
-        fleet.tell(EventType.TERMINATION_NOTICE, name)
+        fleet.enqueue(EventType.TERMINATION_NOTICE, name)
     elif op.kind == "ack" and name:
-        fleet.tell(EventType.DRAIN_ACKED, name)
+        fleet.enqueue(EventType.DRAIN_ACKED, name)
     elif op.kind == "fail":
         fleet.provider.script[CALLS[op.choice % len(CALLS)]] = [RetryableError("down")] * 2
     elif op.kind == "slow":
         fleet.provider.script[CALLS[op.choice % len(CALLS)]] = [3.0, 30.0]
     elif op.kind == "demote":
         fleet.is_leader = False
-    if op.told:
-        fleet.tell(EventType.GROUP_CHANGED)
+    if op.notified:
+        fleet.enqueue(EventType.GROUP_CHANGED)
 
 
 async def live(fleet: FakeFleet, ops: list[Op]) -> None:
-    """Go through *ops*, in as many terms as they want, and end well."""
+    """Apply *ops*, over as many terms as they contain, then wait until the fleet has settled."""
     rest = list(ops)
     while rest:
         async with trio.open_nursery() as nursery:
@@ -80,7 +80,7 @@ async def live(fleet: FakeFleet, ops: list[Op]) -> None:
                 happen(fleet, op)
                 await trio.sleep(op.after)
             nursery.cancel_scope.cancel()
-        # The distance is kept within a term; the next one knows nothing of it.
+        # The interval is kept within a term only.
         times = fleet.provider.times_of("create")[began:]
         assert all(later - earlier >= RATE for earlier, later in pairwise(times)), "F11"
         fleet.is_leader = True
@@ -91,6 +91,6 @@ async def live(fleet: FakeFleet, ops: list[Op]) -> None:
 
 @settings(max_examples=EXAMPLES)
 @given(OPS)
-def test_whatever_happens_the_fleet_comes_to_rest_as_wanted(ops: list[Op]) -> None:
+def test_the_fleet_always_settles_in_its_desired_state(ops: list[Op]) -> None:
     fleet = FakeFleet(specs={WEB: SPEC, GroupKey("api"): msgspec.structs.replace(SPEC, key=GroupKey("api"), size=1)})
     trio.run(live, fleet, ops, clock=MockClock(autojump_threshold=0))

@@ -1,4 +1,4 @@
-"""Stores: what was put is there after a restart, and what cannot be read stops nobody."""
+"""Stores: records survive a restart, and unreadable records are skipped."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "fleet")
 
 
-async def test_what_was_put_is_loaded(store: Store) -> None:
+async def test_written_records_are_loaded(store: Store) -> None:
     assert list(await store.load()) == []
     other = msgspec.structs.replace(RECORD, id="web-2")
     await store.put(RECORD)
@@ -46,7 +46,7 @@ async def test_files_outlive_the_store(tmp_path: Path) -> None:
     assert (tmp_path / "web-1.json").is_file()
 
 
-async def test_files_that_are_no_records_are_left_out(tmp_path: Path) -> None:
+async def test_files_without_a_valid_record_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "web-2.json").write_bytes(b"{")
     (tmp_path / "web-3.json").write_bytes(msgspec.json.encode(RECORD))
     (tmp_path / "web-4.json.new").write_bytes(b"half")
@@ -56,6 +56,6 @@ async def test_files_that_are_no_records_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../web", "", "a/b", ".hidden"])
-async def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="not an id"):
+async def test_an_id_that_leaves_the_directory_is_rejected(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="invalid instance id"):
         await FileStore(tmp_path).put(msgspec.structs.replace(RECORD, id=name))

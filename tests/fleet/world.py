@@ -1,4 +1,4 @@
-"""A world without I/O, which a test turns: provider, store and clock; and the invariants of what is done to it."""
+"""In-memory provider, store and clock that a test controls, with assertions of the invariants of each effect."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
@@ -51,7 +51,7 @@ def drive(work: Coroutine[Any, Any, Any], *, steps: int = -1, then: Callable[[],
 
 @dataclass
 class Thing:
-    """What the provider has made."""
+    """An object that the provider has created."""
 
     id: str
     config_hash: str
@@ -116,8 +116,6 @@ class World:
     def active(self) -> list[InstanceRecord]:
         return [record for record in self.in_state(*LIVING) if not record.is_doomed]
 
-    # -- the effects -------------------------------------------------------
-
     def now(self) -> float:
         return self.time
 
@@ -127,7 +125,7 @@ class World:
             raise NotLeaderError("not the leader")
         if self.failures[name] > 0:
             self.failures[name] -= 1
-            raise RetryableError(f"told to fail: {name}")
+            raise RetryableError(f"scripted failure: {name}")
 
     async def put(self, record: InstanceRecord) -> None:
         await self._call("put")
@@ -155,8 +153,8 @@ class World:
         await Step()
         if not self.is_leader:
             raise NotLeaderError("not the leader")
-        assert record.id in self.records, "F7: made without a record"
-        assert record.id not in {name for _, name in self.created}, "F7: made twice"
+        assert record.id in self.records, "F7: created without a record"
+        assert record.id not in {name for _, name in self.created}, "F7: created twice"
         assert not heir_of or heir_of in self.records
         assert len(self.active) <= spec.size + spec.surge, "F3: too many active"
         assert len(self.records) <= spec.limit, "F3: above the cap"
@@ -166,7 +164,7 @@ class World:
             # Half of the failures leave something behind.
             if self.failures["create"] % 2:
                 self._make(record)
-            raise RetryableError("told to fail: create")
+            raise RetryableError("scripted failure: create")
         successes = [at for at, name in self.created if name in self.succeeded]
         assert not successes or self.time - successes[-1] >= self.rate_limit, "F11: too soon after the last one"
         self._make(record)
@@ -177,7 +175,7 @@ class World:
     def _make(self, record: InstanceRecord) -> None:
         self.things[record.id] = Thing(record.id, record.config_hash, self.time, self.time + self.start_time)
 
-    async def look(self, records: Sequence[InstanceRecord]) -> Sequence[ProviderStatus]:
+    async def observe(self, records: Sequence[InstanceRecord]) -> Sequence[ProviderStatus]:
         return [await self._look_at(record) for record in records]
 
     async def _look_at(self, record: InstanceRecord) -> ProviderStatus:

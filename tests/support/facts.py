@@ -50,7 +50,7 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
     m.EndpointLost(endpoint="local-1"),
     m.FleetChanged(group="local", size=2, states={"ready": 2, "draining": 1}),
     m.InstanceDraining(instance="local-1", group="local", reason="scale-down", seconds=300.0),
-    m.InstanceTroubled(instance="local-1", group="local", error="told to fail"),
+    m.InstanceOperationFailed(instance="local-1", group="local", error="scripted failure"),
     m.DeploymentScheduled(
         correlation="1-1", generation=generation("a"), endpoints=(ENDPOINT,), why=m.DeploymentReason.VALIDATED
     ),
@@ -60,7 +60,7 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
         result=SyncResult(endpoint="local-1", changed=True, reloaded=False, operations=2, seconds=0.01),
     ),
     m.DriftRepaired(correlation="1-1", endpoint="local-1", found={"server": 2, "map": 1}, operations=3, reloaded=False),
-    m.InstanceFailed(correlation="1-1", endpoint="local-1", error="told to fail", seconds=0.1),
+    m.InstanceFailed(correlation="1-1", endpoint="local-1", error="scripted failure", seconds=0.1),
     m.DeploymentCompleted(correlation="1-1", generation="abc", results=(), failed=(), seconds=0.1),
     m.LeadershipChanged(is_leader=True, identity="me", transitions=1),
     m.ConfigChanged(loaded=LOADED),

@@ -1,11 +1,11 @@
 """Provider of local HAProxy processes, each in a directory of its own.
 
-    <state>/instances/<id>/instance.json    the mark: whose it is; written first
+    <state>/instances/<id>/instance.json    the mark: id and group; written first
     <state>/instances/<id>/process.json     pid and start time, written at the start
-    <state>/instances/<id>/…                what an instance has (`dataplane/files`)
+    <state>/instances/<id>/…                files of the instance (`dataplane/local/instance_directory.py`)
 
-The provider belongs to the process, not to a term: it keeps HAProxy running
-and deployable while nobody reconciles.
+The provider lives as long as the process, not only for a term: it keeps
+HAProxy running and deployable while no reconciler runs.
 """
 
 import contextlib
@@ -49,22 +49,22 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.workqueue.outcome import PermanentError
 
 DRAINING_NAME = "draining"
-"""File of an instance whose HAProxy was told to finish: nobody shall adopt it, even if its record is lost."""
+"""Marker file of a draining instance, which must not be adopted even if its record is lost."""
 DEFAULT_GRACE = 5.0
-"""Seconds that HAProxy may finish what it has when the process ends and takes it along."""
+"""Seconds in which HAProxy may finish its connections if it is stopped together with the controller."""
 END_LIMIT = 10.0
-"""Seconds beyond the grace that the end of all instances may take."""
+"""Seconds, in addition to the grace period, that stopping all instances may take."""
 
 
 def hash_instance(binary: Path, *settings: object) -> str:
     """Return the configuration hash of instances that run *binary* as it is now, with *settings*; blocks."""
     status = binary.resolve().stat()
-    told = (str(binary.resolve()), status.st_ino, status.st_size, status.st_mtime_ns, *settings)
-    return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
+    inputs = (str(binary.resolve()), status.st_ino, status.st_size, status.st_mtime_ns, *settings)
+    return hashlib.blake2b(repr(inputs).encode(), digest_size=8).hexdigest()
 
 
 class _Siblings:
-    """What the instance *name* has to do with the others."""
+    """Implements `Siblings` for the instance *name*."""
 
     def __init__(self, provider: "LocalProvider", name: str, heir_of: str) -> None:
         self._provider = provider
@@ -83,14 +83,13 @@ class _Siblings:
 
 
 class LocalProvider:
-    """The instances below *state*; makes new ones while `run` runs.
+    """Manages the instances below *state*; creates new ones while `run` runs.
 
-    A new one starts with the generation that *find_newest* returns; as long
-    as there is none it waits for whoever deploys the first. Addresses that it
-    cannot listen on are reported to *report_ports*. *endpoints* gets
-    those that can be deployed to, whenever they change. *unmarked* is the
-    group of instances without a mark: those of a controller that did not own
-    its fleet yet.
+    A new instance starts with the generation that *find_newest* returns, or
+    else waits for its first deployment. Addresses that it cannot listen on
+    are reported to *report_ports*. *endpoints* receives the instances that
+    can be deployed to, on each change. *unmarked* is the group of instances
+    without a mark, which older versions of the controller have created.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class LocalProvider:
         grace: float = DEFAULT_GRACE,
     ) -> None:
         self._root = state.absolute() / INSTANCES_NAME
-        # HAProxy changes its directory, and starts itself anew from there.
+        # HAProxy changes its working directory, and executes itself again from there.
         self._binary = binary.absolute()
         self._find_newest = find_newest
         self._report_ports = report_ports
@@ -116,23 +115,24 @@ class LocalProvider:
         self._grace = grace
         self._launches_in, self._launches_out = trio.open_memory_channel[LocalInstance](0)
         self.starting = trio.Lock()
-        """Held while an instance is started that others may share their listening sockets with."""
-        self._in_hand: dict[str, LocalInstance] = {}
+        """Held while an instance starts and takes over the listening sockets of another one."""
+        self._managed: dict[str, LocalInstance] = {}
         self._serving: set[str] = set()
-        """Ids of those that can be deployed to."""
+        """Ids of the instances that can be deployed to."""
         self._answering: set[str] = set()
-        """Ids of those that have answered when they were asked last."""
+        """Ids of the instances that answered the last probe."""
         self._leaving: dict[str, Leaving] = {}
         self._begun_with: dict[str, str] = {}
-        """What those that are not ready yet have started with: the id of a generation; empty for none."""
+        """Id of the generation that each unready instance has started with; empty for none."""
         self._names = NumberedNames(self._root / "last-number")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look after the instances until cancelled; runs once.
+        """Manage the instances until cancelled; runs once.
 
-        Then the HAProxy processes go on, to be adopted, or are ended: softly,
-        and after the grace by force. Raises InstanceLockedError when another
-        controller has this state directory.
+        started() means that the state directory is locked. On exit the
+        HAProxy processes continue, to be adopted later, or are stopped:
+        softly, and after the grace period by force. Raises
+        InstanceLockedError if another controller uses this state directory.
         """
         with lock_directory(self._root), self._launches_out:
             await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_directories()))
@@ -161,10 +161,8 @@ class LocalProvider:
         await leaving.end()
         await trio.to_thread.run_sync(_remove_sockets, directory)
 
-    # -- what the reconciler asks for --------------------------------------
-
     def make_id(self, key: GroupKey) -> str:
-        """Return an id for a new instance of *key*; for as long as `run` runs."""
+        """Return an id for a new instance of *key*; valid while `run` runs."""
         return self._names.make(key)
 
     async def list_owned(self) -> Sequence[ProviderInstance]:
@@ -190,20 +188,20 @@ class LocalProvider:
         )
 
     async def adopt(self, record: InstanceRecord) -> None:
-        """Take an instance in hand; an HAProxy of it that has ended is started again."""
-        self._names.see(record.id)
-        instance = self._in_hand.get(record.id)
+        """Manage an existing instance; its HAProxy is started again if it has exited."""
+        self._names.note_used(record.id)
+        instance = self._managed.get(record.id)
         if instance is not None and instance.has_failed:
-            del self._in_hand[record.id]
-        if record.id not in self._in_hand and await trio.to_thread.run_sync(self._directory_of(record.id).is_dir):
+            del self._managed[record.id]
+        if record.id not in self._managed and await trio.to_thread.run_sync(self._directory_of(record.id).is_dir):
             instance = await self._take(record.id)
         if instance is not None and not instance.has_failed and record.id not in self._serving:
             self._publish(record.id)
 
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:
-        """Start an HAProxy with the newest generation, and with the listening sockets of *heir_of* or another one."""
+        """Start HAProxy with the newest generation and the listening sockets of *heir_of*, or of another instance."""
         directory = self._directory_of(record.id)
-        await trio.to_thread.run_sync(self._names.keep)
+        await trio.to_thread.run_sync(self._names.save)
         mark = Mark(id=record.id, key=spec.key, created_at=record.created_at, config_hash=record.config_hash)
         await trio.to_thread.run_sync(_make_directory, directory, mark)
         instance = await self._take(record.id, heir_of=heir_of)
@@ -219,20 +217,20 @@ class LocalProvider:
         return record.id
 
     async def status(self, record: InstanceRecord) -> ProviderStatus:
-        """Ask the process whether it lives; a new one is STARTING until it runs what is newest."""
+        """Probe the process; a new instance is STARTING until it runs the newest generation."""
         directory = self._directory_of(record.id)
         if not await trio.to_thread.run_sync(directory.is_dir):
             return ProviderStatus.NOT_FOUND
         if record.state in LIVING:
-            # Where that was cut short, or has failed, at the beginning of the term.
+            # Repeats an adoption that was cancelled or has failed at the beginning of the term.
             await self.adopt(record)
         status = await probe(directory)
         (self._answering.add if status is ProviderStatus.RUNNING else self._answering.discard)(record.id)
-        instance = self._in_hand.get(record.id)
+        instance = self._managed.get(record.id)
         if instance is None or instance.has_failed:
             return status
         if status is ProviderStatus.STOPPED:
-            # Its supervisor starts it again, unless its first generation never came to be loaded.
+            # Its supervisor starts it again, unless its first generation was never loaded.
             is_waiting = self._begun_with.get(record.id) == ""
             is_startable = is_waiting or await trio.to_thread.run_sync((directory / "current").exists)
             return ProviderStatus.STARTING if is_startable else ProviderStatus.FAILED
@@ -241,7 +239,7 @@ class LocalProvider:
         return status
 
     async def _is_current(self, instance_id: str, instance: LocalInstance) -> bool:
-        """Whether it has ever run what was the newest generation then, or what was deployed to it later."""
+        """Whether it has run the newest generation, or one deployed to it after its start, at least once."""
         begun_with = self._begun_with.get(instance_id)
         if begun_with:
             newest = self._find_newest()
@@ -252,8 +250,8 @@ class LocalProvider:
         return True
 
     async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:  # noqa: ARG002 - kept by the caller
-        """Have HAProxy close its ends of the listening sockets and exit after its last connection."""
-        leaving = await self._let_go(record.id)
+        """Let HAProxy close its copies of the listening sockets and exit after its last connection."""
+        leaving = await self._release(record.id)
         directory = self._directory_of(record.id)
         if await trio.to_thread.run_sync(directory.is_dir):
             await trio.to_thread.run_sync((directory / DRAINING_NAME).touch)
@@ -261,32 +259,32 @@ class LocalProvider:
 
     async def drained(self, record: InstanceRecord) -> bool:
         """Whether its processes have exited."""
-        return await (await self._let_go(record.id)).is_gone()
+        return await (await self._release(record.id)).is_gone()
 
     async def delete(self, record: InstanceRecord, *, force: bool = False) -> None:  # noqa: ARG002 - it is quick enough
-        """End its processes and remove its directory."""
+        """Stop its processes and remove its directory."""
         directory = self._directory_of(record.id)
-        leaving = await self._let_go(record.id)
+        leaving = await self._release(record.id)
         await leaving.end()
         await trio.to_thread.run_sync(_remove_directory, directory)
         self._leaving.pop(record.id, None)
 
-    # -- what is in hand ---------------------------------------------------
-
     def _directory_of(self, instance_id: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", instance_id, re.ASCII):
-            raise PermanentError(f"not a name for a directory: {instance_id!r}")
+            raise PermanentError(
+                f"invalid instance id {instance_id!r}: use ASCII letters, digits, _ . -, and a letter or digit first"
+            )
         return self._root / instance_id
 
     async def _take(self, instance_id: str, *, heir_of: str = "") -> LocalInstance:
         directory = self._directory_of(instance_id)
         instance = LocalInstance(directory, self._binary, _Siblings(self, instance_id, heir_of))
-        self._in_hand[instance_id] = instance
+        self._managed[instance_id] = instance
         try:
             await self._launches_in.send(instance)
         except BaseException:
-            # Nobody runs it.
-            del self._in_hand[instance_id]
+            # `run` has not received it, so no task runs it.
+            del self._managed[instance_id]
             raise
         await instance.wait_settled()
         if await probe(directory) is ProviderStatus.RUNNING:
@@ -294,13 +292,13 @@ class LocalProvider:
         return instance
 
     def note_start(self, instance_id: str) -> None:
-        """Note that an instance has listening sockets that others may share."""
+        """Note that an instance has listening sockets that others can take over."""
         self._answering.add(instance_id)
 
     def find_donor(self, instance_id: str, heir_of: str) -> Path | None:
-        """Return a socket that hands out listening sockets; the one that will leave comes first."""
+        """Return the admin socket of an instance that hands out listening sockets, *heir_of* first; None if none."""
         others = sorted(
-            (self._answering & self._in_hand.keys()) - {instance_id}, key=lambda name: (name != heir_of, name)
+            (self._answering & self._managed.keys()) - {instance_id}, key=lambda name: (name != heir_of, name)
         )
         for name in others:
             record = read_record(self._directory_of(name) / RECORD_NAME)
@@ -308,21 +306,21 @@ class LocalProvider:
                 return Path(record.sockets) / ADMIN_SOCKET
         return None
 
-    async def _let_go(self, instance_id: str) -> Leaving:
+    async def _release(self, instance_id: str) -> Leaving:
         self._serving.discard(instance_id)
         self._answering.discard(instance_id)
         self._begun_with.pop(instance_id, None)
-        instance = self._in_hand.get(instance_id)
+        instance = self._managed.get(instance_id)
         if instance is not None:
             self._publish()
-            await instance.let_go()
-            self._in_hand.pop(instance_id, None)
+            await instance.release()
+            self._managed.pop(instance_id, None)
         return self._leaving.setdefault(instance_id, Leaving(self._directory_of(instance_id)))
 
     def _publish(self, added: str = "") -> None:
         if added:
             self._serving.add(added)
-        self._endpoints.put(tuple(self._in_hand[name].agent for name in sorted(self._serving) if name in self._in_hand))
+        self._endpoints.put(tuple(self._managed[name].agent for name in sorted(self._serving) if name in self._managed))
 
 
 def _make_directory(directory: Path, mark: Mark) -> None:
@@ -338,13 +336,13 @@ def _remove_directory(directory: Path) -> None:
 
 
 def _remove_sockets(directory: Path) -> None:
-    """Remove what the instance has outside of its directory."""
+    """Remove the sockets of the instance, which are outside of its directory."""
     record = read_record(directory / RECORD_NAME)
     if record is None:
         return
     sockets = Path(record.sockets)
     for name in (ADMIN_SOCKET, MASTER_SOCKET):
         (sockets / name).unlink(missing_ok=True)
-    # There may be other things in it, if it is not the instance's alone.
+    # The directory may contain sockets of other instances.
     with contextlib.suppress(OSError):
         sockets.rmdir()

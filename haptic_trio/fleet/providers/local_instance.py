@@ -1,10 +1,11 @@
 """Local HAProxy instance of the fleet: an endpoint while it serves, a process that ends after it drained.
 
-All instances of a fleet share their listening sockets: one that starts gets
-them from another by HAProxy's own hand-over (`-x`), so there is one queue of
-waiting connections for each address, and closing one process's end of it
-resets nothing. Sockets that only bear the same address (SO_REUSEPORT) have a
-queue each, and what waits in the queue of the one that closes is lost.
+All instances of a fleet share their listening sockets: a new instance gets
+them from another one by HAProxy's socket transfer (`-x`). Each address
+therefore has one queue of waiting connections, and no connection is reset
+when one process closes its copy. Separate sockets on the same address
+(SO_REUSEPORT) have one queue each, and the connections in the queue of a
+closed socket are lost.
 """
 
 import signal
@@ -34,19 +35,19 @@ RECORD_NAME = "process.json"
 ADMIN_SOCKET = "admin.sock"
 MASTER_SOCKET = "master.sock"
 PROBE_LIMIT = 2.0
-"""Seconds after which an HAProxy that has not answered is called unresponsive."""
+"""Seconds after which an HAProxy that has not answered counts as unresponsive."""
 CLOSE_LIMIT = 10.0
-"""Seconds that a deployment in flight may finish before the instance leaves."""
+"""Seconds in which a running deployment may finish before the instance leaves."""
 TERMINATE_LIMIT = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 KILL_LIMIT = 5.0
-"""Seconds that killed processes may take to be gone."""
+"""Seconds that killed processes may take to exit."""
 
 log = get_logger("fleet")
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """What says that a directory is an instance of ours, and which; written before anything is started in it."""
+    """Identifies a directory as an instance managed by haptic-trio; written before its HAProxy is started."""
 
     id: str
     key: GroupKey
@@ -55,7 +56,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_mark(directory: Path) -> Mark | None:
-    """Return the mark of the instance in *directory*; None when there is none that makes sense."""
+    """Return the mark of the instance in *directory*; None if it is missing or invalid. Blocks."""
     try:
         return msgspec.json.decode((directory / MARK_NAME).read_bytes(), type=Mark)
     except (OSError, msgspec.MsgspecError):
@@ -63,24 +64,24 @@ def read_mark(directory: Path) -> Mark | None:
 
 
 class Siblings(Protocol):
-    """What an instance has to do with the others of its fleet."""
+    """Interface of an instance to the other instances of its fleet."""
 
     @property
     def starting(self) -> trio.Lock:
-        """Held by the one that is started: those after it get its sockets instead of binding their own."""
+        """Held during a start, so that instances started later get sockets instead of binding their own."""
         ...
 
     def find_donor(self) -> Path | None:
-        """Return a socket that hands out listening sockets; None when nobody has any."""
+        """Return the admin socket of an instance that hands out listening sockets; None if there is none."""
         ...
 
     def note_start(self) -> None:
-        """Note that this one has listening sockets now."""
+        """Note that this instance has listening sockets now."""
         ...
 
 
 class FleetAgent(LocalAgent):
-    """A local endpoint that starts with the listening sockets of another one, and can be closed."""
+    """A local endpoint that starts with the listening sockets of another instance, and can be closed."""
 
     def __init__(self, name: str, directory: Path, binary: Path, siblings: Siblings) -> None:
         super().__init__(
@@ -91,31 +92,31 @@ class FleetAgent(LocalAgent):
 
     def _choose_start_options(self) -> Sequence[str]:
         if self._is_closed:
-            raise LoadRefusedError("the instance is leaving")
+            raise LoadRefusedError(f"{self._name}: HAProxy is not started, since the instance is being removed")
         donor = self._siblings.find_donor()
-        # A donor that does not answer costs HAProxy a second and a line in its log.
+        # HAProxy starts without a donor that does not answer, after a second and with a line in its log.
         return ["-x", str(donor)] if donor is not None else []
 
     async def activate(self, generation: Generation) -> None:
-        """As `LocalAgent.activate`; waits while a sibling is being started, if this starts HAProxy."""
+        """See `LocalAgent.activate`; an activation that starts HAProxy waits while another instance starts."""
         if self._supervisor.pid:
             await super().activate(generation)
             return
         async with self._siblings.starting:
             if self._siblings.find_donor() is None:
-                await self._require_no_strangers(generation)
+                await self._require_unshared_addresses(generation)
             await super().activate(generation)
             self._siblings.note_start()
 
-    async def _require_no_strangers(self, generation: Generation) -> None:
-        """Raise DeploymentRefusedError where another controller's HAProxy would take turns with ours."""
+    async def _require_unshared_addresses(self, generation: Generation) -> None:
+        """Raise DeploymentRefusedError if an HAProxy outside of this fleet listens on an address of *generation*."""
         addresses = find_addresses(generation.config)
         holders = await trio.to_thread.run_sync(partial(find_holders, addresses, root=self._directory.parent))
         if holders:
             raise DeploymentRefusedError(self._name, holders[0].explain())
 
     async def close(self) -> None:
-        """Let a deployment in flight finish; then never start HAProxy again. Bounded."""
+        """Wait for a running deployment, at most `CLOSE_LIMIT` seconds; never start HAProxy again."""
         with trio.move_on_after(CLOSE_LIMIT):
             async with self._lock:
                 self._is_closed = True
@@ -123,44 +124,44 @@ class FleetAgent(LocalAgent):
 
 
 class LocalInstance:
-    """The instance in *directory*, in hand from `run` until `let_go`."""
+    """Manages the instance in *directory*, from `run` until `release`."""
 
     def __init__(self, directory: Path, binary: Path, siblings: Siblings) -> None:
         self.agent = FleetAgent(directory.name, directory, binary, siblings)
         self.has_failed = False
-        """Whether nobody looks after it any more although it was not let go."""
+        """Whether `run` has ended by an error instead of `release`."""
         self._scope = trio.CancelScope()
         self._settled = trio.Event()
         self._ended = trio.Event()
 
     async def run(self) -> None:
-        """Look after it until it is let go; HAProxy goes on in any case. Errors are logged and remembered."""
+        """Supervise it until `release` or cancellation; HAProxy then continues. Errors are logged, not raised."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
-                    # Whether HAProxy is ended is the provider's to decide.
+                    # The provider decides whether HAProxy is stopped.
                     await nursery.start(partial(self.agent.run, on_exit="leave", grace=0.0))
                     self._settled.set()
         except* (HapticError, OSError) as group:
             self.has_failed = True
-            log.warning("an instance cannot be looked after", instance=self.agent.name, error=repr(group.exceptions))
+            log.warning("cannot supervise an instance", instance=self.agent.name, error=repr(group.exceptions))
         finally:
             self._ended.set()
             self._settled.set()
 
     async def wait_settled(self) -> None:
-        """Wait until its HAProxy is adopted or started, if there is anything to start, or has failed."""
+        """Wait until its HAProxy is adopted, started, or has failed; or until there is nothing to start."""
         await self._settled.wait()
 
-    async def let_go(self) -> None:
-        """Stop looking after it; HAProxy goes on, and is not started again."""
+    async def release(self) -> None:
+        """Stop supervising it; HAProxy continues, and is not started again."""
         await self.agent.close()
-        self._scope.cancel(reason="the instance leaves")
+        self._scope.cancel(reason="the instance is released")
         await self._ended.wait()
 
 
 async def probe(directory: Path) -> ProviderStatus:
-    """Ask the HAProxy in *directory* whether it lives."""
+    """Return the status of the HAProxy in *directory*, by a command on its admin socket."""
     record = await trio.to_thread.run_sync(read_record, directory / RECORD_NAME)
     if record is None or not is_alive(record):
         found = await trio.to_thread.run_sync(find_masters, str(directory / PRELUDE_NAME))
@@ -175,13 +176,13 @@ async def probe(directory: Path) -> ProviderStatus:
 
 
 def find_processes(directory: Path) -> Iterator[MasterProcess]:
-    """Yield the live processes of *directory* that are no children of others of it; the caller closes them.
+    """Yield the running top-level processes of the instance in *directory*; the caller closes them.
 
-    Blocks. Workers whose master was killed are among them.
+    These are masters, and workers whose master was killed. Blocks.
     """
     record = read_record(directory / RECORD_NAME)
     pids = set(find_masters(str(directory / PRELUDE_NAME)))
-    # While a master loads itself anew its command line is empty for a moment; the record knows it even then.
+    # The command line of a master is empty for a moment while it executes itself again; the record has its pid.
     if record is not None and is_alive(record):
         pids.add(record.pid)
     for pid in sorted(pids):
@@ -192,14 +193,14 @@ def find_processes(directory: Path) -> Iterator[MasterProcess]:
 
 
 class Leaving:
-    """The processes of an instance that has been let go, until the last has exited."""
+    """The processes of a released instance, until the last one has exited."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._held: list[MasterProcess] = []
 
     async def is_gone(self) -> bool:
-        """Whether nothing of it lives any more."""
+        """Whether all processes have exited."""
         for process in tuple(self._held):
             if not process.is_alive():
                 process.reap()
@@ -210,32 +211,32 @@ class Leaving:
         return not self._held
 
     async def stop(self) -> None:
-        """Have HAProxy take nothing new, finish what it has, and exit."""
+        """Let HAProxy accept no new connections, finish those it has, and exit."""
         if not await self.is_gone():
             self._send(signal.SIGUSR1)
 
     async def end(self) -> None:
-        """End all of it: by SIGTERM, and by force what is left then. Raises OSError when even that is in vain."""
+        """Stop all processes by SIGTERM, then by SIGKILL. Raises OSError if processes survive even that."""
         if await self.is_gone():
             return
         self._send(signal.SIGTERM)
         if await self._await_end(TERMINATE_LIMIT):
             return
         with trio.move_on_after(KILL_LIMIT):
-            # A master that is killed leaves workers behind that are stopped, or hang.
+            # A killed master may leave workers behind that are stopped or hang.
             while not await self.is_gone():
                 self._send(signal.SIGKILL)
                 await self._await_end(TERMINATE_LIMIT)
             return
-        raise TimeoutError(f"processes of {self._directory.name} live on after SIGKILL")
+        raise TimeoutError(f"{self._directory.name}: processes still run {KILL_LIMIT:g} s after SIGKILL")
 
     async def wait_gone(self) -> None:
-        """Return when nothing of it lives any more."""
+        """Wait until all processes have exited."""
         while not await self.is_gone():
             await self._held[0].wait_exit()
 
     def close(self) -> None:
-        """Let go of processes that live on."""
+        """Release the handles of processes that still run."""
         for process in self._held:
             process.close()
         self._held.clear()

@@ -22,12 +22,16 @@ _STATES: Mapping[ProviderStatus, InstanceState] = {
 }
 
 
-class NotOursError(HapticError):
-    """The instances belong to somebody else, who has to be asked; trying again here is futile."""
+NO_OWNER = "no controller"
+"""Owner shown for pods without a controlling owner reference."""
+
+
+class ForeignPodsError(HapticError):
+    """The pods belong to another controller, which alone can change them. A permanent error."""
 
 
 class ObservedPods:
-    """The pods of *namespace* that are chosen by labels, as a fleet that can only be looked at."""
+    """The pods of *namespace* selected by labels, as a read-only fleet."""
 
     def __init__(self, client: Client, namespace: str, *, clock: Callable[[], float] = time.time) -> None:
         self._client = client
@@ -37,7 +41,7 @@ class ObservedPods:
         self._pods: dict[str, Resource] = {}
 
     def aim(self, labels: Mapping[str, str]) -> None:
-        """Look at the pods with *labels*, all of them; at none without any."""
+        """Observe the pods that have all *labels* from now on; without labels, observe none."""
         if labels != self._labels.value:
             self._labels.put(labels)
 
@@ -50,7 +54,7 @@ class ObservedPods:
                 if labels:
                     nursery.start_soon(self._follow, labels)
                 seen, labels = await self._labels.wait_newer(seen)
-                nursery.cancel_scope.cancel(reason="other pods are chosen")
+                nursery.cancel_scope.cancel(reason="the label selector has changed")
         raise AssertionError("the loop ends by cancellation alone")
 
     async def _follow(self, labels: Mapping[str, str]) -> None:
@@ -68,7 +72,7 @@ class ObservedPods:
 
     @property
     def present(self) -> FleetSnapshot:
-        """The pods as they are now, in a group for each owner."""
+        """The pods as they are now, with one group for each owner."""
         groups: dict[str, list[InstanceRecord]] = {}
         for pod in self._pods.values():
             groups.setdefault(owner_of(pod), []).append(_record_of(pod))
@@ -84,34 +88,34 @@ class ObservedPods:
         )
 
     def describe(self) -> FleetStatus:
-        """Return what is told of the pods now."""
+        """Return the status of the pods."""
         owners = sorted({owner_of(pod) for pod in self._pods.values()})
-        return describe_fleet(self.present, self._clock(), owner=", ".join(owners) or "nobody")
+        return describe_fleet(self.present, self._clock(), owner=", ".join(owners) or NO_OWNER)
 
     def find(self, instance_id: str) -> InstanceRecord | None:
-        """Return what is known of a pod."""
+        """Return the observed state of a pod as a record; None for an unknown one."""
         pod = self._pods.get(instance_id)
         return _record_of(pod) if pod is not None else None
 
     def ask(self, event: ReconcileEvent) -> bool:
-        """Raise NotOursError."""
+        """Raise ForeignPodsError."""
         pod = self._pods.get(event.instance_id)
-        owner = owner_of(pod) if pod is not None else "somebody else"
-        raise NotOursError(f"{event.instance_id} belongs to {owner}, which alone replaces it; kubectl asks it")
+        owner = owner_of(pod) if pod is not None else "another controller"
+        raise ForeignPodsError(f"pod {event.instance_id} belongs to {owner}: replace it with kubectl")
 
-    async def resize(self, size: int | None) -> None:  # noqa: ARG002 - whatever it is
-        """Raise NotOursError."""
+    async def resize(self, size: int | None) -> None:  # noqa: ARG002 - every size is rejected
+        """Raise ForeignPodsError."""
         await trio.lowlevel.checkpoint()
-        owners = ", ".join(sorted({owner_of(pod) for pod in self._pods.values()})) or "somebody else"
-        raise NotOursError(f"the pods belong to {owners}, which alone has a size; kubectl scales it")
+        owners = ", ".join(sorted({owner_of(pod) for pod in self._pods.values()})) or "another controller"
+        raise ForeignPodsError(f"the pods belong to {owners}: scale it with kubectl")
 
 
 def owner_of(pod: Resource) -> str:
-    """Return whose *pod* is, as `Kind name`; a Deployment's are those of its ReplicaSet."""
+    """Return the owner of *pod* as `Kind name`; for a ReplicaSet of a Deployment, the Deployment."""
     owners = pod["metadata"].get("ownerReferences") or ()
     owner = next((one for one in owners if one.get("controller")), None)
     if owner is None:
-        return "nobody"
+        return NO_OWNER
     kind, name = str(owner.get("kind")), str(owner.get("name"))
     digest = (pod["metadata"].get("labels") or {}).get("pod-template-hash")
     if kind == "ReplicaSet" and digest and name.endswith(f"-{digest}"):

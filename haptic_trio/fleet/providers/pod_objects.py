@@ -1,8 +1,9 @@
-"""HAProxy pods as instances: what a pod object says, and what one is made from. Without I/O.
+"""Conversion between pod objects and instances of the fleet. Without I/O.
 
-The pod is the record's home: it travels in an annotation, so whoever leads
-next finds what its predecessor knew. The label `haptic-trio/fleet` is the
-mark of ours; `haptic-trio/serving` is what the Service selects by.
+The record of an instance is an annotation of its pod, so the next leader
+finds the state that its predecessor has written. The label
+`haptic-trio/fleet` marks pods managed by haptic-trio; the Service selects by
+`haptic-trio/serving`.
 """
 
 import hashlib
@@ -24,19 +25,19 @@ from haptic_trio.k8s.resource import Resource, ResourceType
 PODS: Final = ResourceType("v1", "pods")
 POD_TEMPLATES: Final = ResourceType("v1", "podtemplates")
 MARK: Final = "haptic-trio/fleet"
-"""Label: the group that a pod is an instance of."""
+"""Label: the group of the instance."""
 SERVING: Final = "haptic-trio/serving"
-"""Label: `true` for a pod that is to get connections, `false` for one that drains."""
+"""Label: `true` for a pod that gets connections, `false` for one that drains."""
 RECORD: Final = "haptic-trio/record"
-"""Annotation: what is known of the instance."""
+"""Annotation: the record of the instance, as JSON."""
 METRICS_PORT: Final = "metrics"
 """Name of the container port where HAProxy serves its metrics."""
 _LONGEST_GROUP: Final = 40
-"""Characters: what is added to make a pod's name has to fit into a label, too."""
+"""Characters of a group name; the pod name that begins with it must fit into a label."""
 
 
 def group_of(name: str) -> GroupKey:
-    """Return the group of the controller whose configuration is called *name*: names of pods begin with it."""
+    """Return the group for the ConfigMap *name* of a controller; its name is the prefix of pod names."""
     plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "haproxy"
     if plain != name or len(plain) > _LONGEST_GROUP:
         digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
@@ -45,19 +46,19 @@ def group_of(name: str) -> GroupKey:
 
 
 def hash_template(template: Resource) -> str:
-    """Return what changes whenever pods of *template*, a PodTemplate, would be others."""
+    """Return a hash of the pod specification in *template*, a PodTemplate."""
     content = msgspec.json.encode(template.get("template") or {}, order="sorted")
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def labels_of(template: Resource) -> Mapping[str, str]:
-    """Return the labels that pods of *template* get from it."""
+    """Return the labels that *template* gives its pods."""
     metadata = (template.get("template") or {}).get("metadata") or {}
     return metadata.get("labels") or {}
 
 
 def make_pod(template: Resource, record: InstanceRecord, namespace: str) -> Resource:
-    """Return the pod of *record*, which goes when the PodTemplate goes."""
+    """Return the pod for *record*, owned by the PodTemplate *template*."""
     inner: Mapping[str, Any] = template.get("template") or {}
     owner = template["metadata"]
     return {
@@ -89,7 +90,7 @@ def make_pod(template: Resource, record: InstanceRecord, namespace: str) -> Reso
 def with_metadata(
     pod: Resource, *, label: tuple[str, str] | None = None, record: InstanceRecord | None = None
 ) -> Resource:
-    """Return *pod* with another label, or with what is known of it now."""
+    """Return a copy of *pod* with *label* and *record* set."""
     metadata = dict(pod["metadata"])
     if label is not None:
         metadata["labels"] = {**(metadata.get("labels") or {}), label[0]: label[1]}
@@ -100,7 +101,7 @@ def with_metadata(
 
 
 def read_record(pod: Resource) -> InstanceRecord | None:
-    """Return what the pod says is known of it; None when that makes no sense."""
+    """Return the record in the annotation of *pod*; None if it is missing, invalid, or copied from another pod."""
     content = (pod["metadata"].get("annotations") or {}).get(RECORD)
     if content is None:
         return None
@@ -112,7 +113,7 @@ def read_record(pod: Resource) -> InstanceRecord | None:
 
 
 def status_of(pod: Resource, *, was_ready: bool) -> ProviderStatus:
-    """Return how *pod* is. One that was ready and is not any more does not answer."""
+    """Return the status of *pod*; a pod that *was_ready* and no longer is counts as unresponsive."""
     status: Mapping[str, Any] = pod.get("status") or {}
     phase = status.get("phase")
     if phase == "Failed":
@@ -127,7 +128,7 @@ def status_of(pod: Resource, *, was_ready: bool) -> ProviderStatus:
 
 
 def condition_of(pod: Resource, kind: str) -> str:
-    """Return the status of a condition of *pod*; empty when it has none of that kind."""
+    """Return the status of the condition *kind* of *pod*; empty if it has none."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return next((str(one.get("status")) for one in conditions if one.get("type") == kind), "")
 
@@ -147,12 +148,12 @@ def listed_as(pod: Resource) -> ProviderInstance:
 
 
 def is_doomed(pod: Resource) -> bool:
-    """Whether somebody is going to end *pod*: a person, the end of its node, or an eviction."""
+    """Whether *pod* is being terminated from outside: deleted, evicted, or on a node that goes away."""
     return bool(pod["metadata"].get("deletionTimestamp")) or condition_of(pod, "DisruptionTarget") == "True"
 
 
 def read_time(text: object) -> float | None:
-    """Return the seconds of a timestamp of the API; None when it is none."""
+    """Return a timestamp of the API as wall-clock seconds; None for anything else."""
     if not isinstance(text, str):
         return None
     try:
@@ -162,7 +163,7 @@ def read_time(text: object) -> float | None:
 
 
 def metrics_url(pod: Resource) -> str:
-    """Return where HAProxy in *pod* tells how many connections it has; empty when it does not."""
+    """Return the URL of the metrics of HAProxy in *pod*; empty if the pod has no address or no such port."""
     address = (pod.get("status") or {}).get("podIP")
     containers = (pod.get("spec") or {}).get("containers") or ()
     ports = [port for container in containers for port in container.get("ports") or ()]
@@ -177,9 +178,10 @@ _SESSIONS = re.compile(r'^haproxy_frontend_current_sessions\{[^}]*proxy="([^"]*)
 
 
 def count_sessions(metrics: str) -> int | None:
-    """Return how many connections of clients HAProxy's *metrics* tell of; None when they tell nothing of that.
+    """Return the number of client connections in *metrics* of HAProxy; None if they do not contain it.
 
-    Those to the frontend `metrics`, by which this is asked, are none.
+    Connections to the frontend `metrics`, such as the request for the metrics
+    itself, do not count.
     """
     found = _SESSIONS.findall(metrics)
     if not found:

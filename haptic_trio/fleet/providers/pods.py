@@ -1,12 +1,12 @@
 """Provider of bare pods, created from a PodTemplate that owns them.
 
-    draining   the label `haptic-trio/serving` becomes `false`, and the Service has the pod no more; once balancers
-               know it, and no client is connected any more, the drain is over
-    removing   the pod is deleted, and has its own grace period
+    draining   the label `haptic-trio/serving` becomes `false`, which removes the pod from the Service; the drain ends
+               when load balancers have had time to notice and no client is connected any more
+    removing   the pod is deleted, with its own grace period
 
-A watch keeps what the pods are; nothing is asked for but what a watch may not
-have told yet. A deletion by anybody else, the end of a node, and an eviction
-are termination notices.
+A watch keeps the state of the pods; a single pod is read only if the watch
+may not have delivered it yet. A deletion from outside, the end of a node, and
+an eviction are termination notices.
 """
 
 import time
@@ -53,15 +53,15 @@ from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.workqueue.outcome import PermanentError
 
 LAME_DUCK = 5.0
-"""Seconds after a pod left its Service in which balancers and nodes may still send it connections."""
+"""Seconds after a pod left its Service in which load balancers and nodes may still send it connections."""
 COUNT_LIMIT = 2.0
-"""Seconds that HAProxy may take to say how many connections it has."""
+"""Seconds that HAProxy may take to report its number of connections."""
 WRITE_TRIES = 5
-"""How often a write is tried when others write to the same pod meanwhile."""
+"""Attempts of a write that conflicts with other writers of the same pod."""
 
 
 class PodServer(Protocol):
-    """What the provider needs of an API server."""
+    """The part of an API client that the provider needs."""
 
     def watch(self, selection: Selection) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """See `Client.watch`."""
@@ -85,11 +85,11 @@ class PodServer(Protocol):
 
 
 CountSessions = Callable[[Resource], Awaitable[int | None]]
-"""Returns how many clients are connected to the HAProxy of a pod; None when nobody can say."""
+"""Returns the number of clients connected to the HAProxy of a pod; None if it cannot be determined."""
 
 
 async def scrape_sessions(pod: Resource) -> int | None:
-    """Ask the metrics of the HAProxy in *pod*."""
+    """Return the number of client connections from the metrics of HAProxy in *pod*; None if they cannot be read."""
     url = metrics_url(pod)
     if not url:
         return None
@@ -104,10 +104,10 @@ async def scrape_sessions(pod: Resource) -> int | None:
 
 
 class PodProvider:
-    """The pods of *key* in *namespace*, and the records that they carry.
+    """Manages the pods of group *key* in *namespace*, and the records in their annotations.
 
-    *basis* gets the hash of the PodTemplate that `aim` names. *notice* is told
-    what happens to pods; *report* what is wrong with the template.
+    *basis* receives the hash of the PodTemplate named by `aim`. *notice* is
+    called for events about pods, *report* for problems of the template.
     """
 
     def __init__(
@@ -134,18 +134,18 @@ class PodProvider:
         self._clock = clock
         self._pods: dict[str, Resource] = {}
         self._removed: set[str] = set()
-        """Names of pods that were deleted by us, and that the watch still shows."""
+        """Names of pods that this provider has deleted and that the watch still shows."""
         self._listed = trio.Event()
         self._template: Resource | None = None
         self._aim: Latest[tuple[str, Mapping[str, str]]] = Latest()
 
     def aim(self, template: str, labels: Mapping[str, str]) -> None:
-        """Make pods from the PodTemplate *template* from now on, which must give them *labels*; none if it is empty."""
+        """Create pods from the PodTemplate *template* from now on; it must give them *labels*. Empty: create none."""
         if self._aim.value != (template, labels):
             self._aim.put((template, labels))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow pods and template until cancelled."""
+        """Watch pods and template until cancelled; started() is called immediately."""
         task_status.started()
         seen, (name, labels) = await self._aim.wait_newer(0)
         while True:
@@ -154,9 +154,7 @@ class PodProvider:
                     nursery.start_soon(self._follow_pods)
                     nursery.start_soon(self._follow_template, name, labels)
                 seen, (name, labels) = await self._aim.wait_newer(seen)
-                nursery.cancel_scope.cancel(reason="another template is meant")
-
-    # -- what is followed --------------------------------------------------
+                nursery.cancel_scope.cancel(reason="another template is configured")
 
     async def _follow_pods(self) -> None:
         selection = Selection(type=PODS, namespaces=(self._namespace,), label_selector=f"{MARK}={self._key.group}")
@@ -180,22 +178,22 @@ class PodProvider:
         former = self._pods.get(name)
         self._pods[name] = pod
         if is_doomed(pod) and (former is None or not is_doomed(former)):
-            self._tell_doom(pod)
+            self._notify_termination(pod)
         elif former is None or status_of(former, was_ready=True) is not status_of(pod, was_ready=True):
-            self._tell(EventType.CHECK_INSTANCE, name)
+            self._notify(EventType.CHECK_INSTANCE, name)
 
     def _drop(self, name: str) -> None:
         self._removed.discard(name)
         if self._pods.pop(name, None) is not None:
-            self._tell(EventType.INSTANCE_DELETED, name)
+            self._notify(EventType.INSTANCE_DELETED, name)
 
-    def _tell_doom(self, pod: Resource) -> None:
+    def _notify_termination(self, pod: Resource) -> None:
         name = pod["metadata"]["name"]
         if name not in self._removed:
-            # That is when it will be gone, its grace period included.
-            self._tell(EventType.TERMINATION_NOTICE, name, read_time(pod["metadata"].get("deletionTimestamp")))
+            # The timestamp includes the grace period: at that time the pod will be gone.
+            self._notify(EventType.TERMINATION_NOTICE, name, read_time(pod["metadata"].get("deletionTimestamp")))
 
-    def _tell(self, kind: EventType, name: str, deadline: float | None = None) -> None:
+    def _notify(self, kind: EventType, name: str, deadline: float | None = None) -> None:
         self._notice(
             ReconcileEvent(
                 type=kind,
@@ -224,18 +222,19 @@ class PodProvider:
             self._report(source, ())
 
     def _take_template(self, template: Resource | None, source: str, labels: Mapping[str, str]) -> None:
-        """Have pods made from *template*, none while it is gone; one that is no good changes nothing."""
+        """Use *template* for new pods; None while it is missing. An unusable one is reported and changes nothing."""
         problems: tuple[Problem, ...] = ()
         if template is None:
-            # Its pods go with it, and so would those that were still made for it.
+            # Kubernetes deletes the pods of a deleted template, new ones included.
             self._template = None
-            problems = (Problem(message="not found", source=source, hint="no pod can be made before it is there"),)
+            problems = (Problem(message="not found", source=source, hint="create it: pods are made from it"),)
         elif missing := [f"{key}={value}" for key, value in labels.items() if labels_of(template).get(key) != value]:
             problems = (
                 Problem(
-                    message=f"its pods would not be deployed to: they lack {', '.join(missing)} of `podSelector`",
+                    message=f"labels {', '.join(missing)} of `podSelector` are missing",
                     source=source,
                     path="template.metadata.labels",
+                    hint="add them: without them the pods would not be deployed to",
                 ),
             )
         else:
@@ -244,37 +243,35 @@ class PodProvider:
                 self._basis.put(found)
         self._report(source, problems)
 
-    # -- what the reconciler asks for --------------------------------------
-
     async def list_owned(self) -> Sequence[ProviderInstance]:
-        """Return all pods with our mark; those that are going need no one to look after them."""
+        """Return all pods with the mark, except those that are being deleted."""
         await self._listed.wait()
         return [listed_as(pod) for pod in self._pods.values() if not pod["metadata"].get("deletionTimestamp")]
 
     async def adopt(self, record: InstanceRecord) -> None:
-        """Tell again what an earlier leader may have been told."""
+        """Repeat a termination notice that only an earlier leader may have received."""
         await trio.lowlevel.checkpoint()
         pod = self._pods.get(record.id)
         if pod is not None and is_doomed(pod):
-            self._tell_doom(pod)
+            self._notify_termination(pod)
 
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:  # noqa: ARG002
-        """Make the pod; it begins to serve when it is ready."""
+        """Create the pod; it begins to serve when it is ready."""
         if self._template is None:
-            raise RetryableError("there is no PodTemplate to make a pod from")
+            raise RetryableError("there is no PodTemplate to create a pod from")
         try:
             pod = await self._server.create(make_pod(self._template, record, self._namespace))
         except AlreadyExistsError:
-            # Names are never used again, so it is the one that was asked for, and whose answer was lost.
+            # Names are unique, so this is the requested pod: the response of an earlier attempt was lost.
             pod = await self._server.get(PODS, self._namespace, record.id)
         except InvalidError as exc:
             raise PermanentError(exc) from exc
-        # The watch may need a moment to tell.
+        # The watch may deliver the pod later.
         self._pods.setdefault(record.id, pod)
         return record.id
 
     async def status(self, record: InstanceRecord) -> ProviderStatus:
-        """Return how the pod is, as far as the API server knows."""
+        """Return the status of the pod, as the API server reports it."""
         await self._listed.wait()
         pod = self._pods.get(record.id)
         if pod is None:
@@ -285,11 +282,11 @@ class PodProvider:
         return status_of(pod, was_ready=record.ready_at is not None)
 
     async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:  # noqa: ARG002 - kept by the caller
-        """Take the pod out of its Service."""
+        """Remove the pod from its Service."""
         await self._write(record.id, lambda pod: with_metadata(pod, label=(SERVING, "false")))
 
     async def drained(self, record: InstanceRecord) -> bool:
-        """Whether nobody is connected any more; False as long as nobody can say."""
+        """Whether no client is connected any more; False if that cannot be determined."""
         await self._listed.wait()
         pod = self._pods.get(record.id)
         if pod is None:
@@ -309,22 +306,20 @@ class PodProvider:
         except NotFoundError:
             self._removed.discard(record.id)
 
-    # -- the store ---------------------------------------------------------
-
     async def load(self) -> Sequence[InstanceRecord]:
-        """Return what the pods say is known of them."""
+        """Return the records in the annotations of the pods."""
         await self._listed.wait()
         return [record for pod in self._pods.values() if (record := read_record(pod)) is not None]
 
     async def put(self, record: InstanceRecord) -> None:
-        """Keep *record* with its pod. A pod is made together with its first record, and one that is gone needs none."""
+        """Write *record* to its pod. The first record is written with the new pod, and a missing pod needs none."""
         if record.state is InstanceState.PENDING and record.id not in self._pods:
             await trio.lowlevel.checkpoint()
             return
         await self._write(record.id, lambda pod: with_metadata(pod, record=record))
 
     async def _write(self, name: str, change: Callable[[Resource], Resource]) -> None:
-        """Have the pod *name* changed, whoever else writes to it meanwhile; one that is gone is left alone."""
+        """Apply *change* to the pod *name*, and retry if others write to it; does nothing for a missing pod."""
         pod = self._pods.get(name)
         for _ in range(WRITE_TRIES):
             try:
@@ -339,11 +334,11 @@ class PodProvider:
             if name in self._pods:
                 self._pods[name] = written
             return
-        raise RetryableError(f"others write to pod {name} all the time")
+        raise RetryableError(f"pod {name}: {WRITE_TRIES} writes in a row conflicted with other writers")
 
 
 class PodStore:
-    """The records of a `PodProvider`'s pods, which are kept with them."""
+    """Store for the records in the pods of a `PodProvider`."""
 
     def __init__(self, provider: PodProvider) -> None:
         self._provider = provider
@@ -353,9 +348,9 @@ class PodStore:
         return await self._provider.load()
 
     async def put(self, record: InstanceRecord) -> None:
-        """Keep *record* in place of an earlier one with its id."""
+        """Write *record*, replacing an earlier one with its id."""
         await self._provider.put(record)
 
-    async def delete(self, instance_id: str) -> None:  # noqa: ARG002 - it goes with its pod
-        """Drop a record."""
+    async def delete(self, instance_id: str) -> None:  # noqa: ARG002 - the record disappears with its pod
+        """Do nothing: the record disappears with its pod."""
         await trio.lowlevel.checkpoint()

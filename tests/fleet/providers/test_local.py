@@ -1,4 +1,4 @@
-"""A fleet of real HAProxy processes: made, adopted, drained, replaced, and never refusing a client."""
+"""A fleet of real HAProxy processes: created, adopted, drained and replaced without a refused connection."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ async def test_a_fleet_starts_grows_and_shrinks_with_one_socket_for_all(
         assert not clients.failed
 
 
-async def test_an_instance_that_cannot_listen_says_where(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_an_instance_that_cannot_listen_reports_the_address(instance_root: Path, haproxy_binary: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -66,7 +66,7 @@ async def test_an_instance_that_cannot_listen_says_where(instance_root: Path, ha
         async with running_fleet(instance_root, haproxy_binary, answering(taken, "one"), size=1) as fleet:
             await fleet.wait(lambda: bool(fleet.unbound))
             assert [(one.host, one.port) for one in fleet.unbound[0].addresses] == [("127.0.0.1", taken)]
-            # What is newest then is without it: the next attempt succeeds.
+            # The newest generation no longer has the address: the next attempt succeeds.
             fleet.generations.append(answering(free_port(), "one"))
             await fleet.wait_settled()
 
@@ -105,7 +105,7 @@ async def test_a_rotation_after_a_new_port_refuses_no_connection(instance_root: 
             assert not clients.failed
 
 
-async def test_a_download_is_finished_before_its_instance_leaves(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_draining_instance_finishes_a_download(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with (
         slow_backend(40, 0.05) as slow,
@@ -124,7 +124,7 @@ async def test_a_download_is_finished_before_its_instance_leaves(instance_root: 
         fleet.change(config_hash="other")
         await fleet.wait(lambda: fleet.drains == [first])
         assert not answers
-        # New connections are not its business any more; the old one is.
+        # It accepts no new connections any more, but continues the existing one.
         assert await fetch(port) == (200, "quick")
         assert MasterProcess(pid).is_alive()
         await fleet.wait(lambda: bool(answers))
@@ -177,7 +177,7 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
 
 
-async def test_a_killed_haproxy_comes_back(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_killed_haproxy_is_restarted(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with running_fleet(instance_root, haproxy_binary, answering(port, "one"), size=2) as fleet:
         first, _ = await fleet.wait_settled()
@@ -229,7 +229,7 @@ async def test_instances_outlive_a_killed_controller_and_are_adopted(instance_ro
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.15, 0.3, 0.5])
-async def test_nothing_is_left_over_when_the_controller_is_killed_at_work(
+async def test_a_controller_killed_at_any_time_leaves_nothing_behind(
     instance_root: Path, haproxy_binary: Path, delay: float
 ) -> None:
     port = free_port()
@@ -246,9 +246,7 @@ async def test_nothing_is_left_over_when_the_controller_is_killed_at_work(
         assert sorted(path.name for path in (instance_root / "instances").iterdir() if path.is_dir()) == sorted(names)
 
 
-async def test_instances_of_a_controller_without_a_fleet_are_taken_over(
-    instance_root: Path, haproxy_binary: Path
-) -> None:
+async def test_instances_without_a_mark_are_adopted(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with instances(instance_root, haproxy_binary, count=2, on_exit="leave") as agents:
         for agent in agents:
@@ -263,7 +261,7 @@ async def test_instances_of_a_controller_without_a_fleet_are_taken_over(
         assert not clients.failed
 
 
-async def test_haproxies_are_left_or_ended_as_wished(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_on_exit_decides_whether_haproxy_continues(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with running_fleet(instance_root, haproxy_binary, answering(port, "one"), on_exit="leave") as fleet:
         (name,) = await fleet.wait_settled()

@@ -1,4 +1,4 @@
-"""Pods that somebody else makes: seen, told of, and left alone."""
+"""Pods of another controller: observed, reported, and never changed."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from haptic_trio.fleet.model import EventType, ReconcileEvent
-from haptic_trio.fleet.providers.observed_pods import NotOursError, ObservedPods
+from haptic_trio.fleet.providers.observed_pods import ForeignPodsError, ObservedPods
 from haptic_trio.k8s.resource import Resource
 from tests.support.cluster import MemoryCluster
 
@@ -29,12 +29,12 @@ def make_pod(name: str, *, ready: str = "True", **metadata: Any) -> Resource:
 
 async def until(observed: ObservedPods, *names: str) -> None:
     with trio.fail_after(5):
-        # It is a watch that tells.
+        # The watch delivers the pods at an unknown time.
         while {one.id for group in observed.describe().groups for one in group.instances} != set(names):  # noqa: ASYNC110
             await trio.sleep(0.01)
 
 
-async def test_pods_of_a_deployment_are_told_of_and_belong_to_it(nursery: trio.Nursery) -> None:
+async def test_pods_of_a_deployment_are_reported_with_their_owner(nursery: trio.Nursery) -> None:
     cluster = MemoryCluster(make_pod("a"), make_pod("b", ready="False"), make_pod("c", labels={"app": "other"}))
     observed = ObservedPods(cluster, "edge", clock=lambda: 1767225660.0)
     nursery.start_soon(observed.run)
@@ -58,15 +58,15 @@ async def test_pods_of_a_deployment_are_told_of_and_belong_to_it(nursery: trio.N
     nursery.cancel_scope.cancel()
 
 
-async def test_nothing_is_asked_of_pods_of_others(nursery: trio.Nursery) -> None:
+async def test_changes_of_foreign_pods_are_rejected(nursery: trio.Nursery) -> None:
     observed = ObservedPods(MemoryCluster(make_pod("a")), "edge")
     nursery.start_soon(observed.run)
     observed.aim({"app": "haproxy"})
     await until(observed, "a")
     event = ReconcileEvent(type=EventType.TERMINATION_NOTICE, group="x", instance_id="a")
-    with pytest.raises(NotOursError, match="a belongs to Deployment edge"):
+    with pytest.raises(ForeignPodsError, match="a belongs to Deployment edge"):
         observed.ask(event)
-    with pytest.raises(NotOursError, match="the pods belong to Deployment edge"):
+    with pytest.raises(ForeignPodsError, match="the pods belong to Deployment edge"):
         await observed.resize(3)
     observed.aim({})
     await until(observed)

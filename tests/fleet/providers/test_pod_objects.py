@@ -1,4 +1,4 @@
-"""What a pod object says of an instance."""
+"""Conversion between pod objects and instances."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_status_follows_phase_and_readiness(status: dict[str, Any], was_ready: b
     assert status_of(pod(**status), was_ready=was_ready) is expected
 
 
-def test_pod_that_is_going_is_stopping_and_doomed() -> None:
+def test_a_deleted_pod_is_stopping_and_doomed() -> None:
     going = pod(conditions=conditions("True"))
     assert not is_doomed(going)
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
@@ -67,7 +67,7 @@ def test_record_travels_with_its_pod() -> None:
     assert read_record(made) == RECORD_OF_ONE
     changed = InstanceRecord(id="web-1", key=GroupKey("web"), state=InstanceState.READY, created_at=1.0, ready_at=2.0)
     assert read_record(with_metadata(made, record=changed)) == changed
-    # Somebody has copied a pod, or spoiled its annotation.
+    # The pod is a copy of another one, or its annotation is damaged.
     copied = {**made, "metadata": {**made["metadata"], "name": "web-2"}}
     assert read_record(copied) is None
     made["metadata"]["annotations"][RECORD] = "{"
@@ -76,13 +76,13 @@ def test_record_travels_with_its_pod() -> None:
     assert read_record(made) is None
 
 
-def test_hash_is_that_of_what_pods_are_made_from() -> None:
+def test_hash_depends_on_the_pod_specification_only() -> None:
     assert hash_template(make_template()) == hash_template({**make_template(), "metadata": {"name": "other"}})
     assert hash_template(make_template()) != hash_template(make_template("haproxy:2"))
 
 
 @pytest.mark.parametrize("name", ["haptic-trio", "x" * 200, "Team.One", "-", "a.b", "a-b"])
-def test_names_of_groups_can_begin_names_of_pods_and_differ(name: str) -> None:
+def test_group_names_are_valid_unique_prefixes_of_pod_names(name: str) -> None:
     found = group_of(name).group
     assert len(found) <= 40
     assert found == found.lower().strip("-")
@@ -99,12 +99,12 @@ haproxy_frontend_max_sessions{proxy="http"} 9
 """
 
 
-def test_connections_of_clients_are_counted_and_ours_is_none() -> None:
+def test_client_connections_are_counted_without_that_to_the_metrics() -> None:
     assert count_sessions(METRICS) == 5
     assert count_sessions("# nothing\n") is None
 
 
-def test_metrics_are_where_the_port_of_that_name_is() -> None:
+def test_metrics_url_uses_the_port_named_metrics() -> None:
     assert metrics_url(pod()) == "http://10.0.0.7:8404/metrics"
     assert metrics_url(pod(podIP="fd00::7")) == "http://[fd00::7]:8404/metrics"
     assert metrics_url(pod(podIP="")) == ""
@@ -114,11 +114,11 @@ def test_metrics_are_where_the_port_of_that_name_is() -> None:
 @pytest.mark.parametrize(
     ("owner", "expected"),
     [
-        (None, "nobody"),
+        (None, "no controller"),
         ({"kind": "DaemonSet", "name": "edge", "controller": True}, "DaemonSet edge"),
         ({"kind": "ReplicaSet", "name": "edge-5d8f", "controller": True}, "Deployment edge"),
         ({"kind": "ReplicaSet", "name": "bare", "controller": True}, "ReplicaSet bare"),
-        ({"kind": "Node", "name": "one"}, "nobody"),
+        ({"kind": "Node", "name": "one"}, "no controller"),
     ],
 )
 def test_owner_of_a_replica_set_is_its_deployment(owner: dict[str, Any] | None, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""Pods as instances, on an API server: made, rotated, drained, taken over, and told of when others end them."""
+"""Pods as instances, on an API server: created, rotated, drained, taken over, and terminated from outside."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ import trio
 from haptic_trio.config.model import Duration
 from haptic_trio.fleet.model import InstanceState
 from haptic_trio.fleet.providers.pod_objects import MARK, POD_TEMPLATES, PODS, RECORD, SERVING
-from haptic_trio.messages import InstanceDraining, InstanceTroubled
-from tests.fleet.pod_rig import LABELS, NAMESPACE, WISH, make_template, pod_rig
+from haptic_trio.messages import InstanceDraining, InstanceOperationFailed
+from tests.fleet.pod_rig import INSTANCES, LABELS, NAMESPACE, make_template, pod_rig
 from tests.support.facts import drain as drain_facts
 
 
@@ -20,7 +20,7 @@ def kubeconfig(tmp_path: Path) -> Path:
     return tmp_path / "kubeconfig"
 
 
-async def test_pods_are_made_from_the_template_and_owned_by_it(kubeconfig: Path) -> None:
+async def test_pods_are_created_from_the_template_and_owned_by_it(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         names = await rig.settled(replica, 2)
@@ -40,7 +40,7 @@ async def test_pods_are_made_from_the_template_and_owned_by_it(kubeconfig: Path)
         assert pod["spec"]["containers"][0]["image"] == "haproxy:1"
 
 
-async def test_pods_follow_size_template_and_revision_and_never_are_too_few_in_the_service(kubeconfig: Path) -> None:
+async def test_pods_follow_size_template_and_revision_without_falling_below_the_size(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         await rig.settled(replica, 2)
@@ -69,7 +69,7 @@ async def test_pods_follow_size_template_and_revision_and_never_are_too_few_in_t
         assert min(fewest) >= 2
 
 
-async def test_draining_pod_leaves_the_service_and_stays_as_long_as_somebody_is_connected(kubeconfig: Path) -> None:
+async def test_draining_pod_leaves_the_service_and_waits_for_its_clients(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         first, _ = await rig.settled(replica, 2)
@@ -84,7 +84,7 @@ async def test_draining_pod_leaves_the_service_and_stays_as_long_as_somebody_is_
 
 
 @pytest.mark.parametrize("sessions", [2, None])
-async def test_drain_that_nobody_sees_the_end_of_ends_at_its_limit(kubeconfig: Path, sessions: int | None) -> None:
+async def test_drain_with_unknown_connections_ends_at_its_deadline(kubeconfig: Path, sessions: int | None) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         first, _ = await rig.settled(replica, 2)
@@ -94,7 +94,7 @@ async def test_drain_that_nobody_sees_the_end_of_ends_at_its_limit(kubeconfig: P
         assert first not in rig.pods
 
 
-async def test_deletion_by_a_person_is_a_notice_and_another_pod_is_made_at_once(kubeconfig: Path) -> None:
+async def test_deletion_from_outside_is_a_notice_and_replaces_the_pod_at_once(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         first, second = await rig.settled(replica, 2)
@@ -126,7 +126,7 @@ async def test_eviction_is_a_notice_before_the_pod_is_deleted(kubeconfig: Path) 
         await rig.settled(replica, 2)
 
 
-async def test_pod_that_is_gone_without_a_word_is_replaced(kubeconfig: Path) -> None:
+async def test_pod_that_disappears_without_notice_is_replaced(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         first, second = await rig.settled(replica, 2)
@@ -134,7 +134,7 @@ async def test_pod_that_is_gone_without_a_word_is_replaced(kubeconfig: Path) -> 
         assert second in await rig.settled(replica, 2)
 
 
-async def test_pod_that_is_not_ready_any_more_is_replaced_first(kubeconfig: Path) -> None:
+async def test_unready_pod_is_replaced_before_it_is_removed(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         first, second = await rig.settled(replica, 2)
@@ -143,7 +143,7 @@ async def test_pod_that_is_not_ready_any_more_is_replaced_first(kubeconfig: Path
         assert second in await rig.settled(replica, 2)
 
 
-async def test_next_leader_goes_on_where_the_one_before_was(kubeconfig: Path) -> None:
+async def test_next_leader_continues_the_work_of_its_predecessor(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         one, two = rig.replica(), rig.replica(is_leader=False)
         first, second = await rig.settled(one, 2)
@@ -160,12 +160,12 @@ async def test_next_leader_goes_on_where_the_one_before_was(kubeconfig: Path) ->
         assert not one.owner.is_leading
         rig.sessions[first] = 0
         assert await rig.settled(two, 1) == [second]
-        # Nobody has made a pod that was not needed.
+        # No leader has created a surplus pod.
         created = [request for request in rig.server.requests if request.startswith("POST") and "/pods" in request]
         assert len(created) == 2
 
 
-async def test_leader_that_dies_at_any_request_leaves_what_the_next_one_makes_good(kubeconfig: Path) -> None:
+async def test_next_leader_recovers_from_a_leader_that_dies_at_any_request(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         for number in range(8):
             begun = len(rig.server.requests)
@@ -182,7 +182,7 @@ async def test_leader_that_dies_at_any_request_leaves_what_the_next_one_makes_go
         await rig.settled(replica, 2)
 
 
-async def test_pods_of_others_are_left_alone(kubeconfig: Path) -> None:
+async def test_foreign_pods_stay_unchanged(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         other = {
             "apiVersion": "v1",
@@ -197,7 +197,7 @@ async def test_pods_of_others_are_left_alone(kubeconfig: Path) -> None:
         await rig.wait(lambda: list(rig.pods) == ["other"], replica)
 
 
-async def test_pod_with_our_mark_and_no_record_is_taken_in_and_rotated_out(kubeconfig: Path) -> None:
+async def test_marked_pod_without_a_record_is_adopted_and_rotated_out(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         stray = {
             "apiVersion": "v1",
@@ -213,19 +213,21 @@ async def test_pod_with_our_mark_and_no_record_is_taken_in_and_rotated_out(kubec
         assert "stray" not in rig.pods
 
 
-async def test_template_that_is_no_good_is_reported_and_changes_nothing(kubeconfig: Path) -> None:
+async def test_unusable_template_is_reported_and_changes_nothing(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         former = await rig.settled(replica, 2)
         rig.server.put(make_template("haproxy:2", labels={"app": "other"}))
-        await replica.reports.wait(lambda reports: "they lack app=haproxy" in reports.messages)
+        await replica.reports.wait(
+            lambda reports: "labels app=haproxy of `podSelector` are missing" in reports.messages
+        )
         assert await rig.settled(replica, 2) == former
-        # What is made meanwhile is made from what was good.
+        # New pods are created from the last usable template.
         rig.kubelet.remove(former[0])
         await rig.settled(replica, 2)
 
 
-async def test_nothing_is_made_for_a_template_that_is_gone_until_it_is_back(kubeconfig: Path) -> None:
+async def test_no_pod_is_created_while_the_template_is_missing(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         former = await rig.settled(replica, 2)
@@ -234,13 +236,15 @@ async def test_nothing_is_made_for_a_template_that_is_gone_until_it_is_back(kube
         assert await rig.settled(replica, 2) == former
         begun = len(rig.server.requests)
         replica.want(size=3)
-        await rig.wait(lambda: any(isinstance(fact, InstanceTroubled) for fact in drain_facts(replica.facts)), replica)
+        await rig.wait(
+            lambda: any(isinstance(fact, InstanceOperationFailed) for fact in drain_facts(replica.facts)), replica
+        )
         assert not [request for request in rig.server.requests[begun:] if request.startswith("POST")]
         rig.server.put(make_template())
         await rig.settled(replica, 3)
 
 
-async def test_pod_that_the_server_refuses_is_not_tried_again_before_something_changes(kubeconfig: Path) -> None:
+async def test_rejected_pod_is_not_retried_before_something_changes(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         await rig.settled(replica, 2)
@@ -255,17 +259,17 @@ async def test_pod_that_the_server_refuses_is_not_tried_again_before_something_c
         await rig.settled(replica, 3)
 
 
-async def test_nothing_is_touched_any_more_once_the_template_is_not_named(kubeconfig: Path) -> None:
+async def test_pods_stay_unchanged_once_no_template_is_configured(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         former = await rig.settled(replica, 2)
-        replica.config.put(msgspec.structs.replace(WISH, pod_template="", size=0))
+        replica.config.put(msgspec.structs.replace(INSTANCES, pod_template="", size=0))
         await trio.sleep(0.5)
         assert sorted(rig.pods) == sorted(former)
         assert rig.server.stored(PODS, NAMESPACE, former[0])["metadata"]["labels"][SERVING] == "true"
 
 
-async def test_writes_of_others_to_a_pod_are_kept(kubeconfig: Path) -> None:
+async def test_writes_of_others_to_a_pod_are_preserved(kubeconfig: Path) -> None:
     async with pod_rig(kubeconfig) as rig:
         replica = rig.replica()
         first, _ = await rig.settled(replica, 2)
