@@ -1,4 +1,4 @@
-"""Files by path, in chunks: a changed file costs no more than its chunk."""
+"""Files by path, in chunks: the cost of a changed file is that of its chunk."""
 
 import hashlib
 from bisect import bisect_right
@@ -11,11 +11,11 @@ from haptic_trio.chunked import Paged, Splice, differences, spliced
 
 
 class Filed(Protocol):
-    """What has a path and a hash."""
+    """An object with a path and a hash."""
 
     @property
     def path(self) -> str:
-        """What it is found by."""
+        """Key of the object."""
         ...
 
     @property
@@ -33,12 +33,12 @@ class FilePages(Mapping[str, F], Generic[F]):
     """An immutable mapping from path to file, in the order of paths."""
 
     def __init__(self, paged: Paged[F]) -> None:
-        """Take *paged*, which must be in the order of paths, each of which it has once."""
+        """*paged* must be sorted by path, without repeated paths."""
         self.paged = paged
 
     @classmethod
     def of(cls, files: Iterable[F]) -> "FilePages[F]":
-        """Return *files* in new pages; the last one with a path counts."""
+        """Return *files* in new pages; of several files with one path the last one is used."""
         by_path = {file.path: file for file in files}
         return cls(Paged.of(by_path[path] for path in sorted(by_path)))
 
@@ -80,7 +80,7 @@ class FilePages(Mapping[str, F], Generic[F]):
         return f"FilePages({len(self)} files)"
 
     def changed(self, put: Iterable[F] = (), removed: Iterable[str] = ()) -> "FilePages[F]":
-        """Return these with *put* in place of what is at their paths, and without those at the paths *removed*."""
+        """Return a copy with the files *put* added or replaced, and without the paths *removed*."""
         wanted: dict[str, F | None] = dict.fromkeys(removed)
         wanted.update((file.path, file) for file in put if self.get(file.path) is not file)
         splices = []
@@ -92,7 +92,7 @@ class FilePages(Mapping[str, F], Generic[F]):
         return FilePages(spliced(self.paged, _merge(splices))) if splices else self
 
     def differing(self, other: "FilePages[F]") -> tuple[dict[str, F], dict[str, F]]:
-        """Return the files of these and of *other*, by path, that stand in pages which the other has not."""
+        """Return the files of both sides, by path, from pages that the other side does not share."""
         mine, others = differences(self.paged, other.paged)
         return {file.path: file for file in mine}, {file.path: file for file in others}
 
@@ -102,7 +102,7 @@ class FilePages(Mapping[str, F], Generic[F]):
 
     @cached_property
     def _counts(self) -> list[int]:
-        """How many files stand before each page."""
+        """Number of files before each page."""
         counts, count = [], 0
         for page in self.paged.pages:
             counts.append(count)
@@ -110,7 +110,7 @@ class FilePages(Mapping[str, F], Generic[F]):
         return counts
 
     def _find(self, path: str) -> tuple[int, bool]:
-        """Return where *path* stands or would stand, and whether it does."""
+        """Return the position of *path*, or the position at which to insert it, and whether it exists."""
         number = max(0, bisect_right(self._firsts, path) - 1)
         if not self._firsts:
             return 0, False
@@ -136,7 +136,7 @@ class _Items(ItemsView[str, F]):
 
 
 def _merge(splices: list[Splice[F]]) -> list[Splice[F]]:
-    """Join splices at one place: several new files before the same one."""
+    """Join splices at one position: several new files before the same file."""
     merged: list[Splice[F]] = []
     for splice in splices:
         last = merged[-1] if merged else None

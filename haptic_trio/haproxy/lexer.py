@@ -1,13 +1,13 @@
 """Lexer for haproxy.cfg: quoting, escapes, comments and limits as HAProxy 2.8 and later read them.
 
-The rules were checked against the real binary: a backslash means something
-only before a blank, `#`, a quote, `\\`, `n`, `r`, `t` and `xHH` (and before
-`$` inside weak quotes); `$` refers to the environment only inside weak
-quotes; a line has at most 64 words, where a blank after the last one counts
-as one more; there is no continuation of lines. Environment variables are
-not expanded here: a word that refers to one is kept as written and marked.
+The rules were verified with real binaries: a backslash is special only before
+a blank, `#`, a quote, `\\`, `n`, `r`, `t` and `xHH` (and before `$` inside
+weak quotes); `$` refers to the environment only inside weak quotes; a line
+has at most 64 words, and a blank after the last word counts as one more; a
+line cannot be continued. Environment variables are not expanded: a word that
+refers to one is kept as written and marked.
 
-Bytes that are not UTF-8 stand in strings as surrogate escapes.
+Bytes that are not UTF-8 become surrogate escapes in strings.
 """
 
 import re
@@ -17,21 +17,21 @@ from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Directive
 
 MAX_WORDS: Final = 64
-"""Words that HAProxy accepts on one line."""
+"""Maximum number of words on one line."""
 
 EXCERPT_WIDTH: Final = 160
 
-# Everything that keeps `str.split` from giving HAProxy's words: quotes, escapes, comments, and characters that Python
-# takes for white space but C does not.
+# Characters with which `str.split` would not give HAProxy's words: quotes, escapes, comments, and characters that are
+# white space in Python but not in C.
 _NEEDS_CARE: Final = re.compile(
     "[\"'\\\\#\r\0\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ud800-\udfff]"
 )
-# A line of words that are plain, or quoted as a whole without anything to expand; almost all lines that need care.
+# A line of words that are plain, or quoted as a whole with nothing to expand: almost all lines with such characters.
 _SIMPLE_WORD: Final = "[^\\s\"'\\\\#\0\ud800-\udfff]+|'[^'\r\0\ud800-\udfff]*'|\"[^\"\\\\$\r\0\ud800-\udfff]*\""
 _SIMPLE_WORDS: Final = re.compile(_SIMPLE_WORD)
 _SIMPLE_LINE: Final = re.compile(f"[ \t]*(?:(?:{_SIMPLE_WORD})(?:[ \t]+|$))+")
 _DASHED: Final = ("'-", '"-')
-"""What the words begin with that `Directive.dashed` lists; escapes are left to `split_line`."""
+"""Beginnings of words that `Directive.dashed` lists; escapes are left to `split_line`."""
 _UNWRITABLE: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 _BLANK: Final = " \t\v\f"
 _BLANKS: Final = re.compile("[ \t\v\f]+")
@@ -44,7 +44,7 @@ _ESCAPES: Final = {" ": " ", "\\": "\\", "#": "#", '"': '"', "'": "'", "n": "\n"
 
 
 class Fault(NamedTuple):
-    """What is wrong in one line, and at which 0-based offset."""
+    """A problem in one line, at a 0-based offset."""
 
     offset: int
     message: str
@@ -65,10 +65,10 @@ class Words(NamedTuple):
 
 
 def lex_lines(text: str, *, source: str, first_line: int = 1) -> tuple[list[Directive], list[Problem]]:
-    """Split *text* into directives, one for each line that has words, and collect every fault.
+    """Split *text* into directives, one for each line with words, and collect all problems.
 
-    Lines are numbered from *first_line*. A faulty line gives a directive of
-    the words that could be read, so that later checks can go on.
+    Lines are numbered from *first_line*. A line with problems becomes a
+    directive of its readable words, so that later checks can continue.
     """
     directives: list[Directive] = []
     problems: list[Problem] = []
@@ -91,14 +91,14 @@ def lex_lines(text: str, *, source: str, first_line: int = 1) -> tuple[list[Dire
                 continue
         split = split_line(line)
         problems += [problem_at(line, number, fault, source=source) for fault in split.faults]
-        # A line whose first word is empty means nothing to HAProxy.
+        # HAProxy ignores a line whose first word is empty.
         if split.words and split.words[0]:
             append(make(split.words, number, split.raw, split.dashed))
     return directives, problems
 
 
 def problem_at(line: str, number: int, fault: Fault, *, source: str) -> Problem:
-    """Return *fault* of *line* as a problem with place and excerpt."""
+    """Return *fault* of *line* as a problem with position and excerpt."""
     start = max(0, fault.offset - EXCERPT_WIDTH // 2)
     return Problem(
         message=fault.message,
@@ -202,7 +202,7 @@ class _LineReader:
             self.pieces.append("$")
             self.at += 2
         else:
-            # Any other backslash stands for itself, also at the end of the line.
+            # Any other backslash is literal, at the end of the line as well.
             self.pieces.append("\\")
             self.at += 1
 
@@ -215,7 +215,7 @@ class _LineReader:
         code = int(digits[0], 16)
         if code == 0:
             self._fault(self.at, r"\x00 ends the word for HAProxy", "remove it")
-        # A byte above 127 is one of several of a character, or none: words are decoded when they end.
+        # A byte above 127 is part of a character or invalid: a word is decoded at its end.
         self.pieces.append(chr(code) if code < 0x80 else chr(0xDC00 + code))
         self.at += 4
 
@@ -257,7 +257,7 @@ class _LineReader:
         self.pieces, self.start, self.refers = [], -1, False
 
     def _check_return(self) -> None:
-        # HAProxy drops silently what follows a carriage return: no author means that.
+        # HAProxy silently ignores the text after a carriage return, which is never intended.
         if self.line.startswith("\r", self.at) and self.line[self.at :].strip(_BLANK + "\r"):
             hint = "HAProxy ignores the rest of the line; end lines with a line feed"
             self._fault(self.at, "carriage return inside the line", hint)

@@ -1,13 +1,13 @@
 """Model of an HAProxy configuration: directives, sections, files and a whole generation.
 
-Everything here is immutable and compared by content. A *generation* is
-everything one HAProxy needs: its configuration and the auxiliary files that
+All types are immutable and compared by content. A *generation* is the
+complete input of one HAProxy: its configuration and the auxiliary files that
 the configuration names.
 
-Sections and files stand in pages (`haptic_trio.chunked`), and whatever is
-computed of all of them is put together from what was computed of each page:
-a generation that differs little from another one costs little. No result
-depends on where pages begin.
+Sections and files are kept in pages (`haptic_trio.chunked`). Results for a
+generation are combined from cached results for each page, so a generation
+that differs little from another one costs little. No result depends on the
+boundaries of pages.
 """
 
 from bisect import bisect_right
@@ -78,7 +78,7 @@ class Bases(Sequence[Section]):
         return self._sections[index]
 
     def before(self, section: Section) -> Sequence[Section]:
-        """Return those that stand before *section*, one of the same configuration; all, if it is of another one."""
+        """Return the `defaults` sections before *section*; all of them if it is not in this configuration."""
         for number, page in enumerate(self._config.sections.pages):
             found = page.summary(index_names).get(section.key, ())
             if any(one is section for one in found):
@@ -92,33 +92,33 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     sections: Paged[Section]
     preamble: tuple[Directive, ...] = ()
-    """What stands before the first section: only `.if`, `.notice` and their like may."""
+    """Lines before the first section: only directives such as `.if` and `.notice` are allowed there."""
     head: str = ""
     """The text before the first section."""
 
     @property
     def text(self) -> str:
-        """The whole text, put together each time."""
+        """The whole text; joined on each access."""
         return "".join([self.head, *(section.text for section in self.sections)])
 
     @cached_property
     def seal(self) -> bytes:
-        """Content hash of the text, by section."""
+        """Content hash, 20 bytes, combined from the hashes of the sections."""
         return seal_of(b"".join([seal_of(self.head), *self.sections.summaries(seals_of)]))
 
     @property
     def digest(self) -> str:
-        """Hash over the words, computed each time: comments, blank lines and quoting do not count."""
+        """Hash over the words, computed on each access: comments, blank lines and quoting do not count."""
         return digest_of("\n".join((digest_directives(self.preamble), *(one.digest for one in self.sections))))
 
     @cached_property
     def conditional(self) -> bool:
-        """Whether any line depends on `.if` or its like: then the text alone does not tell what HAProxy read."""
+        """Whether any line depends on a directive such as `.if`; the text then does not show what HAProxy reads."""
         return bool(self.preamble) or any(self.sections.summaries(is_conditional))
 
     @cached_property
     def branched(self) -> bool:
-        """Whether whole sections depend on `.if`: these may be there several times, in several branches."""
+        """Whether whole sections depend on `.if`; such a section may exist in several branches."""
         return bool(self.preamble) or any(self.sections.summaries(is_branched))
 
     @cached_property
@@ -141,7 +141,7 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
         return None
 
     def naming(self, path: str) -> Iterator[Directive]:
-        """Yield the lines with a word that holds *path*: as a whole, in a longer path, or with a suffix to its name."""
+        """Yield the lines with a word that contains *path*, alone or as part of a longer word."""
         token = max(PATH.findall(path), key=len, default="")
         if "/" not in token:
             lines = (line for section in self.sections for line in (section.header, *section.directives))
@@ -153,9 +153,9 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
                     yield line
 
     def changed(self, put: Iterable[Section] = ()) -> "Config":
-        """Return this with *put* in place of the first sections of the same kinds and names, new ones at the end.
+        """Return a copy in which *put* replace the first sections of their kinds and names; new ones are appended.
 
-        Their texts must each end with a line feed, as do all of a configuration that was parsed.
+        The text of each section must end with a line feed.
         """
         splices: list[Splice[Section]] = []
         added: list[Section] = []
@@ -186,7 +186,7 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
             line += section.text.count("\n")
 
     def locate(self, line: int) -> tuple[Section, int] | None:
-        """Return the section in which the 1-based *line* stands, and which line of it that is; None before all."""
+        """Return the section that contains the 1-based *line*, and the line within it; None before all sections."""
         first = 1 + self.head.count("\n")
         if line < first:
             return None
@@ -208,7 +208,7 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     def __ne__(self, other: object) -> bool:
-        # A Struct has one of its own, which knows nothing of ours.
+        # The method of Struct would ignore __eq__ above.
         return not self == other
 
     def __hash__(self) -> int:
@@ -216,7 +216,7 @@ class Config(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class FileKind(StrEnum):
-    """What an auxiliary file is to HAProxy."""
+    """Kind of an auxiliary file."""
 
     MAP = "map"
     CERT = "cert"
@@ -236,23 +236,23 @@ class AuxFile(msgspec.Struct, frozen=True, dict=True, eq=False):
     """Relative path with `/`, exactly as the configuration writes it, such as `maps/host.map`."""
     body: Lines | bytes
     known_digest: str = ""
-    """Digest of the content, where it is known; or what stands for it where the content is not."""
+    """Digest of the content if it is known in advance, or a substitute for it if the content is unknown."""
     secret: bool = False
     """Derived from a Secret: consoles, diffs and errors show the digest instead of the content."""
 
     @property
     def content(self) -> bytes:
-        """The content; that of a file of lines is put together each time."""
+        """The content; that of a file of lines is joined on each access."""
         return self.body if isinstance(self.body, bytes) else self.body.content
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the content; computed when it is asked for, unless it was known."""
+        """Hash of the content; computed on first access, unless it was known."""
         return self.known_digest or digest_of(self.content)
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What others have computed of it, by their own names for it."""
+        """Cache for values that other modules derive from the file, by names that they choose."""
         return {}
 
     @cached_property
@@ -268,14 +268,14 @@ class AuxFile(msgspec.Struct, frozen=True, dict=True, eq=False):
 
     @property
     def size(self) -> int:
-        """Bytes of the content."""
+        """Size of the content in bytes."""
         return len(self.body) if isinstance(self.body, bytes) else self.body.size
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, AuxFile) and self.seal == other.seal and self.secret == other.secret)
 
     def __ne__(self, other: object) -> bool:
-        # A Struct has one of its own, which knows nothing of ours.
+        # The method of Struct would ignore __eq__ above.
         return not self == other
 
     def __hash__(self) -> int:
@@ -287,7 +287,7 @@ class AuxFile(msgspec.Struct, frozen=True, dict=True, eq=False):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A file that is new, gone, or different."""
+    """A file that is added, removed, or changed."""
 
     path: str
     running: AuxFile | None
@@ -299,7 +299,7 @@ Files = FilePages[AuxFile]
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """All that one HAProxy needs: the model of haproxy.cfg, and its files by path."""
+    """Complete input of one HAProxy: the model of haproxy.cfg, and its files by path."""
 
     id: str
     config: Config
@@ -307,7 +307,7 @@ class Generation(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text of haproxy.cfg, put together each time."""
+        """The text of haproxy.cfg; joined on each access."""
         return self.config.text
 
     def files_of(self, kind: FileKind) -> Iterator[AuxFile]:
@@ -334,9 +334,9 @@ def make_file(
     secret: bool = False,
     former: AuxFile | None = None,
 ) -> AuxFile:
-    """Return an auxiliary file; files of lines keep the pages that they are given in.
+    """Return an auxiliary file; a file of lines keeps the pages of *content*.
 
-    Where these are the pages of *former*, and nothing else differs, it is returned itself.
+    Returns *former* itself if it has the same pages and nothing else differs.
     """
     if isinstance(content, Paged):
         if former is not None and (former.kind, former.path, former.secret) == (kind, path, secret):
@@ -350,17 +350,17 @@ def make_file(
 
 
 def make_files(files: Iterable[AuxFile]) -> Files:
-    """Return *files* by path; the last one with a path counts."""
+    """Return *files* by path; of several files with one path the last one is used."""
     return Files.of(files)
 
 
 def make_generation(
     config: Config, files: Iterable[AuxFile] | Files, *, former: Generation | None = None
 ) -> Generation:
-    """Return the generation of *config* and *files*; its id depends on their bytes alone, not on the order of files.
+    """Return the generation of *config* and *files*; its id depends only on their bytes, not on the order of files.
 
-    Files that already are in pages are taken as they are, or those of
-    *former* if these are the same pages.
+    Files that already are in pages are not copied; the files of *former* are
+    reused if they have the same pages.
     """
     held = files if isinstance(files, FilePages) else Files.of(files)
     if former is not None and former.files.paged.pages == held.paged.pages:

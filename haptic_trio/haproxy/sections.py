@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 PATH: Final = re.compile(r"[\w./-]+")
-"""What a path consists of; one with other characters counts as several."""
+"""Characters of a path; a path with other characters counts as several."""
 
 
 def digest_of(content: bytes | str) -> str:
     """Return the content hash used everywhere: BLAKE2b-160 in hexadecimal.
 
-    Bytes that are not UTF-8 may stand in a string as surrogate escapes.
+    Bytes that are not UTF-8 may be in a string as surrogate escapes.
     """
     return seal_of(content).hex()
 
@@ -34,7 +34,7 @@ class Directive(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
     """Words with quoting and escapes resolved; the first is the keyword."""
     line: int = 0
-    """1-based line in the text of its section, or in that of the configuration if it stands before all sections."""
+    """1-based line in the text of its section, or in the configuration for a line before the first section."""
     raw: tuple[int, ...] = ()
     """Indices of words that refer to environment variables: those are kept exactly as written, quotes included."""
     dashed: tuple[int, ...] = ()
@@ -49,7 +49,7 @@ class Directive(msgspec.Struct, frozen=True):
 class Section(msgspec.Struct, frozen=True):
     """A section (`global`, `defaults`, `frontend`, …) with its directives, in order.
 
-    It does not know where in a configuration it stands: lines count from its
+    It does not contain its position in a configuration: lines count from its
     header, which is line 1.
     """
 
@@ -63,9 +63,9 @@ class Section(msgspec.Struct, frozen=True):
     seal: bytes
     """Content hash of `text`."""
     paths: tuple[Directive, ...] = ()
-    """The directives, with the header, in which a slash stands: these may name files."""
+    """Directives, header included, that contain a slash and so may name files."""
     conditional: bool = False
-    """Whether a line of it begins with a dot, such as `.if`."""
+    """Whether one of its lines begins with a dot, such as `.if`."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -74,11 +74,11 @@ class Section(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Hash over the words, computed each time: comments, blank lines and quoting do not count."""
+        """Hash over the words, computed on each access: comments, blank lines and quoting do not count."""
         return digest_directives((self.header, *self.directives))
 
     def same_as(self, other: "Section") -> bool:
-        """Whether both mean the same to HAProxy."""
+        """Whether both have the same meaning for HAProxy."""
         return self.seal == other.seal or self.digest == other.digest
 
     def all(self, keyword: str) -> Iterator[Directive]:
@@ -88,7 +88,7 @@ class Section(msgspec.Struct, frozen=True):
 
 def digest_directives(directives: Iterable[Directive]) -> str:
     """Return the hash over the words of *directives*."""
-    # Words hold no NUL, and each line begins with the number of its words, so that no two models write alike.
+    # Words contain no NUL, and each line begins with its number of words, so the encoding is unique.
     parts = [
         f"{len(one.words)}\0" + "\0".join(one.words) + "\0"
         if not one.raw
@@ -104,12 +104,12 @@ def seals_of(sections: tuple[Section, ...]) -> bytes:
 
 
 def is_conditional(sections: tuple[Section, ...]) -> bool:
-    """Whether any of *sections* is."""
+    """Whether any of *sections* has a line that begins with a dot, such as `.if`."""
     return any(section.conditional for section in sections)
 
 
 def is_branched(sections: tuple[Section, ...]) -> bool:
-    """Whether another section may begin inside an `.if` that one of *sections* opens, or after one that it closes."""
+    """Whether one of *sections* opens or closes an `.if` for the sections after it."""
     return any(
         sum((line.keyword == ".if") - (line.keyword == ".endif") for line in section.directives)
         for section in sections
@@ -118,7 +118,7 @@ def is_branched(sections: tuple[Section, ...]) -> bool:
 
 
 def count_lines(sections: tuple[Section, ...]) -> int:
-    """Return how many lines *sections* have."""
+    """Return the number of lines of *sections*."""
     return sum(section.text.count("\n") for section in sections)
 
 
@@ -141,7 +141,7 @@ def index_names(sections: tuple[Section, ...]) -> dict[tuple[str, str], list[Sec
 
 
 def index_paths(sections: tuple[Section, ...]) -> dict[str, list[Directive]]:
-    """Return the lines that may name files, by what looks like a path in them, or like one with a suffix or prefix."""
+    """Return the lines that may name files, by each possible path in them, without prefixes and suffixes as well."""
     found: dict[str, list[Directive]] = {}
     for section in sections:
         for line in section.paths:
@@ -152,7 +152,7 @@ def index_paths(sections: tuple[Section, ...]) -> dict[str, list[Directive]]:
 
 
 def _parts_of(token: str) -> Iterator[str]:
-    """Yield *token* from each of its folders on, up to each dot of the last name."""
+    """Yield *token* without leading folders and without suffixes, in all combinations."""
     start = 0
     while "/" in (rest := token[start:]):
         end = rest.find(".", rest.rfind("/") + 2)
@@ -164,5 +164,5 @@ def _parts_of(token: str) -> Iterator[str]:
 
 
 def place_in(sections: Sequence[Section], section: Section) -> int:
-    """Return where *section* itself, not one alike, stands in *sections*."""
+    """Return the index of *section* in *sections*, compared by identity."""
     return next(number for number, one in enumerate(sections) if one is section)

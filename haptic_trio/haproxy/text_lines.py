@@ -8,26 +8,26 @@ from typing import Final
 from haptic_trio.chunked import Page, Paged, Piece
 
 LINES_IN_PIECE: Final = 64
-"""Lines of a piece, and of its page, where a content comes as a whole."""
+"""Lines in a piece, and in its page, of a content that is not given in pages."""
 
 _SEAL_SIZE: Final = 16
 
 
 class Lines:
-    """A text in pages, each of which ends with a line feed, but for the last.
+    """A text in pages, each of which ends with a line feed, except for the last.
 
-    What identifies it is its `seal`: a hash of the hashes of its lines, so
-    that where its pages begin means nothing.
+    Its `seal` identifies it: a hash of the hashes of its lines, which does
+    not depend on the boundaries of pages.
     """
 
     def __init__(self, pages: Paged[Piece]) -> None:
         self.given = pages
-        """What it was made of."""
+        """The pages that the text was created from."""
         if not all(page.summary(_ends_whole) for page in pages.pages[:-1]):
             pages = _paged("".join([piece.text for piece in pages]))
         self.pages = pages
         self.unique: dict[str, bool] = {}
-        """Whether no key stands in two lines, once that is known, by what the lines are read as."""
+        """Whether no key is repeated, by the name of the parser of lines; entries are added once they are known."""
 
     @classmethod
     def of(cls, content: bytes) -> "Lines":
@@ -41,12 +41,12 @@ class Lines:
 
     @property
     def content(self) -> bytes:
-        """The whole, put together each time."""
+        """The whole content; joined on each access."""
         return b"".join([encode_pieces(page.items) for page in self.pages.pages])
 
     @cached_property
     def size(self) -> int:
-        """Bytes of the content."""
+        """Size of the content in bytes."""
         return sum(self.pages.summaries(_size_of))
 
     def __eq__(self, other: object) -> bool:

@@ -29,7 +29,7 @@ def test_the_corpus_has_hundreds_of_cases_and_every_name_once() -> None:
 
 
 @pytest.mark.parametrize("sample", list(samples()), ids=lambda sample: f"{sample.verdict}: {sample.name}")
-def test_what_is_written_by_hand_gets_the_verdict_that_stands_above_it(sample: Sample) -> None:
+def test_cases_written_by_hand_get_their_listed_verdict(sample: Sample) -> None:
     problems: tuple[object, ...] = ()
     try:
         parse_config(sample.text)
@@ -39,7 +39,7 @@ def test_what_is_written_by_hand_gets_the_verdict_that_stands_above_it(sample: S
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_written_from_a_parsed_case_reads_back_as_the_same(version: str) -> None:
+def test_written_configurations_read_back_as_the_same_model(version: str) -> None:
     keywords = keywords_of(version)
     read = 0
     for case in CASES:
@@ -55,7 +55,7 @@ def test_what_is_written_from_a_parsed_case_reads_back_as_the_same(version: str)
 
 
 @pytest.mark.haproxy
-def test_haproxy_and_our_parser_disagree_only_where_it_is_listed_and_explained(
+def test_haproxy_and_the_parser_disagree_only_in_listed_cases(
     haproxy_binary: Path, haproxy_version: HaproxyVersion
 ) -> None:
     version = ".".join(map(str, haproxy_version.number[:2]))
@@ -73,5 +73,5 @@ def test_every_disagreement_has_a_reason() -> None:
     assert [one for found in read_disagreements().values() for one in found if one.reason == UNEXPLAINED] == []
 
 
-def test_the_page_says_what_the_tables_say() -> None:
+def test_the_page_matches_the_tables() -> None:
     assert PAGE.read_text() == render_page(CASES)

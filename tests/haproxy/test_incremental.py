@@ -47,7 +47,7 @@ def in_pages(texts: list[Piece], size: int) -> Paged[Piece]:
 
 
 @given(pieces, st.lists(edits, max_size=4), st.integers(1, 4))
-def test_pages_of_any_history_give_what_their_text_gives(
+def test_parsing_in_pages_gives_the_result_of_the_whole_text(
     start: list[str], history: list[list[tuple[int, str]]], size: int
 ) -> None:
     cache = SectionCache()
@@ -81,7 +81,7 @@ def test_only_the_piece_that_changed_is_parsed_again() -> None:
     assert len({id(page) for page in before.sections.pages} - {id(page) for page in after.sections.pages}) == 1
 
 
-def test_a_name_that_two_pages_have_is_refused_until_one_of_them_has_another() -> None:
+def test_a_name_repeated_between_pages_is_rejected_until_one_changes() -> None:
     shelf = Shelf((n, Piece(f"backend b{n}\n")) for n in range(300))
     cache = SectionCache()
     parse_config(shelf.paged(), cache=cache)

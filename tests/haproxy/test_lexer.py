@@ -74,7 +74,7 @@ def test_a_word_that_refers_to_the_environment_is_kept_as_written_and_marked(wor
         ("a \ud800", 2, "UTF-8"),
     ],
 )
-def test_a_fault_names_its_place_and_gives_a_hint(line: str, offset: int, message: str) -> None:
+def test_a_fault_has_a_position_and_a_hint(line: str, offset: int, message: str) -> None:
     (fault,) = split_line(line).faults
     assert fault.offset == offset
     assert message in f"{fault.message} {fault.hint}"
@@ -100,7 +100,7 @@ def test_sixty_four_words_are_accepted() -> None:
 
 
 @given(lines)
-def test_the_fast_ways_split_as_the_careful_one_does(line: str) -> None:
+def test_fast_and_complete_splitting_agree(line: str) -> None:
     split = split_line(line)
     directives, problems = lex_lines(line, source="")
     assert len(problems) == (len(split.faults) if not line.lstrip(" \t\v\f").startswith("#") or "\0" in line else 0)
@@ -241,13 +241,13 @@ def test_real_haproxy_expands_exactly_the_words_that_are_marked_as_raw(
 @pytest.mark.haproxy
 @settings(max_examples=BATCHES, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(lines | readable, min_size=60, max_size=60))
-def test_real_haproxy_refuses_the_lines_that_we_refuse(check_config: Check, texts: list[str]) -> None:
+def test_real_haproxy_rejects_the_lines_that_the_lexer_rejects(check_config: Check, texts: list[str]) -> None:
     # What HAProxy drops silently we refuse on purpose.
     _assert_all_refused(check_config, [text for text in texts if not re.search("\\\\x00|[\r\0\ud800-\udfff]", text)])
 
 
 @pytest.mark.haproxy
-def test_real_haproxy_refuses_the_same_odd_lines(check_config: Check) -> None:
+def test_real_haproxy_rejects_the_same_generated_lines(check_config: Check) -> None:
     faulty = [line for line in _random_lines(600) if split_line(line).faults and not re.search(r"\\x00|\r", line)][:120]
     _assert_all_refused(check_config, faulty)
     assert len(faulty) == 120

@@ -51,10 +51,10 @@ def problems_of(text: str) -> list[str]:
 @pytest.mark.parametrize("place", [pytest.param(line, id=name) for name, line in PLACES.items()])
 @pytest.mark.parametrize("flag", FLAGS)
 @pytest.mark.parametrize("quoted", ["'-%s'", '"-%s"', "\\x2d%s", "''-%s"])
-def test_a_quoted_word_is_never_a_flag(place: str, flag: str, quoted: str) -> None:
+def test_a_quoted_flag_is_rejected(place: str, flag: str, quoted: str) -> None:
     word = quoted % flag[1:]
 
-    assert f"'{flag}' in quotes would be read as a flag" in problems_of(f"{HEAD}    {place % word}\n")
+    assert f"HAProxy reads '{flag}' as a flag in spite of its quotes" in problems_of(f"{HEAD}    {place % word}\n")
 
 
 @pytest.mark.haproxy
@@ -71,7 +71,7 @@ def test_behind_two_dashes_a_flag_is_a_pattern(check_config: Check, place: str, 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("line", ELSEWHERE)
 @pytest.mark.parametrize("flag", FLAGS)
-def test_a_quoted_word_that_is_no_flag_stays(check_config: Check, line: str, flag: str) -> None:
+def test_quoted_words_outside_of_flag_positions_are_accepted(check_config: Check, line: str, flag: str) -> None:
     text = f"{HEAD}    {line % quote(flag)}\n"
 
     assert problems_of(text) == []
@@ -79,11 +79,11 @@ def test_a_quoted_word_that_is_no_flag_stays(check_config: Check, line: str, fla
     assert accepted, output
 
 
-def test_flags_are_written_without_quotes() -> None:
+def test_unquoted_flags_are_accepted() -> None:
     assert problems_of(f"{HEAD}    http-request deny if {{ path -i -m beg -- '-i' }}\n") == []
 
 
-def test_a_flag_without_its_argument_is_a_problem() -> None:
+def test_a_flag_without_its_argument_is_rejected() -> None:
     # HAProxy dies of it.
     assert problems_of(f"{HEAD}    http-request deny if {{ path -u }}\n") == ["'-u' needs an argument"]
 

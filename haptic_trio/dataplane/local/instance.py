@@ -56,7 +56,7 @@ from haptic_trio.dataplane.local.supervisor import LoadRefusedError, OnExit, Sup
 from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.config.check_output import parse_check_output
-from haptic_trio.haproxy.config.reduced import with_stand_ins
+from haptic_trio.haproxy.config.reduced import reduce_generation
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.delta import make_delta
@@ -171,7 +171,7 @@ class LocalAgent:
             name = await trio.to_thread.run_sync(self._files.stage, generation)
             # What the controller has had this binary check is not checked twice; an agent elsewhere knows of no check.
             is_checked = find_acceptance(self._supervisor.binary, generation) is not None
-            if not is_checked and (running is None or not await self._passes_with_stand_ins(running, generation)):
+            if not is_checked and (running is None or not await self._passes_reduced_check(running, generation)):
                 await self._check(name)
             await self._require_ports(generation, running)
             former_is_clear = self._files.clear
@@ -204,17 +204,18 @@ class LocalAgent:
         except (CheckTimeoutError, CheckFailedError) as exc:
             raise EndpointTimeoutError(self._name, str(exc)) from exc
 
-    async def _passes_with_stand_ins(self, running: Generation, generation: Generation) -> bool:
-        """Whether HAProxy accepts what differs from *running*; False where only a check of everything tells.
+    async def _passes_reduced_check(self, running: Generation, generation: Generation) -> bool:
+        """Whether HAProxy accepts a reduced configuration with the differences to *running*.
 
-        Loading reads everything, and leaves the process as it is where that
-        fails, so there is no need to have everything read twice.
+        False if only a check of the complete configuration can decide. Loading
+        reads the complete configuration anyway, and leaves the process
+        unchanged if that fails, so the check need not read it as well.
         """
-        small = await trio.to_thread.run_sync(with_stand_ins, running, generation)
-        if small is None:
+        reduced = await trio.to_thread.run_sync(reduce_generation, running, generation)
+        if reduced is None:
             return False
         try:
-            await check_config(self._supervisor.binary, small, limit=CHECK_LIMIT, root=self._scratch)
+            await check_config(self._supervisor.binary, reduced, limit=CHECK_LIMIT, root=self._scratch)
         except (ConfigRefusedError, CheckTimeoutError, CheckFailedError):
             return False
         return True
@@ -236,8 +237,8 @@ class LocalAgent:
         async with self._exclusive():
             self._require_known()
             # What was noted says who was told it. Another worker that answers knows nothing of that, and is refused.
-            is_told = bool(self._told and self._files.read_notes())
-            worker = self._told if is_told else (await self._supervisor.master.fetch_state()).worker
+            uses_lines = bool(self._told and self._files.read_notes())
+            worker = self._told if uses_lines else (await self._supervisor.master.fetch_state()).worker
             capabilities = await self._ask_capabilities(worker)
             await trio.to_thread.run_sync(self._note, generation)
             try:
@@ -245,7 +246,7 @@ class LocalAgent:
                     self._supervisor.runtime,
                     plan.operations,
                     worker=worker,
-                    patient=not is_told,
+                    patient=not uses_lines,
                     capabilities=capabilities,
                     find_former=partial(trio.to_thread.run_sync, self._files.read_running),
                 )

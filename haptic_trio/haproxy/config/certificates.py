@@ -15,12 +15,12 @@ from haptic_trio.haproxy.text_lines import Lines
 _ENTRY: Final = re.compile(
     r"(?P<certificate>[^\s\[\]]+)(?:\s*\[(?P<options>[^\[\]]*)\])?(?P<filters>(?:\s+[^\s\[\]]+)*)"
 )
-_ODD: Final = re.compile(r"[\"'\\$\0\r\v\f]")
+_UNUSUAL: Final = re.compile(r"[\"'\\$\0\r\v\f]")
 PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _FEW: Final = 200
 _SOURCES: Final = frozenset({"crt", "crt-list"})
 _FORM: Final = "crt-list"
-# HAProxy puts these in front of the names of files.
+# HAProxy prepends the values of these keywords to file names.
 _BASES: Final = frozenset({"crt-base", "ca-base", "key-base"})
 
 
@@ -31,24 +31,24 @@ class CrtListEntry(msgspec.Struct, frozen=True):
     options: str
     filters: tuple[str, ...]
     line: str
-    """The words, with single blanks."""
+    """The words of the line, separated by single blanks."""
 
 
 class FileUses(msgspec.Struct, frozen=True):
-    """How the lines of a configuration name a file."""
+    """How a configuration refers to a file."""
 
     options: frozenset[str] = frozenset()
-    """Words in front of it on `bind` and `server` lines, such as `crt`."""
+    """Options of `bind` and `server` lines that name it, such as `crt`."""
     other: bool = False
-    """It is named elsewhere or otherwise as well."""
+    """Whether it is also named in any other way."""
     leads: bool = False
-    """It is the first of the certificates of a `bind` line without `strict-sni`: its first one is the default."""
+    """Whether it is the first file of certificates on a `bind` line without `strict-sni`, and so has the default."""
     servers: bool = False
-    """Lines of servers name it."""
+    """Whether lines of servers name it."""
 
 
 class CrtList:
-    """The entries of a crt-list that is written in the usual way."""
+    """Entries of a crt-list in the supported syntax."""
 
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
@@ -62,20 +62,20 @@ class CrtList:
             yield from page.summary(_index_entries).get(certificate, ())
 
     def options_with(self, path: str) -> Iterator[str]:
-        """Yield the options of entries that name the file *path* in them."""
+        """Yield the options of entries whose options name the file *path*."""
         for page in self.lines.pages.pages:
             yield from (options for options in page.summary(_all_options) if path in options)
 
     @property
     def is_unique(self) -> bool:
-        """Whether no certificate is there twice."""
+        """Whether no certificate is listed twice."""
         if _FORM not in self.lines.unique:
             names = [entry.certificate for entry in self]
             self.lines.unique[_FORM] = len(set(names)) == len(names)
         return self.lines.unique[_FORM]
 
     def _take_unique(self, former: "CrtList", gone: Sequence[CrtListEntry], come: Sequence[CrtListEntry]) -> None:
-        """Note whether no certificate is there twice, given the entries of the pages that differ from *former*."""
+        """Set `is_unique` from the entries of the pages that differ from *former*, if that is cheap."""
         names = {entry.certificate for entry in come}
         fresh = names - {entry.certificate for entry in gone}
         if _FORM not in self.lines.unique and former.is_unique and len(fresh) <= _FEW:
@@ -83,7 +83,7 @@ class CrtList:
             self.lines.unique[_FORM] = len(names) == len(come) and not known
 
     def compare(self, former: "CrtList") -> "ListChange":
-        """Return what differs from *former*; means something only where both are unique."""
+        """Return the differences to *former*; meaningful only if both lists are unique."""
         places = stretches(former.lines.pages, self.lines.pages)
         if places is None:
             places = [Stretch(0, 0, former.lines.pages.pages, self.lines.pages.pages)]
@@ -110,22 +110,22 @@ class CrtList:
 
 
 class ListChange(NamedTuple):
-    """How a crt-list differs from a former one."""
+    """Differences of a crt-list to a former one."""
 
     former: CrtList
     removed: tuple[CrtListEntry, ...]
     added: tuple[CrtListEntry, ...]
     appends: bool
-    """Whether what is new stands at the end and the rest in its former order; may be False where that holds."""
+    """Whether new entries are certainly at the end and the others in their former order."""
 
     def in_process(self) -> list[str]:
-        """Return the lines that a process has after the removal and the addition, in order."""
+        """Return the lines of the list in the process after it has applied the change, in order."""
         gone = {entry.line for entry in self.removed}
         return [*(one.line for one in self.former if one.line not in gone), *(one.line for one in self.added)]
 
 
 def parse_crt_list(content: bytes) -> tuple[CrtListEntry, ...] | None:
-    """Return the entries of a crt-list, in order; None for one that is written in an unusual way."""
+    """Return the entries of a crt-list, in order; None for unsupported syntax, such as quotes."""
     try:
         return _parse_text(content.decode())
     except UnicodeDecodeError:
@@ -143,7 +143,7 @@ def _parse_text(text: str) -> tuple[CrtListEntry, ...] | None:
         if not words or words[0] == "#":
             continue
         match = _ENTRY.fullmatch(words)
-        if match is None or _ODD.search(words):
+        if match is None or _UNUSUAL.search(words):
             return None
         entry = CrtListEntry(
             match["certificate"],
@@ -164,7 +164,7 @@ def _entries_in(pages: Sequence[Page[Piece]]) -> list[CrtListEntry]:
 
 
 def _moves(places: Sequence[Stretch[Piece]]) -> bool:
-    """Whether an entry stands at another of *places* than before."""
+    """Whether an entry has moved from one of *places* to another."""
     place_of = {entry.line: number for number, place in enumerate(places) for entry in _entries_in(place.before)}
     return any(
         place_of.get(entry.line, number) != number
@@ -181,16 +181,16 @@ def _index_entries(pieces: tuple[Piece, ...]) -> dict[str, list[CrtListEntry]]:
 
 
 def _all_options(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
-    """Return the options of entries, each once: a list may give many the same."""
+    """Return the distinct options of entries."""
     return tuple(dict.fromkeys(entry.options for entry in _parse_pieces(pieces) or () if entry.options))
 
 
-def _is_odd(pieces: tuple[Piece, ...]) -> bool:
+def _is_unusual(pieces: tuple[Piece, ...]) -> bool:
     return _parse_pieces(pieces) is None
 
 
 def find_file_uses(generation: Generation, path: str) -> FileUses:
-    """Return how the configuration of *generation* names the file *path*."""
+    """Return how the configuration of *generation* refers to the file *path*."""
     options: set[str] = set()
     other, leads, servers = False, False, False
     for line in generation.config.naming(path):
@@ -208,28 +208,28 @@ def find_file_uses(generation: Generation, path: str) -> FileUses:
 
 
 def names_are_files(generation: Generation) -> bool:
-    """Whether the process knows files by the names that the configuration writes."""
+    """Whether the process knows files by the names in the configuration, without a base directory."""
     return not any(line.keyword in _BASES for section in generation.config.all("global") for line in section.directives)
 
 
 def crt_lists_of(generation: Generation) -> dict[str, CrtList] | None:
-    """Return all crt-lists by path; None if one is unusual."""
+    """Return all crt-lists by path; None if one has unsupported syntax."""
     found = {}
     for file in generation.files_of(FileKind.CRT_LIST):
-        if any(file.lines.pages.summaries(_is_odd)):
+        if any(file.lines.pages.summaries(_is_unusual)):
             return None
         found[file.path] = CrtList(file.lines)
     return found
 
 
 def names_of(entry: CrtListEntry, certificate: AuxFile | None) -> frozenset[str] | None:
-    """Return the server names that *entry* answers for; None where that cannot be told."""
+    """Return the server names, in lower case, for which *entry* is used; None if they are unknown."""
     if entry.filters:
         return frozenset({name.lower() for name in entry.filters if name[0] != "!"})
     if certificate is None:
         return None
     if "names" not in certificate.memo:
-        # The certificate alone: what is remembered shall hold no private key.
+        # Only the certificate is cached, not the private key beside it.
         match = PEM.search(certificate.content)
         certificate.memo["names"] = _names_in(match[0]) if match is not None else None
     found: frozenset[str] | None = certificate.memo["names"]

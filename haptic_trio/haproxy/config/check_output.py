@@ -1,4 +1,4 @@
-"""Parser for the messages of `haproxy -c`; gives problems with a place."""
+"""Parser for the messages of `haproxy -c`: returns problems with source and line."""
 
 import re
 from typing import Final
@@ -13,7 +13,7 @@ _MESSAGE: Final = re.compile(
 _PLACE: Final = re.compile(r"(?:[Pp]arsing\s+)?\[(?P<source>[^\]]*):(?P<line>\d+)\]\s*:\s*")
 _IN_TEXT: Final = re.compile(r"(?:at line |\bfile '[^']*' line )(?P<line>\d+)|\[(?P<source>[^\]\s]*):(?P<also>\d+)\]")
 _POSITION: Final = re.compile(r" at position (?P<column>\d+)[:.]?$")
-# What HAProxy says after every refusal; it names no fault.
+# Summaries that follow every rejection and name no problem.
 _SUMMARY: Final = re.compile(
     r"Error\(s\) found in configuration file : .*|Fatal errors found in configuration\.?|Errors in configuration file.*"
 )
@@ -21,19 +21,18 @@ _VERDICTS: Final = ("Warnings were found.", "Configuration file is valid", "Conf
 
 
 class CheckOutput(msgspec.Struct, frozen=True):
-    """What `haproxy -c` found."""
+    """Errors and warnings of `haproxy -c`."""
 
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
 
 def parse_check_output(text: str) -> CheckOutput:
-    """Read the standard error of `haproxy -c`.
+    """Parse the standard error of `haproxy -c`.
 
-    Lines that continue a message become its excerpt. Where HAProxy names a
-    file and line they are the problem's source and line, as it wrote them.
-    Text without any message, such as that of the dynamic linker, is one
-    error when there is no other.
+    Lines that continue a message become its excerpt. File and line are those
+    that HAProxy prints. Text without any message, for example of the dynamic
+    linker, becomes one error if there is no other.
     """
     errors: list[Problem] = []
     warnings: list[Problem] = []
@@ -55,7 +54,7 @@ def parse_check_output(text: str) -> CheckOutput:
 
 
 def _messages(text: str, stray: list[str]) -> list[list[str]]:
-    """Group the lines of *text* by message; lines that belong to none go to *stray*."""
+    """Group the lines of *text* by message; lines before the first message go to *stray*."""
     groups: list[list[str]] = []
     for line in text.splitlines():
         if _MESSAGE.fullmatch(line):
@@ -71,12 +70,12 @@ def _messages(text: str, stray: list[str]) -> list[list[str]]:
 
 def _problem(body: str, more: list[str]) -> Problem:
     source, line = "", 0
-    # Some messages carry their place twice.
+    # Some messages contain their position twice.
     while (place := _PLACE.match(body)) is not None:
         source, line = place["source"], int(place["line"])
         body = body[place.end() :]
     if body.endswith(" :") and more:
-        # Newer versions say on the next line what is wrong.
+        # Newer versions print the problem on the next line.
         body, more = f"{body} {more[0].strip()}", more[1:]
     if not line and (place := _IN_TEXT.search(body)) is not None:
         source, line = place["source"] or "", int(place["line"] or place["also"])

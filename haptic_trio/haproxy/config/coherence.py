@@ -1,8 +1,8 @@
 """Checks between sections: unique names, `from` references, matching `.if` and `.endif`.
 
-`check_coherence` finds all that is wrong by looking at every section. That
-nothing is wrong, `is_coherent` says by looking at what each page of sections
-has for the others: it errs, if at all, by asking for the other one.
+`check_coherence` finds all problems by reading every section. `is_coherent`
+quickly confirms that there are none, from a summary of each page of sections;
+if it is not certain, it returns False, and `check_coherence` decides.
 
 Versions of HAProxy differ in which names may be repeated: see `NameRules`.
 """
@@ -24,29 +24,29 @@ _TWO_SPACES: Final = {
     **dict.fromkeys(("listen", "log-forward"), ("frontend", "backend")),
 }
 _ONE_SPACE: Final = dict.fromkeys((*_TWO_SPACES, "defaults"), ("proxy",))
-# HAProxy only warns of a repeated userlist and skips it, and goes on with a `crt-store` where it stands again.
+# HAProxy warns of a repeated userlist and skips it, and continues a repeated `crt-store`.
 _MAY_REPEAT: Final = frozenset({"defaults", "userlist", "crt-store"})
 
 Name = tuple[str, str]
-"""Where a name counts, and the name."""
+"""Namespace, and name."""
 
 
 class NameRules(NamedTuple):
     """Which names may be repeated."""
 
     spaces: Mapping[str, tuple[str, ...]]
-    """Where the name of a proxy counts, by its kind."""
+    """Namespaces of the name of a proxy, by its kind."""
     last_counts: bool
-    """Of several `defaults` sections of one name the last one counts, instead of none."""
+    """Of several `defaults` sections with one name the last one is used; otherwise they cannot be referred to."""
     may_replace: bool
     """A `defaults` section may have the name of one that others refer to."""
 
 
 @cache
 def rules_of(version: tuple[int, ...]) -> NameRules:
-    """Return the rules of an HAProxy of *version*, such as `(3, 2)`; without one those of the oldest.
+    """Return the rules of HAProxy *version*, such as `(3, 2)`; for an empty version those of the oldest.
 
-    Versions between those that were tried are taken for the more tolerant one.
+    A version between two tested ones gets the more tolerant rules.
     """
     return NameRules(
         spaces=_ONE_SPACE if version >= (3, 3) else _TWO_SPACES,
@@ -56,40 +56,40 @@ def rules_of(version: tuple[int, ...]) -> NameRules:
 
 
 class PlacedSection(msgspec.Struct, frozen=True):
-    """A section, and where in the configuration it stands."""
+    """A section and its position in the configuration."""
 
     section: Section
     header: Directive
-    """With the line that it has in the configuration."""
+    """With its line number in the configuration."""
     inside: bool
-    """It begins inside an `.if`: such a section may exist in several branches."""
+    """Whether it begins inside an `.if`: such a section may exist in several branches."""
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """What a page of sections has to do with others."""
+    """Names and references of a page of sections."""
 
     names: tuple[Name, ...]
-    """Names that only one section may have, also such as stand there twice."""
+    """Names that must be unique, repetitions included."""
     bases: frozenset[str]
     """Names of `defaults` sections that others refer to."""
     defaults: tuple[tuple[str, str], ...] = ()
-    """In order, if there are any: what each section refers to, and the name of the `defaults` section that it is."""
+    """If the page has `defaults` sections: base of each section, and its own name if it is a `defaults` section."""
     has_macros: bool = False
 
 
 class Names:
-    """How often each name is claimed; mutable."""
+    """Mutable counts of the sections that have each name."""
 
     def __init__(self) -> None:
         self._counts: dict[Name, int] = {}
         self.repeated: set[Name] = set()
-        """Names that are claimed more than once."""
+        """Names of more than one section."""
 
     def __contains__(self, name: Name) -> bool:
         return name in self._counts
 
     def claim(self, names: Iterable[Name]) -> None:
-        """Count *names* once more."""
+        """Increment the counts of *names*."""
         counts = self._counts
         for name in names:
             count = counts[name] = counts.get(name, 0) + 1
@@ -97,7 +97,7 @@ class Names:
                 self.repeated.add(name)
 
     def release(self, names: Iterable[Name]) -> None:
-        """Count *names* once less."""
+        """Decrement the counts of *names*."""
         counts = self._counts
         for name in names:
             count = counts[name] - 1
@@ -110,7 +110,7 @@ class Names:
 
 
 def names_of(section: Section, rules: NameRules) -> tuple[Name, ...]:
-    """Return the names that only *section* may have."""
+    """Return the names of *section* that must be unique."""
     return () if section.kind in _MAY_REPEAT else _names_in_spaces(section, rules)
 
 
@@ -123,7 +123,7 @@ def _names_in_spaces(section: Section, rules: NameRules) -> tuple[Name, ...]:
 
 
 def base_of(section: Section) -> str:
-    """Return the name of the `defaults` section that *section* refers to; empty if none, or one that is unknown."""
+    """Return the name of the `defaults` section that *section* refers to; empty if there is none or it is unknown."""
     if section.kind not in PROXY_KINDS:
         return ""
     parts = read_header(section.header.words)
@@ -131,9 +131,10 @@ def base_of(section: Section) -> str:
 
 
 def is_coherent(pages: Iterable[Claims], names: Names) -> bool:
-    """Whether nothing is wrong between the sections of *pages*; False if it takes a closer look to tell.
+    """Whether the sections of *pages* certainly have no problems among each other.
 
-    *names* are those of all pages.
+    False if only `check_coherence` can decide. *names* has the names of all
+    pages.
     """
     if names.repeated:
         return False
@@ -154,7 +155,7 @@ def is_coherent(pages: Iterable[Claims], names: Names) -> bool:
 def check_coherence(
     sections: Sequence[PlacedSection], macros: Iterable[Directive], rules: NameRules
 ) -> Iterator[Finding]:
-    """Check what no section can know alone; *macros* are all directives that begin with a dot."""
+    """Yield the problems that involve several sections; *macros* are all directives that begin with a dot."""
     yield from _check_names(sections, rules)
     yield from _check_bases(sections, rules)
     yield from _check_nesting(macros)
@@ -167,7 +168,7 @@ def _check_names(sections: Sequence[PlacedSection], rules: NameRules) -> Iterato
         first = next((seen[name] for name in names if name in seen), None)
         kind, name = placed.section.key
         if first is not None and not (kind in _MAY_REPEAT and kind == first.section.kind):
-            hint = f"the first is the {first.section.kind} at line {first.header.line}"
+            hint = f"rename one of them: the first is the {first.section.kind} at line {first.header.line}"
             yield Finding(placed.header, 1, f"{kind} '{name}' has the name of another section", hint)
         for claimed in names:
             seen.setdefault(claimed, placed)
@@ -181,7 +182,7 @@ def _check_bases(sections: Sequence[PlacedSection], rules: NameRules) -> Iterato
         section, header = placed.section, placed.header
         base = base_of(section)
         if base and not placed.inside:
-            # The base is the last word that counts.
+            # The base is the last meaningful word of the header.
             word = read_header(header.words).extra - 1
             if base not in lines:
                 yield Finding(header, word, f"no defaults section '{base}' before this line", suggest(base, lines))
@@ -191,7 +192,7 @@ def _check_bases(sections: Sequence[PlacedSection], rules: NameRules) -> Iterato
             users.setdefault(base, header.line)
         if section.kind == "defaults" and section.name:
             if section.name in users and not placed.inside and not rules.may_replace:
-                where = f"line {users[section.name]} refers to the one before"
+                where = f"rename it: line {users[section.name]} refers to the section before it"
                 yield Finding(header, 1, f"another defaults section is named '{section.name}' and in use", where)
             lines.setdefault(section.name, []).append(header.line)
             if placed.inside:
@@ -215,4 +216,4 @@ def _check_nesting(macros: Iterable[Directive]) -> Iterator[Finding]:
         elif keyword == ".else":
             opened[-1] = (opened[-1][0], True)
     for macro, _ in opened:
-        yield Finding(macro, 0, "'.if' without '.endif'", "it ends with '.endif'")
+        yield Finding(macro, 0, "'.if' without '.endif'", "add '.endif'")

@@ -18,49 +18,49 @@ from haptic_trio.haproxy.text_lines import Lines
 Entry: TypeAlias = tuple[str, str]
 """Key and value."""
 
-# Keys are found in a tree, whatever their order: equal strings, longest prefix, and networks.
+# Methods that look keys up in a tree, independent of their order: equal strings, longest prefix, and networks.
 _UNORDERED_METHODS: Final = frozenset({None, "str", "beg", "ip"})
 _CONVERTER: Final = re.compile(r"\bmap(?:_(?P<method>[a-z]+)(?:_[a-z]+)?)?\(")
-# White space to Python that is none to the reader of maps.
-_ODD_SPACE: Final = re.compile("[\r\v\f\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
+# White space to Python, but not to HAProxy's parser of maps.
+_OTHER_SPACE: Final = re.compile("[\r\v\f\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _KEY_END: Final = re.compile("[ \t]+")
 _FEW: Final = 200
 _UPDATE: Final = re.compile(r"(?:set|del)-map\((?P<path>.*)\)", re.DOTALL)
-# What may stand between what an ACL looks at and its files, with the number of words that follow.
+# Flags between the sample of an ACL and its files, with the number of their arguments.
 _FLAGS: Final = {"-i": 0, "-n": 0, "-M": 0, "-m": 1, "-f": 1}
 
 
 class MapUse(Enum):
-    """What a configuration does with a file of entries."""
+    """How a configuration uses a file of entries."""
 
     NONE = "the configuration does not name it"
     UNORDERED = "keys are looked up whatever their order"
     ORDERED = "the first key that matches wins"
     LIST = "conditions ask whether one of the keys matches"
-    OTHER = "something else than look-ups"
+    OTHER = "something other than lookups"
 
 
 def parse_map_file(content: bytes) -> tuple[Entry, ...]:
     """Return the entries of a map file, in order, as HAProxy reads them.
 
-    A line is a comment only if `#` is its very first character; blanks are
-    spaces and tabs; the key ends at the first blank, and the value loses
-    blanks at both ends. Bytes that are not UTF-8 become surrogate escapes.
+    A line is a comment only if `#` is its first character. Blanks are spaces
+    and tabs. The key ends at the first blank; blanks around the value are
+    removed. Bytes that are not UTF-8 become surrogate escapes.
     """
     return _parse_text(content.decode(errors="surrogateescape"))
 
 
 def parse_list_file(content: bytes) -> tuple[Entry, ...]:
-    """Return the entries of the list of an ACL, in order, as HAProxy reads them.
+    """Return the entries of an ACL list, in order, as HAProxy reads them.
 
-    Comments and blanks in front are as in a map. The rest of the line is the
-    key, with the blanks in it and behind it, up to a carriage return.
+    Comments and leading blanks are as in a map. The rest of the line, up to a
+    carriage return, is the key, blanks included.
     """
     return _parse_list_text(content.decode(errors="surrogateescape"))
 
 
 class Form(NamedTuple):
-    """How the entries of a file are read."""
+    """Parsers for the entries of a file."""
 
     name: str
     read: Callable[[tuple[Piece, ...]], tuple[Entry, ...]]
@@ -68,7 +68,7 @@ class Form(NamedTuple):
 
 
 def form_of(use: MapUse) -> Form:
-    """Return how a file that has this use is read."""
+    """Return the parsers for files with this use."""
     return _LIST if use is MapUse.LIST else _MAP
 
 
@@ -78,20 +78,21 @@ def file_entries(lines: Lines, form: Form) -> Iterator[Entry]:
 
 
 class MapChange(msgspec.Struct, frozen=True):
-    """How two files differ, as far as their pages do; keys that are in neither are the same in both."""
+    """Entries of the pages in which two files differ; all other keys are equal in both files."""
 
     before: dict[str, str]
     after: dict[str, str]
     unique: bool
-    """Whether no key of either file is there twice; what the dictionaries hold means nothing otherwise."""
+    """Whether no key is repeated in either file; if False, the dictionaries are meaningless."""
     same: bool
-    """Whether entries and their order are the same; may be False for some that are."""
+    """Whether entries and their order are certainly equal; may be False for equal files."""
 
 
 def diff_maps(before: Lines, after: Lines, form: Form) -> MapChange:
     """Compare two files of entries.
 
-    Costs what their pages hold in which they differ, once it is known that keys are unique.
+    The cost depends on the pages that differ, once it is known that the keys
+    are unique.
     """
     old, new = {id(page) for page in before.pages.pages}, {id(page) for page in after.pages.pages}
     was = [entry for page in before.pages.pages if id(page) not in new for entry in page.summary(form.read)]
@@ -149,7 +150,7 @@ def _parse_list_text(text: str) -> tuple[Entry, ...]:
 
 
 def _parse_text(text: str) -> tuple[Entry, ...]:
-    split = _split_entry if _ODD_SPACE.search(text) else _split_plain_entry
+    split = _split_entry if _OTHER_SPACE.search(text) else _split_plain_entry
     lines = (line for line in text.split("\n") if line[:1] != "#")
     return tuple([entry for line in lines if (entry := split(line)) is not None])
 
@@ -160,7 +161,7 @@ def _split_entry(line: str) -> tuple[str, str] | None:
 
 
 def _split_plain_entry(line: str) -> tuple[str, str] | None:
-    """Do the same faster where all white space is spaces and tabs."""
+    """Same as `_split_entry`, but faster; for text in which all white space is spaces and tabs."""
     words = line.split(maxsplit=1)
     if len(words) == 2:
         return words[0], words[1].rstrip()
@@ -168,14 +169,14 @@ def _split_plain_entry(line: str) -> tuple[str, str] | None:
 
 
 def find_map_use(generation: Generation, path: str) -> MapUse:
-    """Return what the configuration of *generation* does with the file *path*."""
-    return _gravest(_use_in(directive, path) for directive in generation.config.naming(path))
+    """Return how the configuration of *generation* uses the file *path*."""
+    return _combine_uses(_use_in(directive, path) for directive in generation.config.naming(path))
 
 
 def has_entries(generation: Generation, change: FileChange) -> bool:
-    """Whether *change* is of a map, or of a file that the configuration of *generation* has as a list and nothing else.
+    """Whether *change* is a change of a map, or of a file that *generation* uses only as an ACL list.
 
-    A map that is a list is one as well.
+    This includes a map that is used as a list.
     """
     kinds = {file.kind for file in (change.running, change.desired) if file is not None}
     if kinds == {FileKind.MAP}:
@@ -183,17 +184,17 @@ def has_entries(generation: Generation, change: FileChange) -> bool:
     return kinds == {FileKind.FILE} and find_map_use(generation, change.path) is MapUse.LIST
 
 
-def _gravest(uses: Iterable[MapUse]) -> MapUse:
+def _combine_uses(uses: Iterable[MapUse]) -> MapUse:
     found = set(uses) - {MapUse.NONE}
     if MapUse.LIST in found:
-        # HAProxy takes no file for both.
+        # HAProxy does not accept a file for both uses.
         return MapUse.LIST if len(found) == 1 else MapUse.OTHER
     return next((use for use in (MapUse.OTHER, MapUse.ORDERED, MapUse.UNORDERED) if use in found), MapUse.NONE)
 
 
 def _use_in(directive: Directive, path: str) -> MapUse:
     words = directive.words
-    use = _gravest(_use_of_word(words, index, path) for index, word in enumerate(words) if path in word)
+    use = _combine_uses(_use_of_word(words, index, path) for index, word in enumerate(words) if path in word)
     return MapUse.OTHER if directive.raw and use is not MapUse.NONE else use
 
 
@@ -213,15 +214,15 @@ def _use_of_word(words: tuple[str, ...], index: int, path: str) -> MapUse:
             rest = rest.replace(match[0] + path, "", 1)
     if path in rest and _names(rest, path):
         return MapUse.OTHER
-    return _gravest(uses)
+    return _combine_uses(uses)
 
 
 def _use_in_condition(words: tuple[str, ...], index: int) -> MapUse:
-    """Return what the ACL does that names a file with the word at *index*."""
+    """Return the use of the file named by the word at *index*, in a condition or an `acl` line."""
     if words[0] == "acl":
         start = 3
     else:
-        # Past the brace and what is looked at; a negation may stand before.
+        # Skip the brace, which may be negated, and the sample.
         start = 2 + max((at for at in range(index) if words[at].lstrip("!") == "{"), default=index)
     at = start
     while at < index and words[at] in _FLAGS:
@@ -229,11 +230,11 @@ def _use_in_condition(words: tuple[str, ...], index: int) -> MapUse:
     if at != index + 1 or words[index - 1] != "-f":
         return MapUse.OTHER
     if "-M" in words[start:index]:
-        # It makes a map of the file; its matching method stands elsewhere on the line.
+        # `-M` reads the file as a map; its match method is elsewhere on the line.
         return MapUse.ORDERED
     return MapUse.OTHER if "-M" in words else MapUse.LIST
 
 
 def _names(word: str, path: str) -> bool:
-    """Whether *word* holds *path* as a whole path, not as part of a longer one."""
+    """Whether *word* contains *path* as a whole path, not as part of a longer one."""
     return re.search(rf"(?<![\w./-]){re.escape(path)}(?![\w./-])", word) is not None

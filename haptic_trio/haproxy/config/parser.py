@@ -1,4 +1,4 @@
-"""Parser for haproxy.cfg: gives the model and reports all problems of a text at once."""
+"""Parser for haproxy.cfg: returns the model, or raises an error with all problems of the text."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -41,28 +41,28 @@ from haptic_trio.haproxy.lexer import Fault, lex_lines, problem_at, split_line
 from haptic_trio.haproxy.model import Config, Directive, Section, seal_of
 
 SPARE = 1000
-"""Sections of earlier texts that a cache keeps beside those of the last one."""
+"""Sections of earlier texts that a cache keeps in addition to those of the last text."""
 
 
 class ConfigSyntaxError(ProblemsError):
-    """The text is no valid haproxy.cfg; trying again helps only after the text has changed."""
+    """The text is not a valid haproxy.cfg. A permanent error for this text."""
 
 
 class SectionCache:
-    """Sections that were parsed before, by their text, and the pages of the last text; owned by the caller.
+    """Cache of parsed sections by their text, and of the pages of the last text; owned by the caller.
 
-    A text that differs in one section is parsed in the time of that section,
-    and one in pages in the time of the page that differs. Bounded. Not safe
-    for use by several threads at once, and for one set of keywords.
+    Only changed sections and changed pages of a text are parsed again. The
+    size is bounded. Use a cache in one thread at a time, and with one set of
+    keywords.
     """
 
     def __init__(self, limit: int = 100_000) -> None:
         self._limit = limit
         self._sections: OrderedDict[tuple[str, bool], ParsedSection] = OrderedDict()
         self.pages: dict[int, TextPage] = {}
-        """Of the last text, by the identity of their page."""
+        """Pages of the last text, by the identity of their page."""
         self.names = Names()
-        """Those that the sections of the last text claim."""
+        """Names of the sections of the last text."""
         self.hits = 0
         self.misses = 0
 
@@ -70,7 +70,7 @@ class SectionCache:
         return len(self._sections)
 
     def find(self, text: str, *, conditional: bool) -> ParsedSection | None:
-        """Return what *text* gave last time."""
+        """Return the parsed section for *text*; None if it is not cached."""
         found = self._sections.get((text, conditional))
         if found is None:
             self.misses += 1
@@ -80,20 +80,20 @@ class SectionCache:
         return found
 
     def keep(self, text: str, parsed: ParsedSection, *, conditional: bool) -> None:
-        """Remember *parsed* for *text*; the section used least recently gives way."""
+        """Cache *parsed* for *text*; evicts the least recently used section if the cache is full."""
         self._sections[text, conditional] = parsed
         while len(self._sections) > self._limit:
             self._sections.popitem(last=False)
 
     def remember(self, pages: dict[int, TextPage]) -> None:
-        """Keep *pages* as those of the last text, and forget most sections of earlier ones."""
+        """Set the pages of the last text, and evict most sections of earlier texts."""
         self.pages = pages
         count = sum([len(page.sections) for page in pages.values()])
         while len(self._sections) > count + SPARE:
             self._sections.popitem(last=False)
 
     def forget(self) -> None:
-        """Forget the last text, of which too little is known."""
+        """Forget the last text, after it was read only partly."""
         self.pages, self.names = {}, Names()
 
 
@@ -106,9 +106,10 @@ def parse_config(
 ) -> Config:
     """Parse *text* as HAProxy reads it.
 
-    *source* names the text in problems; with a *cache*, pages and sections
-    that have not changed are not parsed again. Raises ConfigSyntaxError with
-    all problems, in the order of lines.
+    *source* is the file name in problems. With a *cache*, unchanged pages and
+    sections are not parsed again. *keywords* are those of the target HAProxy;
+    by default of all supported versions. Raises ConfigSyntaxError with all
+    problems, ordered by line.
     """
     reader = _Reader(keywords or shipped_keywords(), cache)
     pages = reader.cut(text if isinstance(text, Paged) else Paged((Page((Piece(text),)),)))
@@ -128,9 +129,9 @@ def parse_config(
 
 
 def read_section(text: str, keywords: Keywords | None = None) -> Section | None:
-    """Return the section of which *text* is exactly the text; None if it is not that of one.
+    """Return the section whose text is *text*; None if it is not the text of exactly one section.
 
-    What is wrong within it is not looked for.
+    The lines of the section are not checked.
     """
     known = keywords or shipped_keywords()
     chunks = list(_cutter(known).cut(text))
@@ -140,12 +141,12 @@ def read_section(text: str, keywords: Keywords | None = None) -> Section | None:
 
 
 def read_head(text: str) -> tuple[Directive, ...]:
-    """Return the lines of *text*, which stands before the first section; what is wrong in it is not looked for."""
+    """Return the lines of *text*, the text before the first section; they are not checked."""
     return tuple(lex_lines(text, source="")[0])
 
 
 class _Reader:
-    """Turns a text into pages of sections, with what a cache knows."""
+    """Turns a text into pages of sections, with the help of a cache."""
 
     def __init__(self, keywords: Keywords, cache: SectionCache | None) -> None:
         self.rules = rules_of(keywords.version)
@@ -155,7 +156,7 @@ class _Reader:
         self.names = cache.names if cache is not None else Names()
 
     def cut(self, paged: Paged[Piece]) -> list[TextPage]:
-        """Return the pages of *paged*, those that are known as they are known."""
+        """Return the pages of *paged*; cached pages are reused."""
         cutter = _cutter(self._keywords)
         pages: list[TextPage] = []
         seen: set[int] = set()
@@ -171,13 +172,13 @@ class _Reader:
         return pages
 
     def _find_former(self, paged: Paged[Piece]) -> dict[int, TextPiece]:
-        """Return the pieces of known pages that *paged* has not."""
+        """Return the pieces of cached pages that are not in *paged*."""
         present = {id(page) for page in paged.pages}
         gone = [page for key, page in self._known.items() if key not in present]
         return {id(piece.piece): piece for page in gone for piece in page.pieces}
 
     def read_preamble(self, head: str, source: str) -> tuple[tuple[Directive, ...], list[Problem]]:
-        """Read what stands before the first section."""
+        """Parse and check the text before the first section."""
         if not head:
             return (), []
         directives, problems = lex_lines(head, source=source)
@@ -189,12 +190,12 @@ class _Reader:
             if keyword.startswith("."):
                 findings += check_macro(directive, conditional=depth > 0)
             elif depth <= 0:
-                message = f"keyword '{keyword}' stands before the first section"
+                message = f"keyword '{keyword}' before the first section"
                 findings.append(Finding(directive, 0, message, suggest(keyword, self._keywords.sections)))
         return tuple(directives), problems + _place(findings, head, source)
 
     def read(self, pages: Sequence[TextPage], tails: Sequence[str], depth: int) -> None:
-        """Read *pages*, before which *depth* `.if` are open, and remember them and nothing else."""
+        """Parse *pages*, at whose beginning *depth* `.if` are open, and cache exactly these pages."""
         present = {id(page.page): page for page in pages}
         try:
             for key, page in self._known.items():
@@ -260,7 +261,7 @@ def _make_section(chunk: Chunk, directives: Sequence[Directive]) -> Section:
 
 
 def _find_tails(pages: Sequence[TextPage]) -> tuple[str, list[str]]:
-    """Return the text before the first section, and of each page what follows it up to the next section."""
+    """Return the text before the first section, and for each page the text that follows it up to the next section."""
     tails: list[str] = []
     tail = ""
     for page in reversed(pages):
@@ -301,12 +302,13 @@ def _place(findings: Iterable[Finding], text: str, source: str) -> list[Problem]
 
 def _problem(finding: Finding, line: str, source: str) -> Problem:
     offsets = split_line(line).offsets
-    # A missing word is reported where it would stand.
+    # A missing word is reported at the end of the line.
     offset = offsets[finding.word] if finding.word < len(offsets) else len(line.rstrip())
     return problem_at(line, finding.directive.line, Fault(offset, finding.message, finding.hint), source=source)
 
 
 def _missing_line_feed(text: str, source: str) -> Problem:
     start = text.rfind("\n") + 1
-    fault = Fault(len(text) - start, "no line feed at the end of the last line", "HAProxy takes the file for truncated")
+    hint = "add one: HAProxy treats the file as truncated"
+    fault = Fault(len(text) - start, "no line feed at the end of the last line", hint)
     return problem_at(text[start:], text.count("\n") + 1, fault, source=source)

@@ -1,12 +1,12 @@
 """Reduced configuration for `haproxy -c`: unchanged sections are replaced by short ones.
 
-HAProxy reads every backend to check a change of one. What it has accepted
-before, and what nobody refers to now, need not be read again: unchanged
-backends of nothing but servers are left out, or are one line where another
-section names them, and of unchanged maps and lists of certificates the first
-line is enough. What is accepted so has still to be read as a whole; what is
-refused may be refused for a stand-in, so a refusal counts for nothing before
-the whole has been read.
+HAProxy reads every backend to check a change of one. Parts that it has
+accepted before and that no changed section refers to need not be read again.
+An unchanged backend that consists of servers only is omitted, or reduced to
+its header if another section names it. Unchanged maps and crt-lists are
+reduced to their first line. An accepted reduced configuration still has to be
+checked completely before it is final. A rejection may be caused by the
+reduction, so it counts only after a complete check.
 """
 
 import re
@@ -31,24 +31,24 @@ from haptic_trio.haproxy.model import (
 )
 
 WORTHWHILE: Final = 0.25
-"""Nothing is gained where more than this part of the sections has to be read anyway."""
+"""Largest share of sections to read with which a reduced configuration is worthwhile."""
 
 _NAMES: Final = re.compile(r"[\w.:-]+")
 _READ_FOLDERS: Final = frozenset({"crt", "ca-file", "ca-verify-file"})
 _SHARED_KINDS: Final = frozenset({"global", "defaults"})
 
 
-def with_stand_ins(accepted: Generation, wanted: Generation) -> Generation | None:
-    """Return *wanted* with stand-ins for what *accepted*, which HAProxy has accepted, has as well.
+def reduce_generation(accepted: Generation, wanted: Generation) -> Generation | None:
+    """Return *wanted* reduced by the parts that it shares with *accepted*, which HAProxy has accepted.
 
-    None where that is not possible or not worth it. The cost is that of what
-    differs and of the sections other than backends.
+    None if that is not possible or not worthwhile. The cost depends on the
+    differences and on the sections other than backends.
     """
     before, after = accepted.config, wanted.config
     if before.branched or after.branched or before.preamble != after.preamble or not len(after.sections):
         return None
     for kind in _SHARED_KINDS:
-        # Other sections mean something else with these changed.
+        # A change of these sections changes the meaning of all others.
         if [one.seal for one in before.all(kind)] != [one.seal for one in after.all(kind)]:
             return None
     kept = list(_sections_to_read(before, after))
@@ -59,7 +59,7 @@ def with_stand_ins(accepted: Generation, wanted: Generation) -> Generation | Non
     if files is None:
         return None
     have = {section.key for section in kept}
-    lines = [_stand_in(after, name) for name in sorted(named) if ("backend", name) not in have]
+    lines = [_reduced_section(after, name) for name in sorted(named) if ("backend", name) not in have]
     sections = Paged.of([*kept, *(line for line in lines if line is not None)])
     return make_generation(Config(sections, after.preamble, after.head), make_files(files))
 
@@ -67,18 +67,18 @@ def with_stand_ins(accepted: Generation, wanted: Generation) -> Generation | Non
 def _sections_to_read(before: Config, after: Config) -> Iterator[Section]:
     known = {id(page) for page in before.sections.pages}
     for page in after.sections.pages:
-        odd = page.summary(_odd_ones)
+        always = page.summary(_always_read)
         if id(page) in known:
-            yield from odd
+            yield from always
             continue
         for section in page.items:
             found = before.find(*section.key)
-            if found is None or found.seal != section.seal or any(section is one for one in odd):
+            if found is None or found.seal != section.seal or any(section is one for one in always):
                 yield section
 
 
-def _odd_ones(sections: tuple[Section, ...]) -> tuple[Section, ...]:
-    """Return those for which nothing can stand in."""
+def _always_read(sections: tuple[Section, ...]) -> tuple[Section, ...]:
+    """Return the sections that cannot be reduced."""
     return tuple(section for section in sections if not _is_plain(section))
 
 
@@ -90,7 +90,7 @@ def _is_plain(section: Section) -> bool:
     )
 
 
-def _stand_in(config: Config, name: str) -> Section | None:
+def _reduced_section(config: Config, name: str) -> Section | None:
     section = config.find("backend", name)
     if section is None:
         return None
@@ -127,7 +127,7 @@ def _files_to_read(accepted: Generation, wanted: Generation, kept: Iterable[Sect
                 return None
     folders = {word.rstrip("/") for line in lines for option, word in pairwise(line.words) if option in _READ_FOLDERS}
     if any(path.rpartition("/")[0] in folders for path in wanted.files if path not in files):
-        # HAProxy reads every file in it.
+        # HAProxy reads every file in the folder.
         return None
     return list(files.values())
 
@@ -146,7 +146,7 @@ def _first_line(file: AuxFile) -> AuxFile:
 def _shorten(
     listed: AuxFile, before: AuxFile | None, changed: set[str], files: dict[str, AuxFile], wanted: Generation
 ) -> bool:
-    """Put *listed* into *files* with the entries that are new, or whose certificates are, and these certificates."""
+    """Add *listed* to *files*, with only its new entries and those of changed certificates, and these certificates."""
     entries = parse_crt_list(listed.content)
     known = parse_crt_list(before.content) if before is not None else ()
     if entries is None or known is None:

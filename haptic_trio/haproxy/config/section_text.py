@@ -8,7 +8,7 @@ from haptic_trio.haproxy.lexer import split_line
 
 
 class Chunk(NamedTuple):
-    """The text of a section, or, without a kind, what stands before the first."""
+    """Text of a section; with an empty kind, the text before the first section."""
 
     kind: str
     text: str
@@ -20,13 +20,13 @@ class SectionCutter:
     def __init__(self, kinds: Collection[str]) -> None:
         self._kinds = frozenset(kinds)
         names = "|".join(map(re.escape, sorted(kinds, key=len, reverse=True)))
-        # Lines that begin a section, or may: a quoted or escaped first word has to be read.
+        # Lines that begin a section, or may begin one: a quoted or escaped first word needs the lexer.
         self._header = re.compile(
             rf"^[ \t\v\f]*(?:(?P<kind>{names})(?=[\s#]|\Z)|[^\s#]*[\"'\\])", re.MULTILINE | re.ASCII
         )
 
     def cut(self, text: str) -> Iterator[Chunk]:
-        """Yield what stands before the first section, if anything does, and the sections."""
+        """Yield the text before the first section, unless it is empty, then the sections."""
         start, kind = 0, ""
         for match in self._header.finditer(text):
             word = match["kind"] or _first_word(text, match.start())

@@ -1,4 +1,4 @@
-"""`server` lines as far as runtime commands reach: their own settings and the inherited ones."""
+"""Settings of servers that runtime commands can change: those of `server` lines, and inherited ones."""
 
 import ipaddress
 import re
@@ -14,45 +14,45 @@ from haptic_trio.haproxy.model import Bases, Directive, Section
 
 MAX_WEIGHT: Final = 256
 
-# Algorithms to which servers are alike; to others it matters which one is the first, the second and so on.
+# Algorithms that do not depend on the order of servers.
 _EVEN_ALGORITHMS: Final = frozenset({"roundrobin", "leastconn", "random"})
 _STATIC_ALGORITHM: Final = "static-rr"
 _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 
 
 class ServerLine(msgspec.Struct, frozen=True):
-    """A `server` line as far as runtime commands reach."""
+    """A `server` line, split into settings that runtime commands can change and others."""
 
     name: str
     address: str
     """As written; see `socket_address`."""
     weight: int | None
-    """None where the line says nothing."""
+    """None if the line does not set it."""
     disabled: bool | None
-    """None where the line says nothing."""
+    """None if the line does not set it."""
     rest: tuple[str, ...]
-    """Everything else, in order: no command changes it."""
+    """All other words, in order; no command changes them."""
 
     @property
     def socket_address(self) -> tuple[str, int] | None:
-        """IP address and port; None for names, sockets, and everything else that `set server addr` cannot express."""
+        """IP address and port; None for an address that `set server addr` cannot express, such as a name or socket."""
         return read_address(self.address)
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A server of a section, with what the `default-server` lines above it say."""
+    """A server of a section, with the `default-server` lines that apply to it."""
 
     directive: Directive
     inherited: tuple[Directive, ...]
-    """The farthest first."""
+    """In the order in which HAProxy applies them."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the server."""
         return self.directive.words[1]
 
     def same_as(self, other: "Member") -> bool:
-        """Whether both mean the same server with the same settings."""
+        """Whether both are the same server with the same settings."""
         return self.key == other.key
 
     def inherits_as(self, other: "Member") -> bool:
@@ -61,13 +61,13 @@ class Member(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[object, tuple[object, ...]]:
-        """What it says itself, and what it inherits, for comparison."""
+        """Own and inherited words, for comparison."""
         inherited = tuple((one.words, one.raw) for one in self.inherited)
         return (self.directive.words, self.directive.raw), inherited
 
 
 def read_address(text: str) -> tuple[str, int] | None:
-    """Return IP address and port of an address as a `server` line writes it; None for anything else."""
+    """Return IP address and port of an address in the syntax of a `server` line; None for anything else."""
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return None
@@ -80,7 +80,7 @@ def read_address(text: str) -> tuple[str, int] | None:
 
 
 def read_server(directive: Directive) -> ServerLine | None:
-    """Take a `server` line apart; None where its options are not all known or refer to the environment."""
+    """Parse a `server` line; None if it has unknown options or refers to the environment."""
     words = directive.words
     if directive.raw or len(words) < 3:
         return None
@@ -104,7 +104,7 @@ def read_server(directive: Directive) -> ServerLine | None:
 
 
 class ServerSettings:
-    """What a section and its bases among the *defaults* sections of its configuration say about its servers."""
+    """Settings for the servers of a section, from the section and from the *defaults* sections that it is based on."""
 
     def __init__(self, defaults: Bases, section: Section) -> None:
         self._sections = [section, *_bases_of(defaults, section)]
@@ -115,17 +115,17 @@ class ServerSettings:
 
     @property
     def is_certain(self) -> bool:
-        """Whether HAProxy reads every line of these sections: none depends on `.if`."""
+        """Whether HAProxy reads every line of these sections: no line depends on `.if`."""
         return not any(section.conditional for section in self._sections)
 
     @property
     def bases(self) -> Sequence[Section]:
-        """The sections that the section takes its settings from, the nearest first."""
+        """The `defaults` sections that the section inherits from, the nearest first."""
         return self._sections[1:]
 
     @property
     def takes_weights(self) -> bool:
-        """Whether the load balancing algorithm takes a new weight, or another server, at any time."""
+        """Whether the load balancing algorithm accepts weight changes and new servers at runtime."""
         name = self._algorithm()
         if name in _EVEN_ALGORITHMS:
             return True
@@ -134,7 +134,7 @@ class ServerSettings:
 
     @property
     def is_even(self) -> bool:
-        """Whether the algorithm takes servers for alike, so that their order means nothing to it."""
+        """Whether the algorithm does not depend on the order of servers."""
         return self._algorithm() in _EVEN_ALGORITHMS
 
     def _algorithm(self) -> str:
@@ -144,7 +144,7 @@ class ServerSettings:
         return "" if line.raw or len(line.words) < 2 else line.words[1].partition("(")[0]
 
     def last(self, keyword: str) -> Directive | None:
-        """Return the line with *keyword* that holds."""
+        """Return the line with *keyword* that is in effect; None if there is none."""
         for section in self._sections:
             lines = list(section.all(keyword))
             if lines:
@@ -152,7 +152,7 @@ class ServerSettings:
         return None
 
     def members(self, section: Section) -> tuple[Member, ...]:
-        """Return the servers of *section*: the one that these settings are of, or what it becomes."""
+        """Return the servers of *section*: the section of these settings, or its successor with the same frame."""
         inherited = self.inherited
         found = []
         for line in section.directives:
@@ -164,7 +164,7 @@ class ServerSettings:
 
 
 def _bases_of(defaults: Bases, section: Section) -> Iterator[Section]:
-    """Yield the sections of *defaults* that *section* takes its settings from, the nearest first."""
+    """Yield the sections of *defaults* that *section* inherits from, the nearest first."""
     current: Section | None = section
     while current is not None:
         name = read_header(current.header.words).base
@@ -174,7 +174,7 @@ def _bases_of(defaults: Bases, section: Section) -> Iterator[Section]:
                 named = [one for one in defaults.before(current) if one.name == name]
             current = named[-1] if named else None
         else:
-            # Without a name a proxy takes the last defaults section before it; one of those takes none.
+            # Without `from` a proxy inherits from the last defaults section before it; a defaults section does not.
             before = defaults.before(current) if current.kind != "defaults" else ()
             current = before[-1] if before else None
         if current is not None:
@@ -182,7 +182,7 @@ def _bases_of(defaults: Bases, section: Section) -> Iterator[Section]:
 
 
 def names_are_unique(members: Sequence[Member]) -> bool:
-    """Whether no two of *members* are called the same."""
+    """Whether no two of *members* have the same name."""
     return len({member.name for member in members}) == len(members)
 
 

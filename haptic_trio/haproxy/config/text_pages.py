@@ -1,10 +1,10 @@
 """Chunks of a configuration's text, each parsed by itself as far as possible.
 
-A section reaches from its header to the next one, so what a piece of text
-has in front of its first header belongs to the section before it. What a
-page gives therefore depends on its own text, on its *tail* (what follows it
-up to the next header, mostly nothing), and on how many `.if` are open where
-it begins.
+A section reaches from its header to the next header, so the text before the
+first header of a piece belongs to the section before it. The result for a
+page therefore depends on its own text, on its *tail* (the text that follows
+it up to the next header, usually empty), and on the number of `.if` that are
+open at its beginning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,24 +22,24 @@ NOTHING_CLAIMED = Claims((), frozenset())
 
 
 class ParsedSection(msgspec.Struct, frozen=True):
-    """What one section's text gives; lines count from its header."""
+    """Result of parsing the text of one section; lines count from its header."""
 
     section: Section
     problems: tuple[Problem, ...]
     macros: tuple[Directive, ...]
     """The directives that begin with a dot."""
     names: tuple[Name, ...]
-    """Names that only this section may have."""
+    """Names of the section that must be unique."""
     base: str
-    """The `defaults` section that it refers to."""
+    """Name of the `defaults` section that it refers to; empty if there is none."""
 
 
 ReadSection = Callable[[Chunk, bool], ParsedSection]
-"""Returns what a chunk gives, which may begin inside an `.if`."""
+"""Parses a chunk; the second argument says whether it begins inside an `.if`."""
 
 
 class TextPiece:
-    """A piece of text with what was made of it."""
+    """A piece of text and its parsed sections."""
 
     __slots__ = ("_read_with", "_sections", "chunks", "head", "piece")
 
@@ -47,13 +47,13 @@ class TextPiece:
         chunks = list(cutter.cut(piece.text))
         self.piece = piece
         self.head = chunks.pop(0).text if chunks and not chunks[0].kind else ""
-        """What stands before the first header."""
+        """Text before the first header."""
         self.chunks = chunks
         self._read_with: tuple[int, str] | None = None
         self._sections: Sequence[ParsedSection] = ()
 
     def read(self, depth: int, tail: str, read: ReadSection) -> Sequence[ParsedSection]:
-        """Return the sections that begin here, the last of which ends with *tail*; *depth* counts open `.if`."""
+        """Return the sections that begin in this piece; *tail* ends the last one, *depth* counts open `.if`."""
         if self._read_with != (depth, tail):
             kind, text = self.chunks[-1]
             sections = []
@@ -66,14 +66,14 @@ class TextPiece:
 
 
 class TextPage:
-    """A page of text with what was made of it."""
+    """A page of text and its parsed sections."""
 
     def __init__(self, page: Page[Piece], cutter: SectionCutter, known: Mapping[int, TextPiece]) -> None:
         """Cut *page*; pieces that are *known*, by identity, are not cut again."""
         self.page = page
         self.pieces = [known.get(id(piece)) or TextPiece(piece, cutter) for piece in _whole_lines(page.items)]
         self.head = ""
-        """What stands before the first header; all of the text if there is none."""
+        """Text before the first header; the whole text if there is no header."""
         self.has_sections = False
         for piece in self.pieces:
             self.head += piece.head
@@ -83,15 +83,15 @@ class TextPage:
         self.sections: Sequence[ParsedSection] = ()
         self.pages: tuple[Page[Section], ...] = ()
         self.inside: Sequence[bool] = ()
-        """Of each section, whether it begins inside an `.if`."""
+        """For each section, whether it begins inside an `.if`."""
         self.claims = NOTHING_CLAIMED
         self.has_problems = False
         self.nesting = 0
-        """How many more `.if` are open at the end than at the beginning."""
+        """Number of `.if` open at the end minus those open at the beginning."""
         self._read_with: tuple[int, str] | None = None
 
     def read(self, depth: int, tail: str, read: ReadSection) -> bool:
-        """Have `sections` and the rest be what the page gives now; whether that is other than before."""
+        """Update `sections` and all derived attributes; return whether they may have changed."""
         if self._read_with == (depth, tail):
             return False
         self._read_with = depth, tail
@@ -140,12 +140,12 @@ class TextPage:
 
 
 def _links_of(parsed: ParsedSection) -> tuple[str, str]:
-    """Return what a section refers to, and the name that others refer to it by."""
+    """Return the base of a section, and its name if it is a `defaults` section."""
     return parsed.base, parsed.section.name if parsed.section.kind == "defaults" else ""
 
 
 def nesting_of(macros: Iterable[Directive]) -> int:
-    """Return how many more `.if` are open after *macros* than before."""
+    """Return the number of `.if` that *macros* open minus those that they close."""
     return sum((macro.words[0] == ".if") - (macro.words[0] == ".endif") for macro in macros)
 
 
@@ -155,7 +155,7 @@ def ends_whole(pieces: Sequence[Piece]) -> bool:
 
 
 def whole_pages(paged: Paged[Piece]) -> list[Page[Piece]]:
-    """Return the pages of *paged*, those that end within a line joined with the next ones."""
+    """Return the pages of *paged*; a page that ends within a line is joined with the following ones."""
     pages: list[Page[Piece]] = []
     joined: tuple[Piece, ...] = ()
     for page in paged.pages:
@@ -172,7 +172,7 @@ def whole_pages(paged: Paged[Piece]) -> list[Page[Piece]]:
 
 
 def _whole_lines(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return *pieces*, those that end within a line joined with the next ones."""
+    """Return *pieces*; a piece that ends within a line is joined with the following ones."""
     if all(piece.text[-1:] == "\n" for piece in pieces):
         return list(pieces)
     found: list[Piece] = []

@@ -1,4 +1,4 @@
-"""Writer for haproxy.cfg: the least quoting that HAProxy reads back as the same words."""
+"""Writer for haproxy.cfg, with minimal quoting: HAProxy reads the text back as the same words."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,19 +6,19 @@ from typing import Final
 
 from haptic_trio.haproxy.model import Config, Directive
 
-# Every printable ASCII character without a meaning for HAProxy's reader, and all characters beyond ASCII.
+# Printable ASCII characters without a special meaning for HAProxy's lexer, and all characters beyond ASCII.
 _SAFE: Final = re.compile("[!$%&()*+,\\-./0-9:;<=>?@A-Z\\[\\]^_`a-z{|}~\x80-\ud7ff\ue000-\U0010ffff]+")
-# What only an escape can express: it may not stand inside strong quotes.
+# Characters that need an escape, since strong quotes cannot contain them.
 _ESCAPED: Final = re.compile("([\x01-\x1f\x7f']|[\udc80-\udcff])")
 _NAMED_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "'": "\\'"}
 
 
 def quote_word(word: str) -> str:
-    """Return *word* so that HAProxy reads exactly it, quoted only where needed.
+    """Return *word* quoted, where needed, so that HAProxy reads exactly this word.
 
-    Control characters and bytes that are not UTF-8 (surrogate escapes) are
-    written as escapes. Raises ValueError for a word with a NUL, which no
-    configuration can hold.
+    Control characters and bytes that are not UTF-8 (surrogate escapes) become
+    escapes. Raises ValueError for a word with a NUL character, which a
+    configuration cannot contain.
     """
     if _SAFE.fullmatch(word):
         return word

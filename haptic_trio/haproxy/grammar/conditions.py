@@ -19,7 +19,7 @@ ignore-persist force-be-switch monitor stick
 """
 CONDITIONAL: Final = frozenset(_CONDITIONAL.split())
 """Keywords of lines that may end with a condition."""
-# Which word after the action is an expression, and which a format.
+# Index of the expression, or of the format, among the words after the action.
 _EXPRESSIONS: Final[Mapping[str, int]] = {
     "set-var": 0,
     "set-src": 0,
@@ -58,13 +58,13 @@ _EXPECTED: Final = frozenset({"name", "name-lf", "value", "value-lf"})
 
 
 def find_condition(words: tuple[str, ...], start: int) -> int:
-    """Return the index of the `if` or `unless` at or after *start*; 0 where there is none or more than one."""
+    """Return the index of the `if` or `unless` at or after *start*; 0 if there is none or more than one."""
     found = [index for index in range(start, len(words)) if words[index] in {"if", "unless"}]
     return found[0] if len(found) == 1 else 0
 
 
 def check_action(words: tuple[str, ...], at: int, keywords: Keywords) -> Iterator[NameFault]:
-    """Check the expression or the format that the action at *at* takes."""
+    """Check the expression or the format of the action at index *at*."""
     name = words[at].partition("(")[0]
     if (offset := _EXPRESSIONS.get(name)) is not None:
         if at + 1 + offset < len(words):
@@ -97,10 +97,10 @@ def check_acl(words: tuple[str, ...], keywords: Keywords) -> Iterator[NameFault]
 def check_condition(
     words: tuple[str, ...], at: int, keywords: Keywords, declared: frozenset[str] | set[str] | None
 ) -> Iterator[NameFault]:
-    """Check the condition after the `if` or `unless` at *at*.
+    """Check the condition after the `if` or `unless` at index *at*.
 
-    *declared* are the names of the `acl` lines above; without them names are
-    not judged. Nothing at all is a condition for HAProxy.
+    *declared* are the names of the `acl` lines above; with None, names are
+    not checked. HAProxy accepts an empty condition.
     """
     index = at + 1
     while index < len(words):
@@ -126,9 +126,9 @@ def check_condition(
 def find_quoted_flags(directive: Directive) -> Iterator[int]:
     """Yield the index of each quoted word that HAProxy would read as a flag.
 
-    Quoting does not keep HAProxy from that, and templates quote nothing but
-    data: a value such as `-f` would be compared with nothing and name a file
-    instead. Any line may be asked, also those inside `.if`.
+    HAProxy reads flags in quotes as well, and templates quote only data: a
+    value such as `-f` would name a file instead of being compared. This
+    works for every line, inside `.if` as well.
     """
     words, dashed = directive.words, directive.dashed
     if words[0] == "acl":

@@ -1,8 +1,8 @@
 """Sample expressions (`req.hdr(host),lower`) and formats that hold them (`a-%[src]`): names, numbers of arguments.
 
-What is checked is what HAProxy refuses whatever stands around it. Whether a
-sample exists where it is used, and of what type its arguments are, the
-binary says.
+Only errors that HAProxy rejects in every context are reported. Whether a
+sample is available in its place, and the types of its arguments, are left to
+the binary.
 """
 
 import re
@@ -12,32 +12,33 @@ from typing import Final, NamedTuple
 from haptic_trio.haproxy.grammar.keywords import Arity, Keywords
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:+-]+")
-# An expression without quoting or escapes, which almost all are; arguments never nest.
+# An expression without quoting or escapes, as almost all are; arguments never nest.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:+-]+(?:\([^()'\"\\]*\))?(?:,[A-Za-z0-9_.:+-]+(?:\([^()'\"\\]*\))?)*")
 _ONE_ARGUMENT: Final = re.compile(r"[^(),'\"\\]+\)")
 _PLAIN_CALL: Final = re.compile(r"([A-Za-z0-9_.:+-]+)(?:\(([^()]*)\))?")
 
 
 class NameFault(NamedTuple):
-    """A word that HAProxy would not take where it stands."""
+    """A word that HAProxy rejects in its place."""
 
     word: int
     message: str
     group: str = ""
-    """The place in the tables that has the names which could stand there."""
+    """Group of the keyword tables with the valid names."""
     name: str = ""
 
 
 class _BadArgumentsError(Exception):
-    """The text between parentheses cannot be taken apart: that is for the binary to explain."""
+    """The arguments cannot be parsed; the error is left to the binary."""
 
 
 def check_expression(
     words: tuple[str, ...], at: int, keywords: Keywords, *, condition: bool = False
 ) -> Iterator[NameFault]:
-    """Check the expression that is the word at *at*; a *condition* may begin with a name such as `hdr_beg`.
+    """Check the expression in the word at index *at*; in a *condition* it may begin with a name such as `hdr_beg`.
 
-    HAProxy also takes converters from the following words, as far as it knows them: they need no check.
+    HAProxy also reads known converters from the following words; these need
+    no check.
     """
     text = words[at]
     # Most expressions are a name, or a name with one argument.
@@ -61,11 +62,11 @@ def check_expression(
 
 
 def check_format(words: tuple[str, ...], at: int, keywords: Keywords) -> Iterator[NameFault]:
-    """Check the expressions in the word at *at*, a log format."""
+    """Check the expressions in the word at index *at*, a log format."""
     text = words[at]
     start = text.find("%[")
     while start >= 0:
-        # An even number of percent signs before it would make the last one literal.
+        # After an odd number of percent signs, the percent sign of `%[` is literal.
         percents = len(text[:start]) - len(text[:start].rstrip("%"))
         if percents % 2:
             start = text.find("%[", start + 2)
@@ -87,14 +88,14 @@ def _check_calls(
         if not first:
             group, what, known = ("converter", "converter", keywords.converters)
         fault = _check_call(name, count, known, what)
-        if fault and not _is_excused(name, keywords, first=first, condition=condition):
+        if fault and not _is_dynamic_name(name, keywords, first=first, condition=condition):
             yield NameFault(at, fault, group, name if name not in known else "")
             return
         first = False
 
 
-def _is_excused(name: str, keywords: Keywords, *, first: bool, condition: bool) -> bool:
-    # Lua code registers fetches and converters under names of its own.
+def _is_dynamic_name(name: str, keywords: Keywords, *, first: bool, condition: bool) -> bool:
+    # Lua code can register fetches and converters.
     return name.startswith("lua.") or (first and condition and name in keywords.acls)
 
 
@@ -110,7 +111,7 @@ def _check_call(name: str, count: int, known: Mapping[str, Arity], what: str) ->
 
 
 def _take_apart(text: str, start: int) -> tuple[list[tuple[str, int]], int]:
-    """Return the names with their numbers of arguments, and where the expression ends."""
+    """Return the names with their numbers of arguments, and the index of the end of the expression."""
     calls: list[tuple[str, int]] = []
     at = start
     while True:

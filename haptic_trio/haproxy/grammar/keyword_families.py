@@ -4,5 +4,5 @@ from typing import Final
 
 PROXY_KINDS: Final = ("defaults", "frontend", "backend", "listen")
 
-# Whole families of names that depend on how HAProxy was built.
+# Prefixes of keyword families whose members depend on the build of HAProxy.
 OPEN_PREFIXES: Final = ("tune.quic.", "wurfl-", "deviceatlas-", "51degrees-")

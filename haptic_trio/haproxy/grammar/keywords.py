@@ -1,11 +1,10 @@
 """Keyword tables of several HAProxy versions, read from real binaries.
 
-`keywords.json` beside this module holds, by place and by the versions that
-know it, each word of `haproxy -dKall`, and of what that listing leaves out
-each name that a binary was found to accept; `tools/keywords/dump.py` writes
-it. A target that is not one of those versions gets the tables of its
-neighbours, and a running controller adds the listing of the very binary: a
-word that the target knows is never refused.
+`keywords.json` beside this module has each word of `haproxy -dKall`, by group
+and by the versions that know it, and the names missing in that listing that a
+binary was found to accept. `tools/keywords/dump.py` writes it. Another target
+version gets the tables of its neighbours, and a running controller adds the
+listing of its own binary, so a word that the target knows is never rejected.
 """
 
 import re
@@ -27,13 +26,13 @@ RULE_SETS: Final = (
     "tcp-request content",
     "tcp-response content",
 )
-# How many words name what follows them; of other lines the first alone does.
+# Number of words that identify a line; other lines are identified by their first word.
 _LONG_KEYS: Final = """
 option timeout stats http-request http-response http-after-response capture declare compression email-alert http-check
 tcp-check external-check monitor persist rate-limit stick hold filter http-error tcp-request tcp-response
 """
 _KEY_LENGTHS: Final = dict.fromkeys(_LONG_KEYS.split(), 2)
-# Takes a number in parentheses and one argument, which the listing does not say.
+# It has a number in parentheses and one argument, which the listing does not show.
 _NUMBERED: Final = frozenset({"set-proxy-v2-tlv-fmt"})
 _PLACED: Final = re.compile(r"(?P<place>bind|server) <\S+>(?: <addr>)?(?: ssl)? (?P<entry>\S+(?: \+-?\d+)?)")
 _LISTED: Final = {
@@ -53,28 +52,28 @@ _GROUP_OF: Final = {
 
 
 class Shape(NamedTuple):
-    """What follows a keyword."""
+    """Numbers and types of the words after a keyword."""
 
     least: int
-    """Number of words that must follow."""
+    """Minimum number of words."""
     most: int
-    """Number of words that may follow, a condition not counted; -1: any."""
+    """Maximum number of words, without a condition; -1: any."""
     forms: str
-    """A letter for each of the first words: t time, s size, n number, - anything."""
+    """Type of each of the first words: t time, s size, n number, - anything."""
 
 
 class Arity(NamedTuple):
-    """How many arguments something takes."""
+    """Minimum and maximum number of arguments."""
 
     least: int
     most: int
 
 
 class Keywords(msgspec.Struct, frozen=True, kw_only=True):
-    """The words that may stand in a configuration, by place."""
+    """Keywords of a configuration, by their place."""
 
     sections: Mapping[str, frozenset[str]]
-    """First words of lines by kind of section; a kind that maps to nothing takes any word."""
+    """First words of lines by kind of section; a kind with an empty set accepts any word."""
     options: frozenset[str]
     """Words after `option` in proxies."""
     forward_options: frozenset[str]
@@ -92,7 +91,7 @@ class Keywords(msgspec.Struct, frozen=True, kw_only=True):
     converters: Mapping[str, Arity]
     """Sample converters."""
     acls: frozenset[str]
-    """First words of conditions that are no fetches, such as `hdr_beg`."""
+    """First words of conditions that are not fetches, such as `hdr_beg`."""
     matches: frozenset[str]
     """Match methods, after `-m`."""
     filters: frozenset[str]
@@ -100,12 +99,12 @@ class Keywords(msgspec.Struct, frozen=True, kw_only=True):
     services: frozenset[str]
     """Words after `use-service`."""
     shapes: Mapping[str, Mapping[tuple[str, ...], Shape]]
-    """What follows keywords, by `proxy` or the kind of section, and by what `key_of` returns."""
+    """Shapes by `proxy` or kind of section, and by the key of `key_of`."""
     version: tuple[int, ...] = ()
-    """Of the HAProxy that has them, such as `(3, 2)`; empty where it may be any."""
+    """Version of the target HAProxy, such as `(3, 2)`; empty for any version."""
 
     def with_dump(self, text: str) -> Self:
-        """Return these keywords and those of *text*, the output of `haproxy -dKall` of some binary."""
+        """Return these keywords and those of *text*, the output of `haproxy -dKall`."""
         return msgspec.structs.replace(self, **dict(_united(self, _build(groups_of_dump(text)))))
 
 
@@ -118,7 +117,7 @@ class _Tables(msgspec.Struct, frozen=True):
 
 
 def key_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a line that name what follows them; parentheses after an action become `*`."""
+    """Return the words that identify the shape of a line; parentheses after an action become `*`."""
     first = words[0]
     length = _KEY_LENGTHS.get(first, 1)
     if length == 1:
@@ -132,28 +131,28 @@ def key_of(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def keywords_of(version: str, dump: str = "") -> Keywords:
-    """Return what an HAProxy of *version*, such as `3.2.26`, knows; *dump* is what its `haproxy -dKall` writes.
+    """Return the keywords of HAProxy *version*, such as `3.2.26`; *dump* is the output of its `haproxy -dKall`.
 
-    A version between or beyond those of the tables gets what its neighbours
-    know. With the *dump* of the binary in use, no word is missing that the
-    build has and the tables' builds have not.
+    Another version than those of the tables gets the keywords of its
+    neighbours. The *dump* of the binary in use adds words that the tables'
+    builds lack.
     """
     found = msgspec.structs.replace(_keywords_of(_neighbours(version)), version=_number(version))
     if _number(version) > _number(_tables().versions[-1]):
-        # It may take more words after a keyword than any version that was tried.
+        # It may accept more words after a keyword than any tested version.
         found = msgspec.structs.replace(found, shapes={})
     return found.with_dump(dump) if dump else found
 
 
 @cache
 def shipped_keywords() -> Keywords:
-    """Return what any of the versions in the tables knows."""
+    """Return the keywords that any version in the tables knows."""
     return _keywords_of(_tables().versions)
 
 
 @cache
 def versions_that_know(group: str, word: str) -> tuple[str, ...]:
-    """Return the versions of the tables that know *word* in the place that *group* names.
+    """Return the versions in the tables that know *word* in *group*.
 
     Places are `kinds`, `proxy`, `option`, `timeout`, `bind`, `server`,
     `fetch`, `converter`, `acl`, `match`, `filter`, `service`, a rule set, or a kind of section.
@@ -168,7 +167,7 @@ def versions_that_know(group: str, word: str) -> tuple[str, ...]:
 
 
 def table_of(version: str) -> dict[str, set[str]]:
-    """Return the table of *version*, such as `3.2`, by place; empty where there is none."""
+    """Return the table of *version*, such as `3.2`, by group; empty for an unknown version."""
     table: dict[str, set[str]] = {}
     for group, by_owner in _tables().groups.items():
         for owners, entries in by_owner.items():
@@ -178,7 +177,7 @@ def table_of(version: str) -> dict[str, set[str]]:
 
 
 def groups_of_dump(text: str) -> dict[str, list[str]]:
-    """Return what the output of `haproxy -dKall` lists, by the places that the tables have."""
+    """Return the entries in the output of `haproxy -dKall`, by the groups of the tables."""
     groups: dict[str, list[str]] = {}
     heading = place = ""
     for line in text.splitlines():
@@ -265,7 +264,7 @@ def _shapes(entries: Iterable[str]) -> dict[str, dict[tuple[str, ...], Shape]]:
         place, *key, least, most, forms = entry.split(" ")
         shape = Shape(int(least), int(most), forms)
         found = shapes.setdefault(place, {}).setdefault(tuple(key), shape)
-        # Versions differ; the widest counts.
+        # The versions differ; the widest range is used.
         if found != shape:
             widest = max(found.most, shape.most) if min(found.most, shape.most) >= 0 else -1
             same = found.forms if found.forms == shape.forms else "-"
@@ -290,12 +289,12 @@ def _arities(entries: Iterable[str]) -> dict[str, Arity]:
         name, _, rest = entry.partition("(")
         needed, _, optional = rest.rstrip(")").partition("[")
         types = [one for one in needed.split(",") if one]
-        # What is a proxy or a table is, by default, the one that the line stands in.
+        # A proxy or a table defaults to the proxy of the line.
         least = len([one for one in types if one not in {"table", "frontend", "backend"}])
-        # A single argument that is text may be empty, and so are its parentheses.
+        # A single text argument may be empty.
         least = 0 if least == 1 and types[0] != "integer" else least
         most = len(types) + len([one for one in optional.strip("]").split(",") if one])
-        # Versions differ; the widest counts.
+        # The versions differ; the widest range is used.
         found = arities.get(name, Arity(least, most))
         arities[name] = Arity(min(least, found.least), max(most, found.most))
     return arities

@@ -1,4 +1,4 @@
-"""Checks of single lines whose first word is known: their number of words, and the names in them."""
+"""Checks of single lines whose first word is known: number of words, and names in the other words."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _RULE_HOOKS: Final[Mapping[str, frozenset[str]]] = {
     "tcp-request": frozenset({"connection", "session", "content", "inspect-delay"}),
     "tcp-response": frozenset({"content", "inspect-delay"}),
 }
-# HAProxy reads the first unit and leaves the rest of the word.
+# HAProxy reads the first unit and ignores the rest of the word.
 _FORMS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "t": (re.compile(r"\d+((us|ms|[smhd]).*)?"), "time, such as 500ms or 10s"),
     "s": (re.compile(r"\d+([kmgKMG].*)?"), "size, such as 16384 or 16k"),
@@ -33,7 +33,7 @@ _FORMAT_LINES: Final = frozenset({"log-format", "log-format-sd", "error-log-form
 
 
 class Scope:
-    """A section while its lines are checked, in order."""
+    """State of the check of a section, whose lines are checked in order."""
 
     def __init__(self, kind: str, keywords: Keywords) -> None:
         self.kind = kind
@@ -42,10 +42,10 @@ class Scope:
         self.shapes = keywords.shapes.get(self.group, {})
         self.checks = _PROXY_CHECKS if kind in PROXY_KINDS else _CHECKS.get(kind, {})
         self.acls: set[str] | None = set()
-        """Names of the `acl` lines so far; None once one of them cannot be known."""
+        """Names of the `acl` lines so far; None once a name depends on the environment."""
 
     def note(self, directive: Directive) -> None:
-        """Remember the name that an `acl` line declares."""
+        """Record the name that an `acl` line declares."""
         if directive.words[0] == "acl" and self.acls is not None:
             if 1 in directive.raw:
                 self.acls = None
@@ -54,7 +54,7 @@ class Scope:
 
 
 def group_of(kind: str) -> str:
-    """Return the place in the tables that has the first words of sections of *kind*."""
+    """Return the group of the keyword tables for the first words of sections of *kind*."""
     return "proxy" if kind in PROXY_KINDS else kind
 
 
@@ -71,7 +71,7 @@ def check_line(scope: Scope, directive: Directive) -> Sequence[Finding]:
 
 
 def check_word(directive: Directive, index: int, known: Iterable[str], what: str, group: str = "") -> Iterator[Finding]:
-    """Check that the word at *index* is there and is one of *known*."""
+    """Check that the word at *index* exists and is one of *known*."""
     if index in directive.raw:
         return
     if len(directive.words) <= index or not directive.words[index]:
@@ -94,29 +94,29 @@ def _check_shape(scope: Scope, directive: Directive) -> Sequence[Finding]:
 
 
 def _check_arguments(scope: Scope, directive: Directive, start: int, end: int, shape: Shape) -> Sequence[Finding]:
-    """Check the words from *start* to *end*, which are what *shape* is of."""
+    """Check the words from *start* to *end* against *shape*."""
     words = directive.words
     if end - start < shape.least:
         missing = f"{shape.least} argument" + "s" * (shape.least > 1)
         return [Finding(directive, end, f"'{' '.join(words[:start])}' needs {missing}")]
-    if 0 <= shape.most < end - start and not _goes_on(words, start + shape.most, scope.keywords):
+    if 0 <= shape.most < end - start and not _continues_expression(words, start + shape.most, scope.keywords):
         return [Finding(directive, start + shape.most, f"unexpected '{words[start + shape.most]}'")]
     if shape.forms == "-":
         return ()
     return [
-        Finding(directive, index, f"'{words[index]}' is no {_FORMS[form][1]}")
+        Finding(directive, index, f"'{words[index]}' is not a {_FORMS[form][1]}")
         for index, form in zip(range(start, end), shape.forms, strict=False)
         if form != "-" and not _FORMS[form][0].fullmatch(words[index])
     ]
 
 
-def _goes_on(words: tuple[str, ...], at: int, keywords: Keywords) -> bool:
-    """Say whether the word at *at* goes on with the expression of a rule: HAProxy takes converters from there."""
+def _continues_expression(words: tuple[str, ...], at: int, keywords: Keywords) -> bool:
+    """Whether the word at index *at* is a converter that continues the expression of a rule."""
     return words[0] in CONDITIONAL and re.split("[(,]", words[at], maxsplit=1)[0] in keywords.converters
 
 
 def _condition_of(words: tuple[str, ...], start: int, shape: Shape | None) -> int:
-    """Return where the condition of a rule begins whose arguments begin at *start*; 0 where it has none."""
+    """Return the index of the condition of a rule whose arguments begin at *start*; 0 if it has none."""
     if shape is None or shape.most < 0:
         return find_condition(words, start + (shape.least if shape is not None else 0))
     at = start + shape.most
@@ -157,9 +157,9 @@ def _check_tcp_rule(scope: Scope, directive: Directive) -> Iterator[Finding]:
 def _check_action(scope: Scope, directive: Directive, index: int, rule_set: str) -> Iterator[Finding]:
     words = directive.words
     known = scope.keywords.rules[rule_set]
-    # All but a few actions are named as a whole, or up to a parenthesis.
+    # Almost all actions are known by their whole name, or by their name up to a parenthesis.
     if len(words) <= index or (words[index] not in known and f"{words[index].partition('(')[0]}*" not in known):
-        # Lua code registers actions under names of its own.
+        # Lua code can register actions.
         if len(words) > index and words[index].startswith("lua."):
             return
         unknown = list(check_word(directive, index, known, f"'{rule_set}' action", rule_set))
@@ -216,7 +216,7 @@ def _check_server_line(scope: Scope, directive: Directive) -> Iterator[Finding]:
 
 
 def _check_log_bind_line(scope: Scope, directive: Directive) -> Iterator[Finding]:
-    # Here HAProxy takes a line without an address for nothing.
+    # In this section HAProxy ignores a line without an address.
     return _check_bind_line(scope, directive) if len(directive.words) > 1 else iter(())
 
 

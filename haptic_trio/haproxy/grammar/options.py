@@ -1,4 +1,4 @@
-"""The options of `bind` and `server` lines: names, argument counts, and how to walk over them."""
+"""Options of `bind` and `server` lines: iteration over them, and checks of names and argument counts."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,13 +8,13 @@ from haptic_trio.haproxy.grammar.keywords import Keywords
 from haptic_trio.haproxy.model import Directive
 
 Fault: TypeAlias = tuple[int, str, Iterable[str]]
-"""Index of a word, what is wrong with it, and the words that could stand there instead."""
+"""Index of a word, its problem, and the words that are valid in its place."""
 
 _SERVER_NAME: Final = re.compile("[A-Za-z0-9_:.-]+")
 
 
 class Option(NamedTuple):
-    """An option of a `bind` or `server` line and where its arguments are."""
+    """An option of a `bind` or `server` line, its index, and its arguments."""
 
     name: str
     at: int
@@ -82,7 +82,7 @@ def _check_options(directive: Directive, start: int, counts: Mapping[str, int], 
 
 
 def _all_known(words: tuple[str, ...], start: int, counts: Mapping[str, int]) -> bool:
-    """Say fast what is true of almost all lines: every option is plain, known, and complete."""
+    """Whether every option is plain, known, and complete, as on almost all lines; a fast check."""
     index, end = start, len(words)
     while index < end:
         count = counts.get(words[index], -1)

@@ -1,8 +1,8 @@
 """Placement rules of haproxy.cfg: section headers, first words, and the lines that each section allows.
 
-Checks are made where HAProxy itself refuses to start, and only where its
-answer does not depend on more than the line and its section. Lines inside
-`.if` are not checked for keywords: HAProxy reads only the branch that holds.
+Only errors with which HAProxy refuses to start are reported, and only those
+that depend on the line and its section alone. The keywords of lines inside
+`.if` are not checked, since HAProxy reads only one branch.
 """
 
 import re
@@ -31,7 +31,7 @@ UNNAMED_KINDS: Final = frozenset({"global", "traces", "namespace_list"})
 _NAME_OPTIONAL: Final = frozenset({"defaults", "crt-store"})
 # Kinds whose names HAProxy does not check character by character.
 _FREE_NAMES: Final = frozenset({"cache", "defaults", "program", "crt-store", "acme"})
-# HAProxy refuses more words after these, but for `backend`, which it then silently leaves out.
+# HAProxy rejects more words after these headers; HAProxy 2.8 silently ignores them after `backend`.
 _EXTRA_REFUSED_AFTER: Final = """
 backend global frontend listen peers userlist cache log-forward fcgi-app program acme crt-store log-profile traces
 """
@@ -52,23 +52,23 @@ _MESSAGES: Final = frozenset({".diag", ".notice", ".warning", ".alert"})
 
 
 class HeaderParts(NamedTuple):
-    """What a section header says."""
+    """Parsed words of a section header."""
 
     name: str
     base: str
-    """The `defaults` section named after `from`; empty where there is none."""
+    """The `defaults` section named after `from`; empty if there is none."""
     extra: int
-    """Index of the first word that belongs to neither."""
+    """Index of the first word after name and base."""
 
 
 def read_header(words: tuple[str, ...]) -> HeaderParts:
-    """Take the words of a section header apart."""
+    """Parse the words of a section header."""
     if words[0] not in PROXY_KINDS:
         return HeaderParts(words[1] if len(words) > 1 and words[0] not in UNNAMED_KINDS else "", "", 2)
     name = words[1] if len(words) > 1 else ""
     if len(words) > 3 and words[2] == "from":
         return HeaderParts(name, words[3], 4)
-    # A section other than `defaults` would be named "from".
+    # A section of another kind would have the name "from".
     if words[0] == "defaults" and len(words) > 2 and words[1] == "from":
         return HeaderParts("", words[2], 3)
     return HeaderParts(name, "", 2)
@@ -96,7 +96,7 @@ def check_header(header: Directive) -> Iterator[Finding]:
 def check_directives(
     kind: str, name: str, directives: Sequence[Directive], keywords: Keywords, *, conditional: bool
 ) -> Iterator[Finding]:
-    """Check the lines of a section; *conditional* says that it begins inside an `.if`."""
+    """Check the lines of a section; *conditional*: the section begins inside an `.if`."""
     known = keywords.sections[kind]
     forbidden = _FORBIDDEN.get(kind, frozenset())
     if kind == "defaults" and not name:
@@ -125,7 +125,7 @@ def check_directives(
 
 
 def check_macro(directive: Directive, *, conditional: bool) -> Iterator[Finding]:
-    """Check a directive that begins with a dot; whether `.if` and `.endif` match is the caller's to know."""
+    """Check a directive that begins with a dot; the caller checks that `.if` and `.endif` match."""
     keyword, count = directive.words[0], len(directive.words)
     if conditional and keyword not in _CONDITIONS:
         return
@@ -138,9 +138,9 @@ def check_macro(directive: Directive, *, conditional: bool) -> Iterator[Finding]
 
 
 def _check_quoted_flags(directive: Directive) -> Iterator[Finding]:
-    hint = "a template writes a value behind `--` by `| pattern`; a flag is written without quotes"
+    hint = "write a value with `| pattern`, which puts it behind `--`; write a flag without quotes"
     for at in find_quoted_flags(directive):
-        yield Finding(directive, at, f"'{directive.words[at]}' in quotes would be read as a flag", hint)
+        yield Finding(directive, at, f"HAProxy reads '{directive.words[at]}' as a flag in spite of its quotes", hint)
 
 
 def _check_unknown(kind: str, directive: Directive, keywords: Keywords) -> Iterator[Finding]:
@@ -153,7 +153,8 @@ def _check_unknown(kind: str, directive: Directive, keywords: Keywords) -> Itera
         yield Finding(directive, at, f"unknown keyword '{word}' in section '{kind}'", _hint(kind, word, keywords))
     elif kind in PROXY_KINDS:
         if word not in _NEGATABLE_IN_PROXIES:
-            yield Finding(directive, 0, f"'{words[0]}' does not go with '{word}'", "only with 'option' and 'log'")
+            hint = "it is allowed before 'option' and 'log' only"
+            yield Finding(directive, 0, f"'{words[0]}' is not allowed before '{word}'", hint)
         elif word == "option":
             yield from check_word(directive, 2, keywords.options, "option")
 
@@ -161,7 +162,7 @@ def _check_unknown(kind: str, directive: Directive, keywords: Keywords) -> Itera
 def _hint(kind: str, word: str, keywords: Keywords) -> str:
     elsewhere = sorted(other for other, known in keywords.sections.items() if word in known)
     if elsewhere:
-        return f"it belongs to sections of kind {', '.join(elsewhere)}"
+        return f"it is allowed in sections of kind {', '.join(elsewhere)}"
     known = [*keywords.sections[kind], *keywords.sections]
     as_section = hint_at(word, (), "kinds")
     return as_section or hint_at(word, known, group_of(kind))
@@ -180,6 +181,6 @@ def _check_server_names(directives: Sequence[Directive]) -> Iterator[Finding]:
             continue
         first = seen.setdefault(directive.words[1], directive)
         if first is not directive:
-            # Not the line itself: a section may move without being checked again.
-            hint = f"the other stands {directive.line - first.line} lines above"
+            # A relative position, since a section may move without being checked again.
+            hint = f"rename one of them: the other is {directive.line - first.line} lines above"
             yield Finding(directive, 1, f"another server of this section is named '{directive.words[1]}'", hint)

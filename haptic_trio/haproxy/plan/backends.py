@@ -1,9 +1,9 @@
 """Planner for whole backends that appear or disappear at runtime.
 
-A backend can be added when a named defaults section gives all its settings:
-it consists of `server` lines, and its header of `backend <name> from
-<defaults>`. It can be deleted under the same condition, and unless a rule
-names it outright, which HAProxy then says itself.
+A backend can be added if a named defaults section contains all its settings:
+its lines are `server` lines only, and its header is `backend <name> from
+<defaults>`. It can be deleted under the same condition, unless a rule names
+it statically, in which case HAProxy rejects the command.
 """
 
 from haptic_trio.haproxy.config.servers import ServerSettings, names_are_unique
@@ -24,8 +24,8 @@ from haptic_trio.haproxy.plan.steps import Phase, Step
 def add_backend(running: Bases, desired: Bases, section: Section, capabilities: Capabilities) -> list[Step] | None:
     """Return the steps that add *section*; None if a reload is needed.
 
-    *running* and *desired* are the defaults sections that the process has,
-    and that it would have.
+    *running* are the `defaults` sections of the process, *desired* those of
+    the desired configuration.
     """
     if not (capabilities.backends and _is_plain(running, section) and _is_plain(desired, section)):
         return None
@@ -59,11 +59,11 @@ def delete_backend(running: Bases, section: Section, capabilities: Capabilities)
 
 
 def _is_plain(defaults: Bases, section: Section) -> bool:
-    """Whether a defaults section, one of *defaults*, gives all that *section* says besides its servers."""
+    """Whether *section* has no settings besides its servers and those of one section of *defaults*."""
     if section.kind != "backend" or section.header.raw or len(section.header.words) != 4:
         return False
     base = read_header(section.header.words).base
     if not base or any(line.keyword != "server" or len(line.words) < 3 for line in section.directives):
         return False
-    # Of several the process has one, and says nowhere which; nor which branch of an `.if` it has read.
+    # The process does not report which of several sections of one name, or which branch of an `.if`, it has read.
     return sum(one.name == base for one in defaults) == 1 and ServerSettings(defaults, section).is_certain

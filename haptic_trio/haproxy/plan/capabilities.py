@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-# What `add server` takes since 2.8 and what means the same there as in a configuration.
+# Options that `add server` accepts since 2.8, with the same meaning as in a configuration.
 _SERVER_OPTIONS: Final = frozenset(
     {
         *("addr", "agent-addr", "agent-check", "agent-inter", "agent-port", "agent-send", "allow-0rtt", "alpn"),
@@ -19,28 +19,28 @@ _SERVER_OPTIONS: Final = frozenset(
         "ws",
     }
 )
-# What the process offers, but what names something of which there is one in the whole process, or another server.
+# Options that the process offers, but that refer to another server, or to an object that is unique in the process.
 _SINGULAR: Final = frozenset({"id", "guid", "track", "usesrc", "disabled", "enabled"})
 _OPTION_LINE: Final = re.compile(r"[a-z0-9-]+\*?")
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes a process takes; the default is what every endpoint can do."""
+    """Changes that a process supports; the default is supported by every endpoint."""
 
     servers: bool = False
     """Servers can be added and deleted."""
     server_options: frozenset[str] = frozenset()
-    """Words that `add server` takes."""
+    """Options that `add server` accepts."""
     backends: bool = False
     """Backends can be added and deleted."""
     certificates: bool = False
     """Certificates and crt-list entries can be added, replaced and deleted."""
     distrust: bool = False
-    """A client whose authority is trusted no more cannot resume a TLS session that it had before."""
+    """A client whose authority is no longer trusted cannot resume an earlier TLS session."""
 
 
 def capabilities_of(version: tuple[int, ...]) -> Capabilities:
-    """Return what HAProxy of *version*, such as `(2, 8, 25)`, can do as far as the version alone tells."""
+    """Return the capabilities of HAProxy *version*, such as `(2, 8, 25)`, by the version alone."""
     modern = version >= (2, 8)
     return Capabilities(
         servers=modern,
@@ -52,14 +52,15 @@ def capabilities_of(version: tuple[int, ...]) -> Capabilities:
 
 
 NEWEST: Final = capabilities_of((3, 4))
-"""What some HAProxy that this is made for can do."""
+"""Capabilities of the newest supported HAProxy."""
 
 
 def read_capabilities(version: tuple[int, ...], commands: str, options: str) -> Capabilities:
-    """Return what a process can do by the replies to `help` and to `add server help`.
+    """Return the capabilities of a process, from the replies to `help` and `add server help`.
 
-    A command that `help` does not list is not there, whatever the version
-    says. The second reply lists options since 3.0; before, the version decides.
+    A command that `help` does not list is not supported, whatever the version
+    is. The second reply lists options since 3.0; the version decides for
+    older ones.
     """
     known = capabilities_of(version)
     offered = set(commands_in(commands))

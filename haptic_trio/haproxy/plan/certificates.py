@@ -1,16 +1,16 @@
 """Planner for changed certificates, crt-lists and certificate authorities.
 
-What a process has taken in at runtime must serve what a process that is
-started anew would serve. So a change that would have another certificate
-answer for a name, because it stands elsewhere in the list, is left to a
-reload: one of the first entry, which is the default, and one where several
-entries have the name and their order would differ.
+After runtime changes, a process must serve the same certificates as a newly
+started one. A change that would select another certificate for a name,
+because of its place in the list, therefore needs a reload: a change of the
+first entry, which is the default, and a change of the order of entries with
+the same name.
 
-Nor may a process go on to trust whom it should trust no more. TLS sessions of
-clients outlive a change of what their certificates are verified with, and of
-whether they are asked for one at all, but not that of the options of a
-crt-list entry, or of authorities, where `Capabilities.distrust` says so; and
-a server without a certificate of its own never learns of new authorities.
+A process must also not keep trusting removed authorities. TLS sessions of
+clients outlive a change of the verification of client certificates, or of
+whether they are required. With `Capabilities.distrust` they do not outlive a
+change of the options of a crt-list entry, or of authorities. A server without
+a certificate of its own never gets new authorities at runtime.
 """
 
 from collections.abc import Iterable
@@ -40,10 +40,10 @@ from haptic_trio.haproxy.plan.steps import Phase, Step
 from haptic_trio.haproxy.plan.store_commands import is_sendable
 
 COMPANIONS: Final = (".key", ".ocsp", ".issuer", ".sctl", ".dh")
-"""HAProxy loads files of these names along with a certificate."""
+"""Suffixes of files that HAProxy loads together with a certificate."""
 _CA: Final = "ca-file"
 _TRUST: Final = frozenset({_CA, "ca-verify-file", "crl-file", "verify"})
-"""Options of a crt-list entry about certificates of clients."""
+"""Options of a crt-list entry for client certificates."""
 
 
 class CertificatePlanner:
@@ -60,7 +60,7 @@ class CertificatePlanner:
         self._distrusts = capabilities.distrust
 
     def plan(self, change: FileChange) -> list[Step] | None:
-        """Return the steps for *change*, of a file that is no map; None if a reload is needed."""
+        """Return the steps for *change*, a change of a file that is not a map; None if a reload is needed."""
         if not self._usual or any(f"{change.path}{end}" in self._desired.files for end in COMPANIONS):
             return None
         kinds = {file.kind for file in (change.running, change.desired) if file is not None}
@@ -88,7 +88,7 @@ class CertificatePlanner:
         return [(Phase.FORGET, DeleteCertificate(path))] if gone else None
 
     def _changes_owner(self, path: str, one: AuxFile, other: AuxFile) -> bool:
-        """Whether the new content of a certificate might answer for the name of another one."""
+        """Whether the new content of a certificate may be used for a name of another certificate."""
         for crt_list in self._after.values():
             for entry in crt_list.find(path):
                 if names_of(entry, one) != names_of(entry, other):
@@ -115,7 +115,7 @@ class CertificatePlanner:
         return _store(StoreTrust(_CA, path, other.content))
 
     def _options_before(self, path: str) -> frozenset[str] | None:
-        """Return the words in front of *path* in options of crt-lists; None where it is part of another word."""
+        """Return the options of crt-list entries that name *path*; None if it is part of a longer word."""
         found = set()
         for crt_list in self._before.values():
             for options in crt_list.options_with(path):
@@ -141,7 +141,7 @@ class CertificatePlanner:
             map(is_sendable, added)
         ):
             return None
-        # Clients may have sessions by the names of what is new, too: another entry answered for these till now.
+        # Clients may have sessions for names of new entries, too: another entry was used for these names before.
         if not self._distrusts and any(
             not _TRUST.isdisjoint(entry.options.split()) for entry in (*change.removed, *change.added)
         ):
@@ -152,7 +152,7 @@ class CertificatePlanner:
         ]
 
     def _keeps_order(self, after: CrtList, change: ListChange) -> bool:
-        """Whether names that several entries have find them in the order of a process that is started anew."""
+        """Whether entries with a common name have the order of a newly started process."""
         if change.appends:
             return True
         place = {line: number for number, line in enumerate(change.in_process())}
@@ -192,5 +192,5 @@ def _blocks_of(file: AuxFile) -> frozenset[bytes]:
 
 
 def _lists(lists: dict[str, CrtList], path: str) -> bool:
-    """Whether one of *lists* has the certificate *path*."""
+    """Whether one of *lists* contains the certificate *path*."""
     return any(next(one.find(path), None) is not None for one in lists.values())

@@ -1,11 +1,10 @@
 """Runtime commands as text, and the meaning of HAProxy's replies.
 
-Rules of the command line, as the real binary shows them: words are divided
-by blanks; there are no quotes; a backslash keeps the next character from
-meaning anything; `;` divides commands; a command that ends in `<<` takes the
-lines that follow, up to an empty one, as they are. Text that is not UTF-8
-stands in strings as surrogate escapes: encode commands with
-`errors="surrogateescape"`.
+Syntax of commands, verified with real binaries: blanks separate words; there
+are no quotes; a backslash escapes the next character; `;` separates commands;
+the lines after a command that ends in `<<`, up to an empty line, are its
+literal payload. Text that is not UTF-8 is represented by surrogate escapes:
+encode commands with `errors="surrogateescape"`.
 """
 
 import re
@@ -33,10 +32,10 @@ from haptic_trio.haproxy.plan.operations import (
 )
 
 MAX_BATCH: Final = 64
-"""Commands worth joining into one line: beyond this the gain is small."""
+"""Maximum number of commands joined into one line; more would gain little."""
 
 MAX_COMMAND_BYTES: Final = 12_000
-"""HAProxy's buffer is 16 KiB, part of which it keeps for itself; a command with its payload has to fit."""
+"""Maximum size of a command with its payload: HAProxy's buffer is 16 KiB, part of which is reserved."""
 
 SimpleOperation: TypeAlias = (
     SetServerAddress
@@ -54,11 +53,11 @@ SimpleOperation: TypeAlias = (
     | AddAclEntry
     | DeleteAclEntry
 )
-"""Operations that are one command, without payload; others take several, or patience."""
+"""Operations that are one command without payload; others need several commands, or repetition."""
 
 _SPECIAL: Final = re.compile("[ \t\v\f;\\\\<>\"'#$|]")
 _FORBIDDEN: Final = re.compile("[\0\r\n]")
-# A reply may begin like a success and end with why the port was not changed. Since 3.0 it has only what did change.
+# A reply may begin with a success and end with the reason why the port stays. Since 3.0 it names changes only.
 _ADDRESS_REPLY: Final = re.compile(
     r"\A(?:(?:IP changed from '[^']*' to '[^']*'|no need to change the addr)"
     r"(?:, (?:port changed from '[^']*' to '[^']*'|no need to change the port))?"
@@ -66,7 +65,7 @@ _ADDRESS_REPLY: Final = re.compile(
     r"|\Anothing changed\Z"
 )
 _VERSION_REPLY: Final = re.compile(r"\ANew version created: (?P<version>\d+)\Z")
-# Warnings may come before.
+# Warnings may precede these replies.
 _REPLIES: Final = {
     "prepare map": _VERSION_REPLY,
     "prepare acl": _VERSION_REPLY,
@@ -88,11 +87,11 @@ _REPLIES: Final = {
 
 
 class UnsendableError(HapticError):
-    """A value that no runtime command can carry; trying again is futile, a reload takes it in."""
+    """No runtime command can carry a value. A permanent error; a reload applies the value."""
 
 
 class RuntimeCommandError(HapticError):
-    """HAProxy refused a runtime command; the same command again meets the same answer."""
+    """HAProxy rejected a runtime command. A permanent error for this command."""
 
     def __init__(self, command: str, reply: str) -> None:
         self.command = command
@@ -101,9 +100,9 @@ class RuntimeCommandError(HapticError):
 
 
 def escape_word(word: str) -> str:
-    """Return *word* as one word of a command; raises UnsendableError for what cannot be one."""
+    """Return *word* as one word of a command; raises UnsendableError if that is not possible."""
     if not word or _FORBIDDEN.search(word):
-        raise UnsendableError("an empty word or one with a line break or NUL cannot be sent")
+        raise UnsendableError("no command can carry an empty word, or a word with a line break or NUL")
     return _SPECIAL.sub(r"\\\g<0>", word)
 
 
@@ -139,9 +138,9 @@ def _server_words(
     name = f"{operation.backend}/{operation.server}"
     match operation:
         case SetServerAddress(address=address, port=port):
-            # HAProxy takes a port that is too large for another one.
+            # HAProxy would wrap a port that is too large.
             if not 0 < port < 65536:
-                raise UnsendableError(f"{port} is no port")
+                raise UnsendableError(f"port {port} is outside of 1 to 65535")
             return ["set", "server", name, "addr", address, "port", str(port)]
         case SetServerWeight(weight=weight):
             return ["set", "server", name, "weight", str(weight)]
@@ -154,11 +153,11 @@ def _server_words(
 
 
 Replacement: TypeAlias = ReplaceMap | ReplaceAcl
-"""What is done in a transaction that fills a new version beside the one in use."""
+"""Operations in a transaction that fills a new version beside the version in use."""
 
 
 def prepare_version(replacement: Replacement) -> str:
-    """Return the command that opens a new version of a map or list; its reply is for `read_prepared_version`."""
+    """Return the command that opens a new version of a map or list; parse its reply by `read_prepared_version`."""
     kind, name = _target(replacement)
     return f"prepare {kind} {name}"
 
@@ -174,9 +173,9 @@ def read_prepared_version(command: str, reply: str) -> int:
 def fill_version(replacement: Replacement, version: int) -> Iterator[str]:
     """Yield the commands that add the entries to a prepared version.
 
-    Those of a map have a payload, which ends with an empty line, and nothing
-    can follow it in a batch; for lists HAProxy takes none. Raises
-    UnsendableError for entries that a command cannot hold.
+    Commands for a map have a payload, so no command can follow them in a
+    batch; commands for an ACL list have none. Raises UnsendableError for an
+    entry that no command can carry.
     """
     kind, name = _target(replacement)
     head = f"add {kind} @{version} {name}"
@@ -204,19 +203,19 @@ def _fill_map(head: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def commit_version(replacement: Replacement, version: int) -> str:
-    """Return the command that makes a prepared version the one in use, at once."""
+    """Return the command that atomically replaces the version in use by a prepared one."""
     kind, name = _target(replacement)
     return f"commit {kind} @{version} {name}"
 
 
 def abandon_version(replacement: Replacement, version: int) -> str:
-    """Return the command that frees the entries of a version that will not be committed."""
+    """Return the command that discards a prepared version."""
     kind, name = _target(replacement)
     return f"clear {kind} @{version} {name}"
 
 
 def show_entries(replacement: Replacement) -> str:
-    """Return the command that shows the entries in use; its reply is for `parse_map` or `parse_list`."""
+    """Return the command that shows the entries in use; parse its reply by `parse_map` or `parse_list`."""
     kind, name = _target(replacement)
     return f"show {kind} {name}"
 
@@ -230,30 +229,31 @@ def _target(replacement: Replacement) -> tuple[str, str]:
 
 
 def join_commands(commands: Sequence[str]) -> str:
-    """Return *commands* as one line for one connection, with its line feed; none but the last may have a payload."""
+    """Return *commands* as one line for one connection, with its line feed; only the last may have a payload."""
     if any("\n" in command for command in commands[:-1]):
-        raise UnsendableError("nothing can follow a payload")
+        raise UnsendableError("no command can follow a command with a payload on one line")
     return ";".join(commands) + "\n"
 
 
 def split_replies(text: str, count: int) -> tuple[str, ...]:
     """Return the replies to *count* joined commands, in order, without the empty line that ends each.
 
-    Only for commands whose replies hold no empty line: the operations', the
-    transactions' of maps and lists, and `show info`. Commands that got no reply have an
-    empty one, as those that succeed: ask `count_replies` first.
+    Only for commands whose replies contain no empty line: those of
+    operations and transactions, and `show info`. A missing reply is returned
+    as an empty one, like many successful replies: check `count_replies`
+    first.
     """
     replies = [reply.strip("\n") for reply in _replies(text)]
     return tuple(replies[:count]) + ("",) * (count - len(replies))
 
 
 def count_replies(text: str) -> int:
-    """Return to how many commands *text* replies: a connection that broke gives fewer than were sent."""
+    """Return the number of replies in *text*; it is lower than that of the commands if the connection broke."""
     return sum(1 for _ in _replies(text))
 
 
 def check_reply(command: str, reply: str) -> RuntimeCommandError | None:
-    """Return what went wrong with *command*, for the caller to raise, or None for success."""
+    """Return the error of *command*, for the caller to raise; None for success."""
     text = reply.strip()
     words = command.split(" ", 5)
     pattern = _ADDRESS_REPLY if words[:2] == ["set", "server"] and words[3:4] == ["addr"] else _expected(words)
@@ -262,7 +262,7 @@ def check_reply(command: str, reply: str) -> RuntimeCommandError | None:
 
 
 def _expected(words: Sequence[str]) -> re.Pattern[str] | None:
-    """Return what the reply to a command that succeeds ends in; None if that has none."""
+    """Return the pattern of a successful reply; None if that is empty."""
     return _REPLIES.get(" ".join(words[:3])) or _REPLIES.get(" ".join(words[:2]))
 
 
@@ -278,25 +278,25 @@ def _replies(text: str) -> Iterator[str]:
 
 def _file(name: str) -> str:
     if name[:1] in {"#", "@"}:
-        raise UnsendableError("a map or list whose name begins with # or @ cannot be named in a command")
+        raise UnsendableError(f"no command can name the map or list {name!r}: its name begins with # or @")
     return name
 
 
 def _key(key: str) -> str:
-    # HAProxy takes such a key for the number of an entry, escaped or not.
+    # HAProxy reads such a key as the number of an entry, escaped or not.
     if key[:1] == "#":
-        raise UnsendableError("a key that begins with # cannot be named in a command")
+        raise UnsendableError("no command can name a key that begins with #")
     return key
 
 
 def _payload_line(key: str, value: str) -> str:
     line = f"{key} {value}\n"
     if not key or not value or _FORBIDDEN.search(line[:-1]):
-        raise UnsendableError("a map entry without key or value, or with a line break or NUL, cannot be sent")
+        raise UnsendableError("no command can carry a map entry without key or value, or with a line break or NUL")
     return _checked(line)
 
 
 def _checked(command: str) -> str:
     if len(command.encode(errors="surrogateescape")) > MAX_COMMAND_BYTES:
-        raise UnsendableError(f"a command of more than {MAX_COMMAND_BYTES} bytes cannot be sent")
+        raise UnsendableError(f"the command is longer than {MAX_COMMAND_BYTES} bytes")
     return command

@@ -1,9 +1,8 @@
 """Delta between two generations, in the size of the difference; for the journal and for agents.
 
-A delta names the generation that it starts from and the one that it leads
-to, and whoever applies it checks that it got there. Sections and lines are
-told by their place, so both sides must hold the same starting point, which
-its id says.
+A delta names the generation that it starts from and the one that it leads to;
+`apply_delta` verifies both. Sections and lines are identified by their
+position, so both sides must have the same starting generation.
 """
 
 from bisect import bisect_right
@@ -34,15 +33,15 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 _EXACT_LIMIT: Final = 4000
-"""Differing items beyond which they are replaced as a whole rather than compared one by one."""
+"""More differing items than this are replaced as a whole instead of compared one by one."""
 
 
 class DeltaError(HapticError):
-    """A delta that does not fit, or does not lead where it says; trying again with the same one is futile."""
+    """A delta does not fit its starting generation, or does not lead to its target. A permanent error."""
 
 
 class TextSplice(msgspec.Struct, frozen=True, array_like=True):
-    """Other sections or lines in place of some; places count in what was there before."""
+    """Replacement of a range of sections or lines; positions are those of the starting generation."""
 
     at: int
     removed: int
@@ -50,13 +49,13 @@ class TextSplice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileDelta(msgspec.Struct, frozen=True, array_like=True):
-    """A file that is new or different."""
+    """An added or changed file."""
 
     path: str
     kind: FileKind
     secret: bool
     content: bytes | None = None
-    """The whole content; None where `lines` change what is there."""
+    """The whole content; None if `lines` change the existing content."""
     lines: tuple[TextSplice, ...] = ()
 
     def __repr__(self) -> str:
@@ -65,24 +64,24 @@ class FileDelta(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True):
-    """The way from generation `base` to generation `id`."""
+    """Difference from generation `base` to generation `id`."""
 
     base: str
     id: str
     sections: tuple[TextSplice, ...] = ()
-    """Each text is that of one whole section."""
+    """Each text is one complete section."""
     files: tuple[FileDelta, ...] = ()
     removed: tuple[str, ...] = ()
-    """Paths of files that are gone."""
+    """Paths of removed files."""
     head: bytes | None = None
-    """The text before the first section, where it differs."""
+    """The text before the first section; None if it is unchanged."""
 
     def __repr__(self) -> str:
         return f"Delta({self.base[:12]} to {self.id[:12]}, {len(self.sections)} places, {len(self.files)} files)"
 
 
 def make_delta(before: Generation, after: Generation) -> Delta:
-    """Return the way from *before* to *after*."""
+    """Return the delta from *before* to *after*."""
     old, new = before.files.differing(after.files)
     return Delta(
         before.id,
@@ -102,10 +101,10 @@ def make_delta(before: Generation, after: Generation) -> Delta:
 
 
 def apply_delta(before: Generation, delta: Delta) -> Generation:
-    """Return what *delta* leads to from *before*; what it does not touch is shared.
+    """Return the target generation of *delta* from *before*; unchanged pages are shared.
 
-    Raises DeltaError for a delta that starts elsewhere, does not fit, or
-    leads elsewhere.
+    Raises DeltaError if the delta starts from another generation, does not
+    fit, or leads to another generation than its target.
     """
     if delta.base != before.id:
         raise DeltaError(f"the delta starts from generation {delta.base}, not from {before.id}")
@@ -126,7 +125,7 @@ def encode_delta(delta: Delta) -> bytes:
 
 
 def decode_delta(data: bytes) -> Delta:
-    """Return what `encode_delta` made bytes of; raises DeltaError for anything else."""
+    """Parse the result of `encode_delta`; raises DeltaError for anything else."""
     try:
         return msgspec.msgpack.decode(data, type=Delta)
     except msgspec.DecodeError as exc:
@@ -162,7 +161,7 @@ def _apply_file(files: Files, delta: FileDelta) -> AuxFile:
 
 
 def _splice_lines(pages: Paged[Piece], splices: Sequence[TextSplice]) -> Paged[Piece]:
-    """Return *pages* with other lines; pages without any of them are shared."""
+    """Return *pages* with *splices* applied; pages without changed lines are shared."""
     firsts = [0, *accumulate(pages.summaries(_count_lines))]
     total = firsts.pop()
     touched: dict[int, list[TextSplice]] = {}
@@ -170,7 +169,7 @@ def _splice_lines(pages: Paged[Piece], splices: Sequence[TextSplice]) -> Paged[P
         page = max(0, bisect_right(firsts, one.at) - 1)
         last = max(page, bisect_right(firsts, one.at + one.removed - 1) - 1)
         if not 0 <= one.at <= one.at + one.removed <= total:
-            raise ValueError("a splice lies outside the lines")
+            raise ValueError(f"the splice at line {one.at} is outside of the file")
         for number in range(page, last + 1):
             touched.setdefault(number, [])
         touched[page].append(one)
@@ -189,12 +188,12 @@ def _splice_lines(pages: Paged[Piece], splices: Sequence[TextSplice]) -> Paged[P
 
 
 def _splice(lines: Sequence[bytes], first: int, splices: Sequence[TextSplice]) -> Iterator[bytes]:
-    """Yield *lines*, the first of which is number *first*, with *splices*."""
+    """Yield *lines*, the first of which is number *first*, with *splices* applied."""
     at = 0
     for one in splices:
         start = one.at - first
         if not at <= start <= start + one.removed <= len(lines):
-            raise ValueError("a splice lies outside the lines")
+            raise ValueError(f"the splice at line {one.at} is outside of the file")
         yield from lines[at:start]
         yield from one.added
         at = start + one.removed
@@ -204,7 +203,7 @@ def _splice(lines: Sequence[bytes], first: int, splices: Sequence[TextSplice]) -
 def _read(text: bytes) -> Section:
     section = read_section(_decode(text))
     if section is None:
-        raise ValueError("a text that is not that of one section")
+        raise ValueError("the text of an added section is not exactly one section")
     return section
 
 
@@ -215,7 +214,7 @@ def _compare(
     count: Callable[[tuple[P, ...]], int],
     key: Callable[[T], bytes],
 ) -> Iterator[Splice[T]]:
-    """Yield what turns *before* into *after*, as few items as can be told at reasonable cost."""
+    """Yield splices that turn *before* into *after*, with few items at reasonable cost."""
     places = stretches(before, after)
     if places is None:
         places = [Stretch(0, 0, before.pages, after.pages)]

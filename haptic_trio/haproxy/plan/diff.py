@@ -1,6 +1,6 @@
 """Comparison of two configurations section by section, and of two sets of files.
 
-Hashes are compared first: what is equal costs nothing more.
+Hashes are compared first, so equal parts cost almost nothing.
 """
 
 import difflib
@@ -15,24 +15,24 @@ from haptic_trio.haproxy.grammar.placement import read_header
 from haptic_trio.haproxy.model import AuxFile, Config, Directive, FileChange, Files, Section
 from haptic_trio.haproxy.sections import index_names
 
-# Beyond this many differing lines the shortest edit is not worth its quadratic price.
+# With more differing lines than this, the shortest edit is not worth its quadratic cost.
 _EXACT_LIMIT: Final = 2000
 _ORDERED: Final = frozenset({"global", "defaults"})
-# A name has one section of these kinds, or the configuration is none, unless it depends on `.if`.
+# Kinds in which a valid configuration has one section for each name, unless it depends on `.if`.
 _UNIQUE: Final = frozenset({"frontend", "backend", "listen", "peers", "resolvers", "cache", "ring"})
-_MOST_REPEATED: Final = 20
+_MAX_REPEATED: Final = 20
 
 SectionId: TypeAlias = tuple[str, str, int]
-"""Kind, name, and how many sections with both came before."""
+"""Kind, name, and number of earlier sections with the same kind and name."""
 
 
 class SectionChange(msgspec.Struct, frozen=True):
-    """A section that both configurations have, with different content."""
+    """A section with different content in both configurations."""
 
     running: Section
     desired: Section
     removed: tuple[Directive, ...]
-    """Lines of the running section that the desired one lacks or has elsewhere; order counts."""
+    """Lines of the running section that the desired one lacks or has in another place; the order matters."""
     added: tuple[Directive, ...]
 
     @property
@@ -42,25 +42,25 @@ class SectionChange(msgspec.Struct, frozen=True):
 
 
 class ConfigDiff(msgspec.Struct, frozen=True):
-    """How to get from one configuration to another, by section."""
+    """Differences of two configurations, by section."""
 
     added: tuple[Section, ...] = ()
     removed: tuple[Section, ...] = ()
     changed: tuple[SectionChange, ...] = ()
     reordered: bool = False
-    """Whether sections changed places in a way that changes what they mean to each other."""
+    """Whether sections have moved in a way that changes their meaning."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether both mean the same to HAProxy."""
+        """Whether both have the same meaning for HAProxy."""
         return not (self.added or self.removed or self.changed or self.reordered)
 
 
 def diff_configs(running: Config, desired: Config) -> ConfigDiff:
     """Compare two configurations; comments, blank lines, and quoting do not count.
 
-    Costs what the pages hold in which they differ, unless these have
-    sections that count for others, or that are told apart by their order.
+    The cost depends on the pages that differ, unless these contain sections
+    that affect others, or sections that are identified by their order.
     """
     if running is desired or running.seal == desired.seal:
         return ConfigDiff()
@@ -87,7 +87,7 @@ def diff_files(running: Files, desired: Files) -> tuple[FileChange, ...]:
 
 
 def same_words(one: Directive, other: Directive) -> bool:
-    """Whether two lines are the same to HAProxy, wherever they stand."""
+    """Whether two lines have the same words, independent of their position."""
     return one.words == other.words and one.raw == other.raw
 
 
@@ -109,7 +109,7 @@ def _compare(before: Mapping[SectionId, Section], after: Mapping[SectionId, Sect
 
 
 def _diff_pages(running: Config, desired: Config) -> ConfigDiff | None:
-    """Compare only the pages that differ; None where the others have to be looked at as well."""
+    """Compare only the pages that differ; None if the other pages are needed as well."""
     if not _same_lines(running.preamble, desired.preamble):
         return None
     places = stretches(running.sections, desired.sections)
@@ -119,7 +119,7 @@ def _diff_pages(running: Config, desired: Config) -> ConfigDiff | None:
     after: dict[SectionId, Section] = {}
     for place in places:
         known, names = _identify_pages(place.before), _identify_pages(place.after)
-        # What stands in order, or inherits by its place, must not have moved; what moves from place to place may have.
+        # Sections whose order matters, or that inherit by position, must not have moved; neither between places.
         if not (_in_order(known, names, running, desired) and known.keys().isdisjoint(after)):
             return None
         if not (before.keys().isdisjoint(known) and before.keys().isdisjoint(names) and after.keys().isdisjoint(names)):
@@ -128,7 +128,7 @@ def _diff_pages(running: Config, desired: Config) -> ConfigDiff | None:
         after |= names
     branched = running.branched or desired.branched
     repeatable = {one.key for one in (*before.values(), *after.values()) if branched or _may_repeat(one)}
-    if repeatable and not _have_all(running, places, repeatable):
+    if repeatable and not _are_only_in(running, places, repeatable):
         return None
     return _compare(before, after, reordered=False)
 
@@ -136,7 +136,7 @@ def _diff_pages(running: Config, desired: Config) -> ConfigDiff | None:
 def _in_order(
     before: Mapping[SectionId, Section], after: Mapping[SectionId, Section], running: Config, desired: Config
 ) -> bool:
-    """Whether what one place had and has stands there in an order that means the same."""
+    """Whether the sections of one place are in an order with the same meaning before and after."""
     if running.branched or desired.branched:
         return [name for name in before if name in after] == [name for name in after if name in before]
     if [name for name in before if name[0] in _ORDERED] != [name for name in after if name[0] in _ORDERED]:
@@ -148,13 +148,13 @@ def _in_order(
 
 
 def _may_repeat(section: Section) -> bool:
-    """Whether another section of the same kind and name may stand elsewhere."""
+    """Whether another section may have the same kind and name."""
     return not section.name or section.kind not in _UNIQUE or 1 in section.header.raw
 
 
-def _have_all(running: Config, places: Sequence[Stretch[Section]], keys: set[tuple[str, str]]) -> bool:
-    """Whether sections with one of *keys* stand nowhere but in *places*; False as well for too many keys to tell."""
-    if len(keys) > _MOST_REPEATED:
+def _are_only_in(running: Config, places: Sequence[Stretch[Section]], keys: set[tuple[str, str]]) -> bool:
+    """Whether all sections with one of *keys* are in *places*; also False if there are too many keys to check."""
+    if len(keys) > _MAX_REPEATED:
         return False
     differing = {id(page) for place in places for page in place.before}
     shared = [page.summary(index_names) for page in running.sections.pages if id(page) not in differing]
@@ -162,7 +162,7 @@ def _have_all(running: Config, places: Sequence[Stretch[Section]], keys: set[tup
 
 
 def _diff_in_place(running: Config, desired: Config) -> list[SectionChange] | None:
-    """Return the changed sections if both have the same ones in the same order, as almost always; else None."""
+    """Return the changed sections if both have the same sections in the same order, the usual case; else None."""
     if len(running.sections) != len(desired.sections) or not _same_lines(running.preamble, desired.preamble):
         return None
     changed = []
@@ -228,11 +228,11 @@ def _common_ends(before: Sequence[Directive], after: Sequence[Directive]) -> tup
 def _reordered(
     running: Config, desired: Config, before: Mapping[SectionId, Section], after: Mapping[SectionId, Section]
 ) -> bool:
-    """Whether the order of the sections that both have, or what stands before all, means something else now.
+    """Whether the lines before all sections, or the meaning of the order of common sections, has changed.
 
-    Frontends, backends, and most others may stand in any order. What counts
-    is the order of the rest, and which `defaults` a proxy takes when it
-    names none.
+    The order of frontends, backends, and most others is irrelevant. Relevant
+    are the order of `global` and `defaults` sections, and the `defaults`
+    section that a proxy without `from` inherits from.
     """
     if not _same_lines(running.preamble, desired.preamble):
         return True
@@ -249,7 +249,7 @@ def _reordered(
 
 
 def _inherited(sections: Mapping[SectionId, Section]) -> dict[SectionId, SectionId | None]:
-    """Return which defaults section each proxy takes because it is the last one before it."""
+    """Return the defaults section of each proxy without `from`: the last one before it."""
     last: SectionId | None = None
     found: dict[SectionId, SectionId | None] = {}
     for name, section in sections.items():

@@ -1,8 +1,8 @@
 """Planner for changed entries of maps and ACL lists.
 
-Few entries go one by one, many in one transaction. So do all where keys are
-there twice, since what the removal of such a key leaves differs between the
-versions, and where the order of keys counts.
+A few changed entries are sent one by one, many in one transaction. A
+transaction is also used if keys are repeated, since the versions differ in
+the removal of such a key, and if the order of keys matters.
 """
 
 import re
@@ -24,16 +24,16 @@ from haptic_trio.haproxy.plan.operations import (
 from haptic_trio.haproxy.text_lines import Lines
 
 MAX_MAP_STEPS: Final = 100
-"""More changed entries than this replace all of them in one transaction."""
+"""With more changed entries than this, all entries are replaced in one transaction."""
 
 MAX_ENTRY_BYTES: Final = 4096
-"""A longer key and value together might not fit into one runtime command."""
+"""Maximum size of key and value together; longer ones might not fit into one runtime command."""
 
 _UNSENDABLE: Final = re.compile("[\0\r]")
 
 
 def plan_entries(path: str, use: MapUse, before: Lines, after: Lines) -> list[Operation] | str:
-    """Return what leads from *before* to *after*, or why a reload has to."""
+    """Return the operations from *before* to *after*, or the reason for a reload."""
     form = form_of(use)
     change = diff_maps(before, after, form)
     if change.same:
@@ -51,26 +51,26 @@ def plan_entries(path: str, use: MapUse, before: Lines, after: Lines) -> list[Op
     gone = [key for key in old if key not in new]
     come = [key for key in new if key not in old]
     if use is MapUse.LIST:
-        # A key that only is written otherwise never lacks.
+        # Added first, so that a key that is only written differently is never missing.
         operations: list[Operation] = [AddAclEntry(path, key) for key in come]
         operations += [DeleteAclEntry(path, key) for key in gone]
     else:
         operations = [DeleteMapEntry(path, key) for key in gone]
         operations += [SetMapEntry(path, key, value) for key, value in new.items() if old.get(key, value) != value]
         operations += [AddMapEntry(path, key, new[key]) for key in come]
-    # A key to be deleted is sent too, without its value.
+    # A deleted key is checked as well, without its value.
     return _find_unsendable((key, "-" if use is MapUse.LIST else new.get(key, "-")) for key in changed) or operations
 
 
 def make_replacement(path: str, use: MapUse, entries: Iterable[Entry]) -> Replacement:
-    """Return the operation that gives a file that has this use all *entries*, and no others."""
+    """Return the operation that replaces all entries of a file with this use by *entries*."""
     if use is MapUse.LIST:
         return ReplaceAcl(path, tuple([key for key, _ in entries]))
     return ReplaceMap(path, tuple(entries))
 
 
 def find_unsendable(replacement: Replacement) -> str:
-    """Return why commands cannot carry *replacement*; empty if they can."""
+    """Return the reason why commands cannot carry *replacement*; empty if they can."""
     match replacement:
         case ReplaceMap(entries=entries):
             return _find_unsendable(entries)

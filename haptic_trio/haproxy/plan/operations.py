@@ -1,4 +1,4 @@
-"""Runtime operations as data: the changes that HAProxy takes without a reload."""
+"""Runtime operations as data: changes that HAProxy applies without a reload."""
 
 from typing import TypeAlias
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class SetServerAddress(msgspec.Struct, frozen=True, tag=True):
-    """Point a server elsewhere."""
+    """Change the address of a server."""
 
     backend: str
     server: str
@@ -69,7 +69,7 @@ class AddAclEntry(msgspec.Struct, frozen=True, tag=True):
 
 
 class DeleteAclEntry(msgspec.Struct, frozen=True, tag=True):
-    """Remove a key from the list of an ACL; of a key that is there twice, the versions remove one or both."""
+    """Remove a key from the list of an ACL; of a repeated key, HAProxy versions remove one or both."""
 
     acl: str
     key: str
@@ -90,7 +90,7 @@ class AddServer(msgspec.Struct, frozen=True, tag=True):
     address: str
     """As in a configuration, such as `[::1]:80`."""
     options: tuple[str, ...] = ()
-    """Words of a `server` line after the address: nothing is inherited."""
+    """Words of a `server` line after the address; `default-server` does not apply."""
 
 
 class EnableChecks(msgspec.Struct, frozen=True, tag=True):
@@ -99,11 +99,11 @@ class EnableChecks(msgspec.Struct, frozen=True, tag=True):
     backend: str
     server: str
     agent: bool = False
-    """The agent's check, not the health check."""
+    """Start the agent check instead of the health check."""
 
 
 class DeleteServer(msgspec.Struct, frozen=True, tag=True):
-    """Take a server out of use, and delete it once nothing uses it."""
+    """Put a server into maintenance, and delete it once it is no longer in use."""
 
     backend: str
     server: str
@@ -130,18 +130,18 @@ class UnpublishBackend(msgspec.Struct, frozen=True, tag=True):
 
 
 class DeleteBackend(msgspec.Struct, frozen=True, tag=True):
-    """Delete an unpublished backend that has no servers, once nothing uses it."""
+    """Delete an unpublished backend without servers, once it is no longer in use."""
 
     backend: str
 
 
 class StoreCertificate(msgspec.Struct, frozen=True, tag=True):
-    """Give the process the content of a certificate file."""
+    """Store the content of a certificate file in the process."""
 
     path: str
     content: bytes
     is_new: bool = False
-    """The process does not know the file yet."""
+    """Whether the process does not know the file yet."""
 
     def __repr__(self) -> str:
         # The content holds a private key.
@@ -149,13 +149,13 @@ class StoreCertificate(msgspec.Struct, frozen=True, tag=True):
 
 
 class DeleteCertificate(msgspec.Struct, frozen=True, tag=True):
-    """Forget a certificate file that nothing uses any more."""
+    """Remove an unused certificate file from the process."""
 
     path: str
 
 
 class StoreTrust(msgspec.Struct, frozen=True, tag=True):
-    """Give the process the content of a file of authorities or of revocations."""
+    """Store the content of a file of certificate authorities or revocations in the process."""
 
     kind: str
     """`ca-file` or `crl-file`."""
@@ -178,7 +178,7 @@ class DeleteCrtListEntry(msgspec.Struct, frozen=True, tag=True):
 
 
 Removal: TypeAlias = DeleteServer | DeleteBackend
-"""What may have to wait until nothing uses it."""
+"""Operations that may have to wait until the object is no longer in use."""
 
 Operation: TypeAlias = (
     SetServerAddress
@@ -207,17 +207,17 @@ Operation: TypeAlias = (
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How to get from one generation to another.
+    """Plan from one generation to another: operations, or reasons for a reload.
 
-    The files on disk always become the desired ones. With `reasons` a reload
-    takes them in; without, `operations` bring the running process to the
-    same state. A change that is partly one and partly the other is split
-    (`haptic_trio.haproxy.plan.split`) into a plan of each kind.
+    The files on disk always become the desired ones. With `reasons`, HAProxy
+    loads them by a reload; without, `operations` bring the running process to
+    the same state. `haptic_trio.haproxy.plan.split` splits a mixed change
+    into a plan of each kind.
     """
 
     operations: tuple[Operation, ...] = ()
     reasons: tuple[str, ...] = ()
-    """Why a reload is needed, such as `backend web: directive 'balance' changed`; empty when none is."""
+    """Reasons for a reload, such as `backend web: directive 'balance' changed`; empty if none is needed."""
 
     @property
     def reloads(self) -> bool:

@@ -1,10 +1,11 @@
 """Plan from one generation to another: runtime operations, or the reasons for a reload.
 
-A pure function. What needs no reload: servers that come, go, or change, the
-entries of maps and of the lists of ACLs, certificates with their crt-list entries, authorities, and,
-where the process can do that, whole backends. When anything else differs the
-reload takes in everything, and there are no operations: what can be done
-ahead of the reload is for `haptic_trio.haproxy.plan.split` to say.
+A pure function. These changes need no reload: added, removed and changed
+servers, entries of maps and ACL lists, certificates with their crt-list
+entries, certificate authorities, and, if the process supports it, whole
+backends. Any other difference needs a reload, which includes all changes, so
+the plan then has no operations. `haptic_trio.haproxy.plan.split` decides
+which changes are applied before a reload.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ from haptic_trio.haproxy.plan.steps import Phase, Step, order_steps
 FIRST_GENERATION: Final = "first generation"
 
 OLDEST: Final = capabilities_of((2, 8))
-"""What every HAProxy that this is made for can do."""
+"""Capabilities of the oldest supported HAProxy."""
 
 _FILE_NAMES: Final = {
     FileKind.MAP: "map",
@@ -42,7 +43,7 @@ _FILE_NAMES: Final = {
 
 
 def make_plan(running: Generation | None, desired: Generation, *, capabilities: Capabilities = OLDEST) -> Plan:
-    """Return how to get from *running*, what the process has now, to *desired*; never raises."""
+    """Return the plan from *running*, the generation in the process (None: none), to *desired*; never raises."""
     if running is None:
         return Plan(reasons=(FIRST_GENERATION,))
     if running.id == desired.id:
@@ -57,7 +58,7 @@ def make_plan(running: Generation | None, desired: Generation, *, capabilities: 
 
 
 def name_section(section: Section) -> str:
-    """Return how people call a section, such as `backend web`."""
+    """Return kind and name of a section, such as `backend web`."""
     return f"{section.kind} {section.name}".strip()
 
 
@@ -69,7 +70,7 @@ def _plan_config(
     steps: list[Step],
     reasons: list[str],
 ) -> None:
-    # Where `.if` decides which sections HAProxy reads, a line in the text says little about the process.
+    # If sections depend on `.if`, the text does not determine the sections of the process.
     plain = not (running.config.branched or desired.config.branched)
     before, after = running.config.bases, desired.config.bases
     for section in diff.removed:

@@ -1,9 +1,9 @@
 """Planner for changed servers of a section.
 
-A server that stays is altered where a command does that. One that comes is
-added with all its settings, since `add server` takes none from
-`default-server`; one that goes is deleted. A server that no command can
-alter is deleted and added anew, provided that another one serves meanwhile.
+A server that stays is changed by commands if possible. A new server is added
+with all its settings, since `add server` ignores `default-server`; a removed
+one is deleted. A server with a change that no command supports is deleted and
+added again, provided that another server serves meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,9 +28,9 @@ from haptic_trio.haproxy.plan.operations import (
 )
 from haptic_trio.haproxy.plan.steps import Phase, Step
 
-# With these the address means more than where to connect to.
+# Options with which the address has more effects than the destination of connections.
 _BOUND_TO_ADDRESS: Final = frozenset({"resolvers", "init-addr", "hash-key"})
-# `no-` before one of these takes back what a default-server says; without that it says what holds anyway.
+# Options that `no-` resets to the default, for example to override a default-server.
 _SWITCHES: Final = frozenset(
     {
         *("agent-check", "backup", "check", "check-send-proxy", "check-ssl", "send-proxy", "send-proxy-v2"),
@@ -39,8 +39,8 @@ _SWITCHES: Final = frozenset(
 )
 
 
-class Spelled(msgspec.Struct, frozen=True):
-    """All that a server is told when it is added."""
+class AddArguments(msgspec.Struct, frozen=True):
+    """Arguments of `add server` for one server."""
 
     address: str
     options: dict[str, tuple[str, ...]]
@@ -54,10 +54,10 @@ class Spelled(msgspec.Struct, frozen=True):
 
 
 def plan_servers(defaults: Bases, before: Section, after: Section, capabilities: Capabilities) -> list[Step] | None:
-    """Return the steps from *before*, a backend of a configuration with *defaults*, to *after*; None to reload.
+    """Return the steps from *before*, a backend of a configuration with *defaults*, to *after*.
 
-    None as well if anything but servers differs, or if `.if` decides what is
-    read. What both inherit must be the same.
+    None if a reload is needed: for example if anything but servers differs,
+    or if lines depend on `.if`. Both sections must inherit the same settings.
     """
     if not _same_frame(before, after):
         return None
@@ -74,22 +74,22 @@ def plan_servers(defaults: Bases, before: Section, after: Section, capabilities:
 
 
 def add_server(backend: str, member: Member, capabilities: Capabilities) -> list[Step] | None:
-    """Return the steps that add *member* to a backend; None where no command can."""
-    spelled = spell_out(member, capabilities)
-    if spelled is None:
+    """Return the steps that add *member* to a backend; None if no command can."""
+    arguments = add_arguments(member, capabilities)
+    if arguments is None:
         return None
-    steps: list[Step] = [(Phase.ADD, AddServer(backend, member.name, spelled.address, spelled.words))]
-    if not spelled.disabled:
+    steps: list[Step] = [(Phase.ADD, AddServer(backend, member.name, arguments.address, arguments.words))]
+    if not arguments.disabled:
         steps.append((Phase.ENABLE, SetServerState(backend, member.name, "ready")))
-    if "check" in spelled.options:
+    if "check" in arguments.options:
         steps.append((Phase.ENABLE, EnableChecks(backend, member.name)))
-    if "agent-check" in spelled.options:
+    if "agent-check" in arguments.options:
         steps.append((Phase.ENABLE, EnableChecks(backend, member.name, agent=True)))
     return steps
 
 
-def spell_out(member: Member, capabilities: Capabilities) -> Spelled | None:
-    """Return *member* with what it inherits, as `add server` must be told; None where that cannot be."""
+def add_arguments(member: Member, capabilities: Capabilities) -> AddArguments | None:
+    """Return the arguments of `add server` for *member*, inherited settings included; None if they cannot be sent."""
     line = read_server(member.directive)
     if line is None or line.socket_address is None or any(one.raw for one in member.inherited):
         return None
@@ -106,11 +106,11 @@ def spell_out(member: Member, capabilities: Capabilities) -> Spelled | None:
             options[option.name] = words[option.at : end]
         else:
             return None
-    return Spelled(line.address, options, disabled) if end == len(words) else None
+    return AddArguments(line.address, options, disabled) if end == len(words) else None
 
 
 def _same_frame(before: Section, after: Section) -> bool:
-    """Whether all but the servers is the same."""
+    """Whether everything except the servers is equal."""
     one, other = ([line for line in section.directives if line.keyword != "server"] for section in (before, after))
     return (
         len(one) == len(other)
@@ -121,7 +121,7 @@ def _same_frame(before: Section, after: Section) -> bool:
 
 
 class _Change:
-    """Which servers of a section stay as they are, are altered, go, and come."""
+    """Classification of the servers of a section: unchanged, altered, replaced, removed, and added."""
 
     def __init__(
         self, backend: str, settings: ServerSettings, running: Sequence[Member], desired: Sequence[Member]
@@ -155,11 +155,11 @@ class _Change:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the servers stand as in a process that is started anew, as far as that matters."""
+        """Whether the order of servers, as far as it matters, is that of a newly started process."""
         running = [member.name for member in self._running]
         desired = [member.name for member in self._desired]
         if not self._settings.is_even:
-            # Such an algorithm goes by the ids of servers, which count from 1 in a process that is started anew.
+            # Such an algorithm depends on the ids of servers, which count from 1 in a newly started process.
             grown = not self._replaced and desired[: len(running)] == running
             shrunk = not self._replaced and running[: len(desired)] == desired
             return running == desired if self.alters_only else grown or shrunk
@@ -172,7 +172,7 @@ class _Change:
 
     @property
     def keeps_serving(self) -> bool:
-        """Whether a server that is replaced leaves another one behind to serve."""
+        """Whether another server serves while one is replaced."""
         return not self._replaced or any(
             not _mentions(member, "disabled") and not _mentions(member, "backup")
             for member in self._desired

@@ -1,17 +1,17 @@
 """Split of a change into the part that can be applied at runtime and the part that needs a reload.
 
-The answer is a generation of its own, the *effective* one: the running
-structure with the servers, entries, certificates and backends that it can
-take. It is valid by itself, so the file on disk can hold it: a process that
-dies before the reload comes back with what its predecessor had taken.
+The result is a generation of its own, the *effective* generation: the
+running structure with the servers, entries, certificates and backends that
+can be applied at runtime. It is valid by itself and can be written to disk,
+so a process that dies before the reload restarts with the applied changes.
 
-What waits for the reload along with the structure that it belongs to:
+These changes wait for the reload:
 
 - servers of a backend whose other lines change as well, if they have options
-  that none of its servers had, or if what they inherit changes;
-- servers that name a file which the process does not have as it shall be;
-- what `split_files` says of maps, lists and other files;
-- backends to be removed, since what leads to them may only go with the reload.
+  that none of its servers had, or if their inherited settings change;
+- servers that name a file which the process does not have in its new version;
+- maps, lists and other files selected by `split_files`;
+- removed backends, since rules may refer to them until the reload.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,28 +37,29 @@ _Key: TypeAlias = tuple[str, str]
 
 _FEW_PAGES: Final = 8
 
-# What a section says of its servers, and of how they are spoken to.
+# Lines that apply to all servers of a section.
 _SHARED: Final = frozenset({"default-server", "mode"})
-# Options of a server after which a file is named.
+# Options of a server whose argument is a file.
 _FILE_OPTIONS: Final = frozenset({"ca-file", "crl-file", "crt"})
 
 
 class SplitPlan(NamedTuple):
-    """A change in two parts."""
+    """The two parts of a change."""
 
     effective: Generation | None
-    """What the process runs after the operations; None where nothing goes ahead of the reload."""
+    """Generation of the process after the operations; None if no change can be applied before the reload."""
     operations: tuple[Operation, ...]
-    """From the running generation to the effective one."""
+    """Operations from the running generation to the effective one."""
     reasons: tuple[str, ...]
-    """Why the rest, from the effective generation to the desired one, needs a reload; empty if there is no rest."""
+    """Why the rest, from the effective to the desired generation, needs a reload; empty if there is no rest."""
 
 
 def split_plan(running: Generation | None, desired: Generation, capabilities: Capabilities = OLDEST) -> SplitPlan:
-    """Return what of the way from *running* to *desired* needs no reload, and why the rest does; never raises.
+    """Split the change from *running* to *desired*; never raises.
 
-    Without a rest the effective generation is the desired one. To split what
-    is left between both once more gives no operations.
+    If no part needs a reload, the effective generation is the desired one. A
+    second split, from the effective to the desired generation, gives no
+    operations.
     """
     whole = make_plan(running, desired, capabilities=capabilities)
     if running is None:
@@ -76,7 +77,7 @@ def split_plan(running: Generation | None, desired: Generation, capabilities: Ca
 
 
 def is_near(running: Generation, desired: Generation) -> bool:
-    """Whether the two share nearly all of their pages, so that to split the change takes a millisecond."""
+    """Whether the two share almost all of their pages, so that the split takes about a millisecond."""
     return all(
         len({id(page) for page in one.pages} ^ {id(page) for page in other.pages}) <= _FEW_PAGES
         for one, other in (
@@ -87,7 +88,7 @@ def is_near(running: Generation, desired: Generation) -> bool:
 
 
 def _make_effective(running: Generation, desired: Generation, capabilities: Capabilities) -> Generation | None:
-    # Where `.if` decides which sections HAProxy reads, a line in the text says little about the process.
+    # If sections depend on `.if`, the text does not determine the sections of the process.
     if running.config.branched or desired.config.branched:
         return None
     chooser = _SectionChooser(running, desired, capabilities)
@@ -102,7 +103,7 @@ def _make_effective(running: Generation, desired: Generation, capabilities: Capa
 
 
 def _put_together(config: Config, replaced: Mapping[_Key, Section], added: Sequence[Section]) -> Config:
-    """Return *config* with sections *replaced* where they stand, and others *added* at the end."""
+    """Return *config* with the sections *replaced* in their places, and the sections *added* at the end."""
     if not (replaced or added):
         return config
     splices: list[Splice[Section]] = []
@@ -118,7 +119,7 @@ def _put_together(config: Config, replaced: Mapping[_Key, Section], added: Seque
 
 
 class _SectionChooser:
-    """Decides which sections of *desired* a process that runs *running* can take, and as what."""
+    """Selects the sections of *desired* that a process with *running* can apply without a reload, wholly or partly."""
 
     def __init__(self, running: Generation, desired: Generation, capabilities: Capabilities) -> None:
         self._running = running
@@ -128,13 +129,13 @@ class _SectionChooser:
         self._after = desired.config.bases
 
     def can_add(self, section: Section) -> bool:
-        # Asked first: before 3.4 no backend can be added.
+        # Checked first: before HAProxy 3.4 no backend can be added.
         if not self._capabilities.backends or section.kind != "backend" or not self._inherits_same(section, section):
             return False
         return self._has_files(add_backend(self._before, self._after, section, self._capabilities))
 
     def replace(self, change: SectionChange) -> Section | None:
-        """Return what the process can have in place of the running section; None if that stays as it is."""
+        """Return the section that can replace the running one without a reload; None if it stays unchanged."""
         before, after = change.running, change.desired
         if before.kind not in SERVING_KINDS or not self._inherits_same(before, after):
             return None
@@ -147,12 +148,12 @@ class _SectionChooser:
         return self._has_files(plan_servers(self._before, before, after, self._capabilities))
 
     def _inherits_same(self, before: Section, after: Section) -> bool:
-        """Whether servers take the same from the sections that *before* and *after* are based on."""
+        """Whether servers inherit the same settings from the bases of *before* and *after*."""
         one, other = ServerSettings(self._before, before).bases, ServerSettings(self._after, after).bases
         return _shared(one) == _shared(other)
 
     def _has_files(self, steps: Sequence[Step] | None) -> bool:
-        """Whether there are *steps*, and the process has what the servers that they add name."""
+        """Whether there are *steps*, and the process has the files named by the servers that they add."""
         return steps is not None and all(
             _is_same(self._running.files.get(word), self._desired.files.get(word))
             for _, operation in steps
@@ -167,12 +168,12 @@ def _is_same(one: AuxFile | None, other: AuxFile | None) -> bool:
 
 
 def _shared(sections: Iterable[Section]) -> list[tuple[object, ...]]:
-    """Return what *sections* say of servers and of how they are spoken to."""
+    """Return the lines of *sections* that apply to all servers."""
     return [(line.words, line.raw) for one in sections for line in one.directives if line.keyword in _SHARED]
 
 
 class _Parts(NamedTuple):
-    """A section whose servers all inherit the same, taken apart."""
+    """Parts of a section whose servers all inherit the same settings."""
 
     frame: tuple[Directive, ...]
     lines: tuple[Directive, ...]
@@ -186,7 +187,7 @@ def _take_apart(section: Section) -> _Parts | None:
     order = [line.keyword for line in section.directives if line.keyword in {"server", "default-server"}]
     lines = tuple(section.all("server"))
     found = [server for line in lines if (server := read_server(line)) is not None]
-    # Sorted: no `default-server` stands after a server.
+    # Sorted: no `default-server` follows a server.
     if len(found) != len(lines) or order != sorted(order):
         return None
     frame = tuple(line for line in section.directives if line.keyword != "server")
@@ -194,7 +195,7 @@ def _take_apart(section: Section) -> _Parts | None:
 
 
 def _with_servers_of(before: Section, after: Section) -> Section | None:
-    """Return *before* with the servers of *after*; None where their lines may mean something else there."""
+    """Return *before* with the servers of *after*; None if their lines may have another meaning there."""
     one, other = _take_apart(before), _take_apart(after)
     if one is None or other is None or _shared([before]) != _shared([after]):
         return None

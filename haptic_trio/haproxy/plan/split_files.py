@@ -1,8 +1,9 @@
 """Selection of changed files that can be applied before a reload brings the rest.
 
-Entries of a map wait if they name a backend which only the reload brings, and
-all entries of a map or list if the configuration uses it in another way then. Of
-certificates, crt-lists and authorities those wait that need what waits.
+An entry of a map waits for the reload if it names a backend that only the
+reload adds. All entries of a map or list wait if the reload changes the use
+of the file. Certificates, crt-lists and authorities wait if they depend on a
+file that waits.
 """
 
 import re
@@ -25,9 +26,9 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_:.-]+")
 def choose_files(
     running: Generation, desired: Generation, effective: Config, *, missing: set[str], capabilities: Capabilities
 ) -> Files:
-    """Return the files that a process which runs *running* can have of *desired*, once it has *effective*.
+    """Return the files of *desired* that a process with *running* can use together with *effective*.
 
-    *missing* are the names of backends that only the reload brings.
+    *missing* are the names of backends that only the reload adds.
     """
     maps: list[FileChange] = []
     others: list[FileChange] = []
@@ -37,7 +38,7 @@ def choose_files(
         elif (taken := _take_map(running, desired, change, missing)) is not None:
             maps.append(taken)
     count = -1
-    # What one file needs of another shows once that other one has been left out.
+    # A file that depends on a removed one is found in the next round.
     while count != len(others):
         count = len(others)
         candidate = msgspec.structs.replace(desired, config=effective, files=_with(running.files, others))
@@ -54,7 +55,7 @@ def _with(files: Files, changes: Sequence[FileChange]) -> Files:
 
 
 def _take_map(running: Generation, desired: Generation, change: FileChange, missing: set[str]) -> FileChange | None:
-    """Return *change* of a map or list without the entries that lead to what is *missing*; None if all has to wait."""
+    """Return *change* of a map or list without entries for *missing* backends; None if the whole file has to wait."""
     before, after, path = change.running, change.desired, change.path
     if before is None or after is None or _uses(running.config, path) != _uses(desired.config, path):
         return None
@@ -76,9 +77,9 @@ def _take_map(running: Generation, desired: Generation, change: FileChange, miss
 def _without(
     file: AuxFile, entries: Sequence[tuple[str, str]], former: dict[str, str], held: set[str], *, secret: bool
 ) -> AuxFile:
-    """Return a map with *entries*, but those *held* as they were before, if they were there."""
+    """Return a map with *entries*, in which the keys *held* have their former values or are missing."""
     kept = [(key, former[key] if key in held else value) for key, value in entries if key not in held or key in former]
-    # A blank in front, since a key may begin as a comment does.
+    # The leading blank keeps a key that begins with `#` from being a comment.
     content = "".join(f" {key} {value}\n" for key, value in kept)
     return make_file(FileKind.MAP, file.path, content, secret=secret or file.secret)
 

@@ -7,7 +7,7 @@ from haptic_trio.haproxy.plan.operations import Operation
 
 
 class Phase(IntEnum):
-    """When an operation is due."""
+    """Position of an operation in the order of a plan."""
 
     STORE = 1
     """Content of certificates and authorities."""
@@ -16,18 +16,19 @@ class Phase(IntEnum):
     ADD = 3
     """Backends, then servers."""
     REPLACE = 4
-    """Servers that make room for another of their name."""
+    """Servers that are deleted and added again under their name."""
     ENABLE = 5
-    """Servers get ready."""
+    """State of added servers."""
     ALTER = 6
-    """Servers that stay."""
+    """Changed settings of existing servers."""
     PUBLISH = 7
     """Backends that are complete."""
     ROUTE = 8
-    """Entries of maps, which refer to backends, and of lists."""
+    """Entries of maps, which refer to backends, and of ACL lists."""
     UNLIST = 9
+    """Removed lines of crt-lists."""
     FORGET = 10
-    """Certificates that nothing refers to any more."""
+    """Certificates that are no longer referred to."""
     UNPUBLISH = 11
     REMOVE = 12
     """Servers, then backends."""
@@ -37,5 +38,5 @@ Step: TypeAlias = tuple[Phase, Operation]
 
 
 def order_steps(steps: list[Step]) -> tuple[Operation, ...]:
-    """Return the operations of *steps* by phase, and as given within one."""
+    """Return the operations of *steps*, sorted by phase; the order within a phase is kept."""
     return tuple(operation for _, operation in sorted(steps, key=lambda step: step[0]))

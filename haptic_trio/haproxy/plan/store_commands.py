@@ -1,7 +1,7 @@
 """Runtime commands that carry a file's content: certificates, crt-list entries, authorities.
 
-The content follows the command as its payload, which the first empty line
-ends; so the content goes without empty lines, which mean nothing in PEM.
+The content is the payload of the command. An empty line ends the payload, so
+empty lines, which have no meaning in PEM, are removed.
 """
 
 import re
@@ -29,7 +29,7 @@ def store_commands(operation: StoreCertificate | StoreTrust) -> tuple[str, ...]:
 
 
 def abort_command(operation: StoreCertificate | StoreTrust) -> str:
-    """Return the command that ends a transaction that was not committed."""
+    """Return the command that aborts the open transaction for *operation*."""
     kind = "cert" if isinstance(operation, StoreCertificate) else operation.kind
     return f"abort ssl {kind} {file_word(operation.path)}"
 
@@ -41,13 +41,13 @@ def list_command(operation: AddCrtListEntry) -> str:
 
 
 def unlist_command(operation: DeleteCrtListEntry, *, line: int | None = None) -> str:
-    """Return the command for *operation*, for the entry in *line* where there are several; raises UnsendableError."""
+    """Return the command for *operation*; *line* selects one of several entries. Raises UnsendableError."""
     where = "" if line is None else f":{line}"
     return f"del ssl crt-list {file_word(operation.crt_list)} {file_word(operation.certificate)}{where}"
 
 
 def read_oldest_line(reply: str) -> int | None:
-    """Return the line of the oldest entry if *reply* says that a certificate has several; else None."""
+    """Return the line of the oldest entry if *reply* reports several entries of a certificate; else None."""
     match = _SEVERAL.search(reply)
     return min(map(int, match["lines"].split(","))) if match is not None else None
 
@@ -62,9 +62,9 @@ def is_sendable(operation: StoreCertificate | StoreTrust | AddCrtListEntry) -> b
 
 
 def file_word(path: str) -> str:
-    """Return the name of a file as one word of a command; raises UnsendableError for what cannot be one."""
+    """Return the name of a file as one word of a command; raises UnsendableError if that is not possible."""
     if path[:1] in {"*", "@", "\\"} or ":" in path:
-        raise UnsendableError("a file of such a name cannot be named in a command")
+        raise UnsendableError(f"no command can name the file {path!r}: it begins with * @ \\ or contains a colon")
     return escape_word(path)
 
 
@@ -72,9 +72,9 @@ def _payload(content: bytes, taken: int) -> str:
     try:
         text = content.decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise UnsendableError("a file that is not text cannot be sent") from None
+        raise UnsendableError("no command can carry a file that is not text") from None
     lines = [line for line in text.split("\n") if line.strip()]
     payload = "".join(f"{line}\n" for line in lines) + "\n"
     if not lines or "\0" in text or "\r" in text or taken + len(payload.encode()) > MAX_COMMAND_BYTES:
-        raise UnsendableError(f"a file that is empty, or of more than {MAX_COMMAND_BYTES} bytes, cannot be sent")
+        raise UnsendableError(f"no command can carry a file that is empty, or over {MAX_COMMAND_BYTES} bytes long")
     return payload

@@ -1,15 +1,15 @@
-"""Conversation with a runtime socket: sends operations, and continues by the replies.
+"""Conversation with a runtime socket: sends operations, and continues depending on the replies.
 
-A conversation is a generator without I/O: it yields commands to be sent on
-one connection and is sent their replies, or yields a pause and is sent
-nothing. Whoever drives it does the I/O.
+A conversation is a generator without I/O. It yields commands for one
+connection and receives their replies, or yields a pause and receives nothing.
+The caller does the I/O.
 
-A server or backend that is to be deleted may still be in use: by a download,
-a websocket. It is asked for again for a short while. After that it is left
-as it is, a server in maintenance or a backend that no rule can choose: its
-connections end when they end, and nothing new comes to it. To the files and
-to plans it is gone; the process forgets it when it is told once more, by
-what the conversation returns, or at the next reload.
+A server or backend to be deleted may still be in use, for example by a
+download or a websocket. The deletion is repeated for a short time. After that
+the object becomes a leftover: a server in maintenance, or a backend that no
+rule can select, which gets no new connections. Files and plans no longer
+contain it. The process drops it when the caller retries the removals that the
+conversation returns, or at the next reload.
 """
 
 import re
@@ -59,21 +59,21 @@ from haptic_trio.haproxy.plan.store_commands import (
 from haptic_trio.haproxy.runtime.replies import UnreadableReplyError, parse_servers_state
 
 REMOVAL_ATTEMPTS: Final = 25
-"""How often in all the process is asked to delete what is still in use."""
+"""Maximum number of attempts to delete an object that is in use."""
 REMOVAL_INTERVAL: Final = 0.02
 """Seconds between two attempts."""
 MOVE_ATTEMPTS: Final = 100
-"""How often in all the process is asked whether a server is where it was sent."""
+"""Maximum number of checks whether a server has its new address."""
 MOVE_INTERVAL: Final = 0.005
-"""Seconds between two of these questions."""
+"""Seconds between two checks."""
 
 _IN_USE: Final = re.compile(r"\bstill\b|Only a backend without server can be deleted")
-# Said before anything of another kind: should one of them be refused, what would follow is not said.
+# Additions are sent in batches of their own: if one is rejected, the commands that depend on it are not sent.
 _ADDITIONS: Final = re.compile(r"add (?:server|backend) ")
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Nothing to say for some time."""
+    """A pause between commands."""
 
     seconds: float
 
@@ -82,20 +82,20 @@ Turn: TypeAlias = list[str] | Pause
 """Commands to send, or a pause."""
 
 Conversation: TypeAlias = Generator[Turn, tuple[str, ...], tuple[Removal, ...]]
-"""Returns the removals of what was still in use."""
+"""Returns the removals of objects that are still in use."""
 
-_Talk: TypeAlias = Generator[Turn, tuple[str, ...], None]
+_Exchange: TypeAlias = Generator[Turn, tuple[str, ...], None]
 
 _Transaction: TypeAlias = ReplaceMap | ReplaceAcl | StoreCertificate | StoreTrust | AddCrtListEntry | DeleteCrtListEntry
-"""Operations that take more than a command, or a payload."""
+"""Operations that need several commands, or a payload."""
 
 
 def converse(operations: Sequence[Operation]) -> Conversation:
-    """Carry out *operations*, in order; in the end, servers that were sent elsewhere are there.
+    """Carry out *operations*, in order; at the end, moved servers have their new addresses.
 
-    Raises UnsendableError before the first command, when one of them cannot
-    be said, and RuntimeCommandError for the first that is refused; the
-    others of its batch were carried out all the same.
+    Raises UnsendableError before the first command if an operation cannot be
+    sent, and RuntimeCommandError for the first rejected command; the other
+    commands of its batch were carried out nevertheless.
     """
     parts = [list(part) for _, part in groupby(operations, key=_kind)]
     for operation in operations:
@@ -110,26 +110,26 @@ def converse(operations: Sequence[Operation]) -> Conversation:
                     yield from _carry_out(operation)
             case _:
                 for batch in make_batches([_simple_command(operation) for operation in part]):
-                    yield from _say(batch)
+                    yield from _send(batch)
     yield from _await_moves([one for one in operations if isinstance(one, SetServerAddress)])
     return tuple(leftovers)
 
 
 def retry_removals(removals: Sequence[Removal]) -> Conversation:
-    """Try once more the *removals* that an earlier conversation has returned; returns those that are still in vain."""
+    """Retry the *removals* that an earlier conversation has returned; returns those of objects still in use."""
     by_command = {_delete_command(removal): removal for removal in removals}
     leftovers: list[Removal] = []
     for batch in make_batches(list(by_command)):
         replies = yield batch
-        leftovers += [by_command[said] for said, reply in zip(batch, replies, strict=True) if _IN_USE.search(reply)]
+        leftovers += [by_command[sent] for sent, reply in zip(batch, replies, strict=True) if _IN_USE.search(reply)]
     return tuple(leftovers)
 
 
 def make_batches(commands: Sequence[str]) -> Iterator[list[str]]:
     """Yield *commands* in order, in batches.
 
-    A batch must fit the buffers of both sides, since HAProxy reads no further
-    while its answers are not read.
+    A batch must fit into the buffers of both sides, since HAProxy stops
+    reading while its replies are not read.
     """
     batch: list[str] = []
     size = 0
@@ -156,7 +156,7 @@ def _kind(operation: Operation) -> str:
 
 
 def _check(operation: Operation) -> None:
-    """Raise UnsendableError for what cannot be said, except within a map or list, which would take long."""
+    """Raise UnsendableError if *operation* cannot be sent; entries of maps and lists are not checked, for speed."""
     match operation:
         case DeleteServer() | DeleteBackend():
             _delete_command(operation)
@@ -177,26 +177,26 @@ def _simple_command(operation: Operation) -> str:
     return format_command(operation)
 
 
-def _carry_out(operation: Operation) -> _Talk:
+def _carry_out(operation: Operation) -> _Exchange:
     match operation:
         case ReplaceMap() | ReplaceAcl():
             yield from _replace(operation)
         case StoreCertificate() | StoreTrust():
             yield from _store(operation)
         case AddCrtListEntry():
-            yield from _say([list_command(operation)])
+            yield from _send([list_command(operation)])
         case DeleteCrtListEntry():
             yield from _unlist(operation)
 
 
-def _say(commands: list[str]) -> _Talk:
+def _send(commands: list[str]) -> _Exchange:
     replies = yield commands
     for command, reply in zip(commands, replies, strict=True):
         if (error := check_reply(command, reply)) is not None:
             raise error
 
 
-def _replace(operation: Replacement) -> _Talk:
+def _replace(operation: Replacement) -> _Exchange:
     """Fill a new version of the map or list beside the one in use, then switch to it."""
     prepare = prepare_version(operation)
     [reply] = yield [prepare]
@@ -205,17 +205,17 @@ def _replace(operation: Replacement) -> _Talk:
         commands = fill_version(operation, version)
         batches = ([one] for one in commands) if isinstance(operation, ReplaceMap) else make_batches(list(commands))
         for batch in batches:
-            yield from _say(batch)
-        yield from _say([commit_version(operation, version)])
+            yield from _send(batch)
+        yield from _send([commit_version(operation, version)])
     except (RuntimeCommandError, UnsendableError):
         yield [abandon_version(operation, version)]
         raise
 
 
-def _await_moves(moves: Sequence[SetServerAddress]) -> _Talk:
-    """Ask until the servers of *moves* are where they were sent; not for ever, since HAProxy has said that it does it.
+def _await_moves(moves: Sequence[SetServerAddress]) -> _Exchange:
+    """Wait until the servers of *moves* have their new addresses, for a limited time.
 
-    HAProxy 3.2 was seen to answer first and to move the server a moment later.
+    HAProxy 3.2 sometimes replies before it moves the server.
     """
     wanted = {(one.backend, one.server): (_canonical(one.address), one.port) for one in moves}
     for attempt in range(MOVE_ATTEMPTS):
@@ -235,7 +235,7 @@ def _state_command(backend: str) -> str:
 
 
 def _places(reply: str) -> Iterator[tuple[tuple[str, str], tuple[str, int]]]:
-    # A backend that has gone meanwhile is not waited for.
+    # Do not wait for a backend that was removed meanwhile.
     with suppress(UnreadableReplyError):
         for one in parse_servers_state(reply):
             yield (one.backend, one.server), (_canonical(one.address), one.port)
@@ -248,21 +248,21 @@ def _canonical(address: str) -> str:
         return address
 
 
-def _store(operation: StoreCertificate | StoreTrust) -> _Talk:
+def _store(operation: StoreCertificate | StoreTrust) -> _Exchange:
     try:
         for command in store_commands(operation):
-            yield from _say([command])
+            yield from _send([command])
     except RuntimeCommandError:
-        # The process has one such transaction at a time: left open it would keep others from beginning.
+        # The process allows one such transaction at a time: an open one would block others.
         yield [abort_command(operation)]
         raise
 
 
-def _unlist(operation: DeleteCrtListEntry) -> _Talk:
+def _unlist(operation: DeleteCrtListEntry) -> _Exchange:
     command = unlist_command(operation)
     [reply] = yield [command]
     if (line := read_oldest_line(reply)) is not None:
-        yield from _say([unlist_command(operation, line=line)])
+        yield from _send([unlist_command(operation, line=line)])
     elif (error := check_reply(command, reply)) is not None:
         raise error
 
@@ -274,7 +274,7 @@ def _delete(removals: Sequence[Removal]) -> Generator[Turn, tuple[str, ...], lis
         if isinstance(one, DeleteServer)
     ]
     for batch in make_batches(retire):
-        yield from _say(batch)
+        yield from _send(batch)
     by_command = {_delete_command(removal): removal for removal in removals}
     waiting = list(by_command)
     for attempt in range(REMOVAL_ATTEMPTS):

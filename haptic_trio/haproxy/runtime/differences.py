@@ -11,41 +11,41 @@ from haptic_trio.haproxy.plan.steps import Step, order_steps
 
 
 class Kind(StrEnum):
-    """What differs."""
+    """Kind of an object that differs."""
 
     SERVER = "server"
     MAP = "map"
     ACL = "acl"
-    """The list of one."""
+    """The list of an ACL."""
     CERTIFICATE = "certificate"
     CRT_LIST = "crt-list"
     BACKEND = "backend"
     PROCESS = "process"
-    """None runs."""
+    """No process runs."""
     FILES = "files"
-    """What the process would load at its next start is not what was deployed."""
+    """The files that the process would load at its next start are not those that were deployed."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that differs."""
+    """One difference."""
 
     kind: Kind
     what: str
-    """Such as `server app/s1 changed`."""
+    """Description, such as `server app/s1 changed`."""
     steps: tuple[Step, ...] | None = None
-    """What puts it right at runtime, perhaps along with another finding; None if a reload has to."""
+    """Steps that repair it at runtime; empty if those of another finding do; None if a reload is needed."""
 
 
 def count_kinds(findings: Iterable[Finding]) -> dict[str, int]:
-    """Return how many of *findings* there are of each kind."""
+    """Return the number of *findings* by kind."""
     return dict(Counter(finding.kind.value for finding in findings))
 
 
 def repair_operations(findings: Iterable[Finding]) -> tuple[Operation, ...]:
-    """Return what puts *findings* right at runtime, in order."""
+    """Return the operations that repair *findings* at runtime, in order."""
     return order_steps([step for finding in findings for step in finding.steps or ()])
 
 
 def reload_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return which of *findings* need a reload, in words."""
+    """Return the reasons for a reload: the *findings* that cannot be repaired at runtime."""
     return tuple(f"drift: {finding.what}" for finding in findings if finding.steps is None)

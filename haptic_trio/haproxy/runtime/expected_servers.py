@@ -1,4 +1,4 @@
-"""Servers that a process should have, in the form in which their state can be compared."""
+"""Servers that a process should have, in a form that can be compared with their state."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _SERVING_KINDS: Final = frozenset({"backend", "listen"})
 
 
 class Expected(NamedTuple):
-    """A server; None stands for what the process may decide by itself, or what its line does not tell."""
+    """Expected state of a server; None for a value that the process may choose, or that its line does not determine."""
 
     address: str | None
     """As written; see `haptic_trio.haproxy.config.servers.read_address`."""
@@ -33,11 +33,11 @@ class SectionServers(NamedTuple):
     servers: dict[str, Expected]
     takes_weights: bool
     others: re.Pattern[str] | None
-    """Names that it may have besides, from templates; None where any may be."""
+    """Pattern of additional names, from templates; None if any name is possible."""
 
 
 class _Options(NamedTuple):
-    """What the words after the address say."""
+    """Settings in the words after the address."""
 
     weight: int | None
     state: str | None
@@ -49,7 +49,7 @@ _UNKNOWN: Final = _Options(None, None, True)
 
 
 def expected_servers(config: Config) -> Iterator[SectionServers]:
-    """Yield the servers of *config* by section; none of sections that are disabled, or have servers of one name."""
+    """Yield the servers of *config* by section, except for disabled sections and those with repeated names."""
     reader = _Reader(config)
     for section in config.sections:
         if section.kind in _SERVING_KINDS and (found := reader.read(section)) is not None:
@@ -57,19 +57,19 @@ def expected_servers(config: Config) -> Iterator[SectionServers]:
 
 
 class _Common:
-    """What holds for the servers of one section, or of all that say nothing but their servers and have one base."""
+    """Settings common to the servers of one section, or of all sections with one base and only `server` lines."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        # What a file of states says counts more than a line.
+        # A state file has precedence over a line.
         from_file = settings.last("load-server-state-from-file")
-        self.is_told = from_file is None or from_file.words[1:2] == ("none",)
+        self.uses_lines = from_file is None or from_file.words[1:2] == ("none",)
         self.takes_weights = settings.takes_weights
         self._options: dict[tuple[object, ...], _Options] = {}
 
     def expect(self, line: Directive, inherited: Sequence[Directive]) -> Expected:
         words = line.words
-        if not self.is_told or line.raw or len(words) < 3:
+        if not self.uses_lines or line.raw or len(words) < 3:
             return _ANY
         key = (words[3:], len(inherited))
         options = self._options.get(key)
@@ -79,7 +79,7 @@ class _Common:
 
 
 class _Reader:
-    """Reads sections; most say nothing but their servers, so what holds for these is read once for each base."""
+    """Reads sections; common settings of sections with only `server` lines are read once for each base."""
 
     def __init__(self, config: Config) -> None:
         self._defaults = config.bases
@@ -132,5 +132,5 @@ def _read_options(line: Directive, inherited: Sequence[Directive]) -> _Options:
                 is_resolved = True
     if end != len(words) or not re.fullmatch("[0-9]{1,3}", weight):
         return _UNKNOWN
-    # An agent sets both by its word.
+    # An agent sets both weight and state.
     return _Options(None, None, is_resolved) if has_agent else _Options(int(weight), state, is_resolved)

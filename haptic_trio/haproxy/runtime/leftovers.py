@@ -1,9 +1,9 @@
-"""Servers and backends that were removed from the files and that the process still uses.
+"""Leftovers: servers and backends that were removed from the files and that the process still uses.
 
-A server that is wanted again while it is left over is revived: it is given
-its address and weight and made ready, with the connections that it has. That
-takes that it is to have the settings that it had; what is not known to agree
-is refused by the process, which knows the name, and a reload follows.
+A leftover server that is added again is revived: it gets its address and
+weight, is made ready, and keeps its connections. That requires equal
+settings. If they may differ, the process rejects the addition because the
+name exists, and a reload follows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,21 +23,21 @@ from haptic_trio.haproxy.plan.operations import (
     SetServerAddress,
     SetServerWeight,
 )
-from haptic_trio.haproxy.plan.servers import spell_out
+from haptic_trio.haproxy.plan.servers import add_arguments
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """Something that the process still has."""
+    """A removed object that the process still has."""
 
     removal: Removal
     options: tuple[str, ...] | None = None
-    """What `add server` would have been told for a server; None where that is not known."""
+    """Options of `add server` for the server; None if they are unknown."""
 
 
 def note_leftovers(
     removals: Iterable[Removal], former: Generation | None, capabilities: Capabilities
 ) -> tuple[Leftover, ...]:
-    """Return what *removals* could not delete yet, with its settings in *former*, which ran before."""
+    """Return the leftovers of *removals*, with their settings in *former*, the generation before the removal."""
     return tuple(Leftover(removal, _options(removal, former, capabilities)) for removal in removals)
 
 
@@ -49,8 +49,8 @@ def _options(removal: Removal, former: Generation | None, capabilities: Capabili
         return None
     members = ServerSettings(former.config.bases, section).members(section)
     found = [member for member in members if member.name == removal.server]
-    spelled = spell_out(found[0], capabilities) if len(found) == 1 else None
-    return spelled.words if spelled is not None else None
+    arguments = add_arguments(found[0], capabilities) if len(found) == 1 else None
+    return arguments.words if arguments is not None else None
 
 
 def _may_hold(kind: str, name: str, removal: DeleteServer) -> bool:
@@ -60,7 +60,7 @@ def _may_hold(kind: str, name: str, removal: DeleteServer) -> bool:
 def revive(
     operations: Sequence[Operation], leftovers: Sequence[Leftover]
 ) -> tuple[tuple[Operation, ...], tuple[Leftover, ...]]:
-    """Return *operations* with servers revived instead of added where that is possible, and the other *leftovers*."""
+    """Return *operations*, with leftover servers revived instead of added where possible, and the other *leftovers*."""
     known = {one.removal: one for one in leftovers if one.options is not None}
     revived: set[Removal] = set()
     result: list[Operation] = []
@@ -80,7 +80,7 @@ def _revive(operation: AddServer, leftover: Leftover) -> list[Operation] | None:
     before, after = _by_name(leftover.options or ()), _by_name(operation.options)
     weight = after.pop("weight", ("1",))
     before.pop("weight", None)
-    # A backup server keeps its place among the others, and may not be the one that it would be then.
+    # A revived backup server keeps its position, which may differ from that of an added one.
     if address is None or before != after or "backup" in after:
         return None
     return [

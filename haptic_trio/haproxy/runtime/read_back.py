@@ -1,14 +1,13 @@
-"""Read-back: compares a running process with its generation, and gives the repair.
+"""Read-back: compares a running process with its generation, and returns the repair.
 
-Compared is what somebody can change on a runtime socket and what can be read
-from there: backends, servers with address, weight and administrative state,
-the entries of maps and of the lists of ACLs, certificates, and the entries of
-crt-lists. What HAProxy changes by itself is no difference: the outcome of
-checks, an address that is resolved, what an agent says, maps and lists that
-rules write to.
+The comparison covers everything that can be changed and read on a runtime
+socket: backends, servers with address, weight and administrative state,
+entries of maps and ACL lists, certificates, and entries of crt-lists. Changes
+by HAProxy itself are not reported: results of checks, resolved addresses,
+values set by agents, and maps and lists that rules write to.
 
-A server in maintenance that is in no file is no difference either: it is left
-over from a removal, by this controller or the one before.
+A server in maintenance that is in no file is not reported either: it is a
+leftover of a removal, by this controller or its predecessor.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,15 +41,15 @@ _BACKENDS: Final = "show backend"
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """What a comparison found."""
+    """Result of a comparison."""
 
     findings: tuple[Finding, ...] = ()
     left_over: tuple[Removal, ...] = ()
-    """What the process still has and no file: left over from removals."""
+    """Leftovers of removals: objects of the process that are in no file."""
 
 
 class ReadBack:
-    """Compares the process that runs *generation* with it; questions and answers are for the caller to carry."""
+    """Compares a process with *generation*, which it should run; the caller sends the questions."""
 
     def __init__(self, generation: Generation, capabilities: Capabilities) -> None:
         self._generation = generation
@@ -59,14 +58,14 @@ class ReadBack:
         self._is_doubtful = any(base.conditional for base in self._defaults)
         self._stores = StoreReader(generation, capabilities)
         self.questions: tuple[str, ...] = (_SERVERS, _BACKENDS, *self._stores.questions)
-        """What to ask the process, a connection each."""
+        """Commands for the process, each on a connection of its own."""
 
     def compare(self, answers: Sequence[str]) -> Differences:
-        """Return what differs by *answers* to the questions; raises UnreadableReplyError."""
+        """Return the differences shown by *answers*, in the order of the questions; raises UnreadableReplyError."""
         servers, backends, *stores = answers
         findings = list(self._stores.compare(stores))
         config = self._generation.config
-        # Where `.if` decides what HAProxy reads, a line in the text says little about the process.
+        # If sections depend on `.if`, the text does not determine the sections of the process.
         if config.branched:
             return Differences(tuple(findings))
         present = {line for line in backends.splitlines() if line and line[0] not in "#<"}
@@ -115,7 +114,7 @@ class ReadBack:
         if missing:
             steps = self._add(expected.section, missing)
             for name in sorted(missing):
-                # All of them come with the first.
+                # The steps of the first finding add all of them.
                 yield _finding(Kind.SERVER, f"server {backend}/{name} removed", steps)
                 steps = steps and []
         others = expected.others
@@ -130,7 +129,7 @@ class ReadBack:
 
     def _add(self, section: Section, missing: set[str]) -> list[Step] | None:
         if not read_header(section.header.words).base and len(self._defaults) > 1:
-            # Which of them it takes its settings from shows in its place alone.
+            # Its base depends on its position, which `section` does not contain.
             return None
         kept = [line for line in section.directives if line.keyword != "server" or line.words[1] not in missing]
         present = msgspec.structs.replace(section, directives=tuple(kept))
@@ -138,7 +137,7 @@ class ReadBack:
 
 
 def _alter(state: ServerState, expected: Expected, *, takes_weights: bool) -> list[Step] | None:
-    """Return the steps that make a server what is expected; None if no command does."""
+    """Return the steps that bring a server to its expected state; None if no command can."""
     backend, name = state.backend, state.server
     steps: list[Step] = []
     if expected.address is not None and (address := _other_address(state, expected.address)) is not None:
@@ -153,11 +152,11 @@ def _alter(state: ServerState, expected: Expected, *, takes_weights: bool) -> li
 
 
 def _other_address(state: ServerState, expected: str) -> tuple[str, int] | None:
-    """Return the address that is *expected*, as a line writes it; None if that is the server's, or tells none."""
+    """Parse the *expected* address of a line; None if it is the address of the server, or not an IP address."""
     if expected == f"{state.address}:{state.port}":
         return None
     address = read_address(expected)
-    # Not all that means the same is written alike.
+    # Equal addresses may be written differently.
     present = read_address(f"{state.address}:{state.port}") or read_address(f"[{state.address}]:{state.port}")
     return address if address != present else None
 

@@ -1,4 +1,4 @@
-"""Read-back of maps, lists, certificates and crt-lists."""
+"""Read-back of maps, ACL lists, certificates and crt-lists."""
 
 import hashlib
 import re
@@ -26,24 +26,24 @@ from haptic_trio.haproxy.runtime.replies import UnreadableReplyError, parse_list
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _LISTED: Final = re.compile(r"(?P<certificate>\S+):\d+(?: \[(?P<options>.*?)\])?(?P<filters>(?: \S+)*) *")
 _BATCH: Final = 50
-"""Certificates to ask for at once."""
+"""Certificates to read with one command line."""
 
 
 class StoreReader:
-    """Compares what the process keeps of files with those of *generation*."""
+    """Compares the contents of files in the process with the files of *generation*."""
 
     def __init__(self, generation: Generation, capabilities: Capabilities) -> None:
         self._generation = generation
         files = (*_of_kind(generation, FileKind.MAP), *_of_kind(generation, FileKind.FILE))
         self._maps = [one for one in map(partial(_expect_entries, generation), files) if one]
         lists = crt_lists_of(generation)
-        # Else the process knows files by other names.
+        # Otherwise the process knows files by other names.
         usual = capabilities.certificates and lists is not None and names_are_files(generation)
-        self._lists = {path: lists[path] for path in (lists or {}) if usual and lists and _is_sayable(path)}
+        self._lists = {path: lists[path] for path in (lists or {}) if usual and lists and _is_addressable(path)}
         self._certificates = {
             file.path: file
             for file in _of_kind(generation, FileKind.CERT)
-            if usual and _is_sayable(file.path) and _fingerprint(file.content)
+            if usual and _is_addressable(file.path) and _fingerprint(file.content)
         }
         self._planner = partial(CertificatePlanner, desired=generation, capabilities=capabilities)
         self.questions = (
@@ -53,7 +53,7 @@ class StoreReader:
         )
 
     def compare(self, answers: Sequence[str]) -> Iterator[Finding]:
-        """Yield what differs by *answers* to the questions; raises UnreadableReplyError."""
+        """Yield the differences shown by *answers*, in the order of the questions; raises UnreadableReplyError."""
         lists = len(self._maps) + len(self._lists)
         for known, answer in zip(self._maps, answers, strict=False):
             yield from self._compare_map(known, answer)
@@ -66,7 +66,7 @@ class StoreReader:
         try:
             found = tuple([(key, "") for key in parse_list(answer)]) if is_list else parse_map(answer)
         except UnreadableReplyError:
-            # Where `.if` decides, the process may have no such file.
+            # If lines depend on `.if`, the process may not have loaded the file.
             if answer.startswith("Unknown ") and not self._generation.config.conditional:
                 yield Finding(kind, f"{kind} {known.path} removed")
             return
@@ -110,13 +110,13 @@ class _Map(NamedTuple):
     whole: Replacement
     entries: tuple[Entry, ...]
     sorted: list[tuple[str, str]] | None
-    """Where the order does not count."""
+    """Sorted entries if their order is irrelevant; else None."""
 
 
 def _expect_entries(generation: Generation, file: AuxFile) -> _Map | None:
-    """Return what the process should have of a map or list.
+    """Return the expected entries of a map or list.
 
-    None where it has none, changes it itself, or cannot be asked.
+    None if the process does not use it, changes it itself, or cannot show it.
     """
     use = find_map_use(generation, file.path)
     if use in {MapUse.NONE, MapUse.OTHER} or _is_written_to(generation, file.path):
@@ -127,7 +127,7 @@ def _expect_entries(generation: Generation, file: AuxFile) -> _Map | None:
     whole = make_replacement(file.path, use, entries)
     try:
         show_entries(whole)
-        # What is no text would come back garbled.
+        # Content that is not text would come back garbled.
         file.content.decode()
     except (UnsendableError, UnicodeDecodeError):
         return None
@@ -146,7 +146,7 @@ def _of_kind(generation: Generation, kind: FileKind) -> Iterator[AuxFile]:
     return (file for file in generation.files.values() if file.kind is kind)
 
 
-def _is_sayable(path: str) -> bool:
+def _is_addressable(path: str) -> bool:
     try:
         file_word(path)
     except UnsendableError:
@@ -165,12 +165,12 @@ _ListKey: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def _key(entry: CrtListEntry) -> _ListKey:
-    # The process shows options in another form than it reads them.
+    # Options are ignored, since the process shows them in another form.
     return entry.certificate, tuple(sorted(name.lower() for name in entry.filters))
 
 
 def _read_list(answer: str) -> list[_ListKey] | None:
-    """Return the entries of a crt-list that the process shows, in order; None for anything else."""
+    """Parse the reply to `show ssl crt-list`: entries in order; None for any other reply."""
     lines = [line for line in answer.split("\n") if line]
     if not lines or not lines[0].startswith("# "):
         return None
@@ -183,7 +183,7 @@ def _read_list(answer: str) -> list[_ListKey] | None:
 
 
 def _read_fingerprints(answer: str) -> dict[str, str]:
-    """Return the fingerprint of each certificate that the process shows; an empty one has none."""
+    """Parse the replies to `show ssl cert`: fingerprint by file; empty for a file without a certificate."""
     found: dict[str, str] = {}
     path = ""
     for line in answer.split("\n"):
@@ -197,7 +197,7 @@ def _read_fingerprints(answer: str) -> dict[str, str]:
 
 
 def _fingerprint(content: bytes) -> str:
-    """Return how HAProxy names the first certificate of a file; empty if there is none."""
+    """Return the fingerprint of the first certificate of a file, as HAProxy shows it; empty if there is none."""
     match = _PEM.search(content)
     if match is None:
         return ""

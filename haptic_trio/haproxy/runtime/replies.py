@@ -11,12 +11,12 @@ from haptic_trio.errors import HapticError
 MAINTENANCE_FLAGS: Final = 0x01 | 0x02 | 0x20
 """Bits of a server's administrative state that mean maintenance: forced, inherited, or unresolved.
 
-0x04 says only that the configuration had the server disabled: it stays when the server is made ready.
+0x04 means only that the configuration has disabled the server; it remains set when the server is made ready.
 """
 
 FORCED_MAINTENANCE: Final = 0x01
 FORCED_DRAIN: Final = 0x08
-"""Bits that somebody has set by name, and that nothing else sets but the configuration and an agent's word."""
+"""Bits that are set by a command, by the configuration, or by an agent."""
 
 DRAIN_FLAGS: Final = 0x08 | 0x10
 """Bits of a server's administrative state that mean draining: forced or inherited."""
@@ -29,18 +29,18 @@ _UPTIME: Final = re.compile(r"(?P<days>\d+)d ?(?P<hours>\d+)h(?P<minutes>\d+)m(?
 
 
 class UnreadableReplyError(HapticError):
-    """A reply has not the form that was expected; the same command again gives the same."""
+    """A reply has an unexpected format. A permanent error for this command."""
 
 
 class ServerState(msgspec.Struct, frozen=True, gc=False):
-    """A server as the process has it now."""
+    """Current state of a server in the process."""
 
     backend: str
     server: str
     address: str
     port: int
     weight: int
-    """The weight in use; `initial_weight` is what the configuration gave."""
+    """Weight in use; `initial_weight` is the configured one."""
     initial_weight: int
     admin_state: int
     """Bits, see MAINTENANCE_FLAGS and DRAIN_FLAGS."""
@@ -49,36 +49,36 @@ class ServerState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def forced(self) -> str:
-        """The state that it was put into by name, whatever else keeps it from serving: `ready`, `drain`, or `maint`."""
+        """The state that was set explicitly, apart from inherited maintenance: `ready`, `drain`, or `maint`."""
         if self.admin_state & FORCED_MAINTENANCE:
             return "maint"
         return "drain" if self.admin_state & FORCED_DRAIN else "ready"
 
     @property
     def state(self) -> str:
-        """The state that `set server … state` would have been given: `ready`, `drain`, or `maint`."""
+        """The effective state, in the terms of `set server … state`: `ready`, `drain`, or `maint`."""
         if self.admin_state & MAINTENANCE_FLAGS:
             return "maint"
         return "drain" if self.admin_state & DRAIN_FLAGS else "ready"
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A line of the master's `show proc`."""
+    """A line in the reply to `show proc` of the master."""
 
     pid: int
     kind: str
     """`master`, `worker`, or `program`."""
     reloads: int
-    """Of the master: how often it was reloaded; of a worker: how many reloads ago it was started."""
+    """For the master: number of its reloads; for a worker: number of reloads since its start."""
     uptime: int
     """Seconds."""
     version: str
     is_old: bool
-    """A worker that a reload has replaced and that still has connections."""
+    """Whether it is a worker that a reload has replaced and that still has connections."""
 
 
 def parse_servers_state(reply: str) -> tuple[ServerState, ...]:
-    """Read the reply to `show servers state`; raises UnreadableReplyError."""
+    """Parse the reply to `show servers state`; raises UnreadableReplyError."""
     lines = [line for line in reply.splitlines() if line]
     if len(lines) < 2 or lines[0] != "1" or not lines[1].startswith("# "):
         raise UnreadableReplyError(f"unexpected reply to 'show servers state': {reply[:100]!r}")
@@ -91,12 +91,12 @@ def parse_servers_state(reply: str) -> tuple[ServerState, ...]:
 
 
 def parse_map(reply: str) -> tuple[tuple[str, str], ...]:
-    """Read the reply to `show map <name>` as entries, in order; raises UnreadableReplyError."""
+    """Parse the reply to `show map <name>`: entries in order; raises UnreadableReplyError."""
     return tuple([(key, value) for key, _, value in (entry.partition(" ") for entry in parse_list(reply))])
 
 
 def parse_list(reply: str) -> tuple[str, ...]:
-    """Read the reply to `show acl <name>` as keys, in order; raises UnreadableReplyError."""
+    """Parse the reply to `show acl <name>`: keys in order; raises UnreadableReplyError."""
     entries = []
     for line in reply.split("\n"):
         if not line:
@@ -109,7 +109,7 @@ def parse_list(reply: str) -> tuple[str, ...]:
 
 
 def parse_proc(reply: str) -> tuple[Process, ...]:
-    """Read the reply to the master's `show proc`."""
+    """Parse the reply to `show proc` of the master; lines in an unknown format are skipped."""
     processes = []
     is_old = False
     for line in reply.splitlines():

@@ -22,7 +22,7 @@ from haptic_trio.dataplane.local.check import (
     find_acceptance,
 )
 from haptic_trio.errors import Problem
-from haptic_trio.haproxy.config.reduced import with_stand_ins
+from haptic_trio.haproxy.config.reduced import reduce_generation
 from haptic_trio.haproxy.model import FileKind, Generation
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
@@ -147,15 +147,15 @@ class DryRuns:
         if _process_part(former) != _process_part(wanted):
             # What stands there may have HAProxy run things: that is not for objects to try.
             return (), "it changes the section `global`"
-        small = with_stand_ins(former, wanted)
-        reason = _too_large(small or wanted)
+        reduced = reduce_generation(former, wanted)
+        reason = _too_large(reduced or wanted)
         if reason:
             return (), reason
         try:
             with trio.fail_after(limit):
                 async with self._checking:
-                    if small is None or await self._refuses(small, limit):
-                        # What is refused may be refused for a stand-in.
+                    if reduced is None or await self._refuses(reduced, limit):
+                        # The rejection may be caused by the reduction.
                         return await self._check_whole(former, wanted, rehearsed, limit, changed)
         except trio.TooSlowError:
             return (), "HAProxy takes too long"

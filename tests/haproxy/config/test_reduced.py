@@ -1,4 +1,4 @@
-"""What HAProxy says of the small configuration is what it says of the whole one."""
+"""What HAProxy says of the reduced configuration is what it says of the whole one."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import trustme
 
 from haptic_trio.dataplane.local.check import ConfigRefusedError, check_config
 from haptic_trio.haproxy.config.parser import parse_config
-from haptic_trio.haproxy.config.reduced import with_stand_ins
+from haptic_trio.haproxy.config.reduced import reduce_generation
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_files, make_generation
 
 HEAD = """\
@@ -90,33 +90,33 @@ BAD = {
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("name", GOOD)
-async def test_what_is_good_is_accepted_with_stand_ins(haproxy_binary: Path, name: str) -> None:
-    small = with_stand_ins(built(), GOOD[name])
+async def test_valid_changes_are_accepted_in_the_reduced_configuration(haproxy_binary: Path, name: str) -> None:
+    reduced = reduce_generation(built(), GOOD[name])
 
-    assert small is not None
-    assert len(small.config.sections) < 10
+    assert reduced is not None
+    assert len(reduced.config.sections) < 10
     assert await is_accepted(haproxy_binary, GOOD[name])
-    assert await is_accepted(haproxy_binary, small)
+    assert await is_accepted(haproxy_binary, reduced)
 
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("name", BAD)
-async def test_what_is_bad_is_refused_with_stand_ins(haproxy_binary: Path, name: str) -> None:
-    small = with_stand_ins(built(), BAD[name])
+async def test_invalid_changes_are_rejected_in_the_reduced_configuration(haproxy_binary: Path, name: str) -> None:
+    reduced = reduce_generation(built(), BAD[name])
 
-    assert small is not None
+    assert reduced is not None
     assert not await is_accepted(haproxy_binary, BAD[name])
-    assert not await is_accepted(haproxy_binary, small)
+    assert not await is_accepted(haproxy_binary, reduced)
 
 
-def test_only_what_is_needed_of_lists_and_maps_is_left() -> None:
-    small = with_stand_ins(built(), built(backend("new"), files=[certificate(2)]))
+def test_lists_and_maps_are_reduced_to_the_needed_entries() -> None:
+    reduced = reduce_generation(built(), built(backend("new"), files=[certificate(2)]))
 
-    assert small is not None
-    assert small.files["ssl/list.crt-list"].content == b"ssl/host0.pem\nssl/host2.pem\n"
-    assert small.files["maps/path.map"].content == b"/0 b0\n"
-    assert set(small.files) == {"ssl/list.crt-list", "maps/path.map", "ssl/host0.pem", "ssl/host2.pem"}
-    assert [section.name for section in small.config.all("backend")][-3:] == ["new", "b7", "named"]
+    assert reduced is not None
+    assert reduced.files["ssl/list.crt-list"].content == b"ssl/host0.pem\nssl/host2.pem\n"
+    assert reduced.files["maps/path.map"].content == b"/0 b0\n"
+    assert set(reduced.files) == {"ssl/list.crt-list", "maps/path.map", "ssl/host0.pem", "ssl/host2.pem"}
+    assert [section.name for section in reduced.config.all("backend")][-3:] == ["new", "b7", "named"]
 
 
 @pytest.mark.parametrize(
@@ -130,5 +130,5 @@ def test_only_what_is_needed_of_lists_and_maps_is_left() -> None:
     ],
     ids=["global", "defaults", "conditions", "folder of certificates", "few sections"],
 )
-def test_there_are_no_stand_ins_where_everything_has_to_be_read(other: Generation) -> None:
-    assert with_stand_ins(built(), other) is None
+def test_no_reduction_if_everything_has_to_be_read(other: Generation) -> None:
+    assert reduce_generation(built(), other) is None

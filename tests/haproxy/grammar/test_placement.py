@@ -51,10 +51,10 @@ def test_a_wrong_word_is_named_with_its_column_and_the_nearest_right_one(
 @pytest.mark.parametrize(
     ("section", "line", "column", "message"),
     [
-        ("defaults", "  timeout client 5x", 18, "'5x' is no time"),
+        ("defaults", "  timeout client 5x", 18, "'5x' is not a time"),
         ("defaults", "  timeout client", 17, "'timeout client' needs 1 argument"),
         ("global", "  maxconn 10 20", 14, "unexpected '20'"),
-        ("global", "  maxconn 10k", 11, "'10k' is no number"),
+        ("global", "  maxconn 10k", 11, "'10k' is not a number"),
         ("frontend f", "  http-request set-header X", 28, "'http-request set-header' needs 2 arguments"),
         ("frontend f", "  http-request set-header X y z", 31, "unexpected 'z'"),
         ("frontend f", "  http-request set-path /x if { path", 31, "'{' without '}'"),

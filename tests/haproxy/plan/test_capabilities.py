@@ -17,13 +17,13 @@ The following commands are valid at this level:
 """
 
 
-def test_commands_are_told_from_their_arguments() -> None:
+def test_commands_are_separated_from_their_arguments() -> None:
     assert commands_in(HELP) == [
         *("abort ssl cert", "add server", "add ssl crt-list", "del server", "del ssl crt-list", "new ssl cert", "wait")
     ]
 
 
-def test_a_command_that_is_not_offered_is_not_there_whatever_the_version() -> None:
+def test_a_command_that_help_does_not_list_is_not_supported() -> None:
     assert not read_capabilities((3, 4), HELP, "").backends
     assert not read_capabilities((3, 4), "", "").servers
     assert read_capabilities((2, 8), HELP, "") == capabilities_of((2, 8))
@@ -35,13 +35,13 @@ def test_a_version_before_2_8_gets_no_servers_and_no_certificates() -> None:
     assert not known.certificates
 
 
-def test_options_are_what_the_process_lists_but_for_what_there_is_one_of() -> None:
+def test_options_are_those_listed_except_for_singular_ones() -> None:
     known = read_capabilities((3, 2), HELP, "List of keywords supported for dynamic server:\nweight\nid\nnew-one\n\n")
     assert known.server_options == {"weight", "new-one"}
 
 
 @pytest.mark.haproxy
-def test_the_real_one_can_do_what_its_version_says(
+def test_real_haproxy_has_the_capabilities_of_its_version(
     start_haproxy: Callable[..., Callable[[str], str]], haproxy_version: HaproxyVersion
 ) -> None:
     ask = start_haproxy("defaults\n  mode http\n  timeout client 1s\nfrontend f\n  bind unix@web\n")

@@ -66,14 +66,14 @@ def test_no_key_is_shown_where_an_operation_is() -> None:
     assert "PRIVATE" in str(found.operations[0].content if isinstance(found.operations[0], StoreCertificate) else "")
 
 
-def test_a_certificate_that_comes_is_stored_before_it_is_listed() -> None:
+def test_an_added_certificate_is_stored_before_it_is_listed() -> None:
     assert plan(AB, [*AB, "ssl/c.pem [alpn  h2] c.test"], come=WITH_C).operations == (
         StoreCertificate("ssl/c.pem", C, is_new=True),
         AddCrtListEntry(LIST, "ssl/c.pem [alpn h2] c.test"),
     )
 
 
-def test_a_certificate_that_goes_is_forgotten_after_its_entry() -> None:
+def test_a_removed_certificate_is_deleted_after_its_entry() -> None:
     assert plan([*AB, "ssl/c.pem"], AB, gone=WITH_C).operations == (
         DeleteCrtListEntry(LIST, "ssl/c.pem"),
         DeleteCertificate("ssl/c.pem"),
@@ -196,7 +196,7 @@ def test_a_certificate_whose_ocsp_responses_are_fetched_comes_and_goes() -> None
     ],
     ids=["revocations", "listed revocations", "another option", "part of a name", "server", "bind and servers"],
 )
-def test_what_would_leave_trust_where_it_should_go_reloads(lines: list[str], text: str) -> None:
+def test_changes_that_could_keep_removed_trust_reload(lines: list[str], text: str) -> None:
     gone, come = {**BASE, "ssl/ca.pem": ONE}, {**BASE, "ssl/ca.pem": ONE + TWO}
     assert plan(lines, lines, gone=gone, come=come, text=text, capabilities=NEWEST).reloads
 
@@ -221,7 +221,7 @@ def test_an_entry_that_asks_clients_for_certificates_comes_and_goes_only_if_sess
     ],
     ids=["another name", "part of another name", "another use"],
 )
-def test_a_certificate_that_is_named_otherwise_reloads(text: str) -> None:
+def test_a_certificate_with_another_reference_reloads(text: str) -> None:
     assert plan(AB, AB, come={**BASE, "ssl/b.pem": B_RENEWED}, text=text).reloads
 
 
@@ -232,7 +232,7 @@ def test_a_certificate_on_a_bind_line_is_stored() -> None:
     )
 
 
-def test_what_no_command_can_carry_reloads() -> None:
+def test_content_that_no_command_can_carry_reloads() -> None:
     assert plan(AB, AB, come={**BASE, "ssl/b.pem": B + b"# much\n" * 2000}).reloads
 
 

@@ -96,7 +96,7 @@ def test_an_operation_becomes_one_command(operation: SimpleOperation, command: s
         SetServerAddress("b", "s", "127.0.0.1", 0),
     ],
 )
-def test_what_no_command_can_carry_is_refused(operation: SimpleOperation) -> None:
+def test_values_that_no_command_can_carry_are_rejected(operation: SimpleOperation) -> None:
     with pytest.raises(UnsendableError):
         format_command(operation)
 
@@ -139,7 +139,7 @@ def test_the_transaction_of_a_list_has_a_command_for_each_key() -> None:
 @pytest.mark.parametrize(
     "operation", [AddAclEntry("@x", "a"), AddAclEntry("#1", "a"), DeleteAclEntry("x", "#1"), AddAclEntry("x", "a\nb")]
 )
-def test_what_would_mean_something_else_for_a_list_is_not_sent(operation: SimpleOperation) -> None:
+def test_keys_with_a_special_meaning_are_not_sent(operation: SimpleOperation) -> None:
     with pytest.raises(UnsendableError):
         format_command(operation)
 
@@ -151,7 +151,7 @@ def test_nothing_follows_a_payload_in_a_batch() -> None:
         join_commands([piece, "show version"])
 
 
-def test_replies_of_a_batch_are_told_apart() -> None:
+def test_replies_of_a_batch_are_separated() -> None:
     text = "\nNo such backend.\n\nIP changed from 'a' to 'b' by 'x'\n\n\n"
     assert split_replies(text, 4) == ("", "No such backend.", "IP changed from 'a' to 'b' by 'x'", "")
     assert count_replies(text) == 4
@@ -200,7 +200,7 @@ def test_real_haproxy_accepts_every_operation(ask: Ask) -> None:
         ("no such command", "Unknown command"),
     ],
 )
-def test_a_refusal_of_real_haproxy_is_seen(ask: Ask, command: str, reply: str) -> None:
+def test_a_rejection_by_real_haproxy_is_detected(ask: Ask, command: str, reply: str) -> None:
     error = check_reply(command, ask(command))
     assert isinstance(error, RuntimeCommandError)
     assert error.command == command
@@ -209,7 +209,7 @@ def test_a_refusal_of_real_haproxy_is_seen(ask: Ask, command: str, reply: str) -
 
 
 @pytest.mark.haproxy
-def test_a_failure_in_a_batch_stops_nothing_and_is_found_in_its_place(ask: Ask) -> None:
+def test_a_failure_in_a_batch_is_assigned_to_its_command(ask: Ask) -> None:
     commands = [f"set server b/s weight {number}" for number in range(MAX_BATCH)]
     commands[10] = "set server nope/s weight 1"
     answer = ask(join_commands(commands))
@@ -221,7 +221,7 @@ def test_a_failure_in_a_batch_stops_nothing_and_is_found_in_its_place(ask: Ask) 
 
 
 @pytest.mark.haproxy
-def test_awkward_keys_and_values_arrive_unharmed(ask: Ask) -> None:
+def test_special_characters_arrive_unchanged(ask: Ask) -> None:
     generator = random.Random(3)
     entries: dict[str, str] = {}
     for index in range(400):
@@ -265,7 +265,7 @@ def test_a_transaction_replaces_a_map_with_exactly_its_entries(ask: Ask) -> None
 
 
 @pytest.mark.haproxy
-def test_an_abandoned_transaction_leaves_the_map_as_it_was(ask: Ask) -> None:
+def test_a_discarded_transaction_leaves_the_map_unchanged(ask: Ask) -> None:
     replacement = ReplaceMap(MAP, (("new", "x"),))
     prepare = prepare_version(replacement)
     version = read_prepared_version(prepare, ask(prepare))

@@ -61,7 +61,7 @@ def route(number: int, host: int = 1) -> Piece:
     return Piece(f"backend b{number}\n  server s 10.0.0.{host}:80\n")
 
 
-def test_a_delta_is_in_the_size_of_the_change_and_shares_the_rest() -> None:
+def test_a_delta_has_the_size_of_the_change_and_shares_the_rest() -> None:
     config = Shelf((n, route(n)) for n in range(5000))
     hosts = Shelf((n, Piece(f"h{n} b{n}\n")) for n in range(5000))
     cache = SectionCache()
@@ -115,14 +115,14 @@ B = build(([("backend b%d\n  server s 1.1.1.1:1\n", 2, "")], ["a 2", "b 1"], Tru
         {"files": ()},
     ],
 )
-def test_a_delta_that_does_not_fit_is_refused(wrong: dict[str, object]) -> None:
+def test_a_delta_that_does_not_fit_is_rejected(wrong: dict[str, object]) -> None:
     delta = make_delta(A, B)
     assert apply_delta(A, delta) == B
     with pytest.raises(DeltaError):
         apply_delta(A, msgspec.structs.replace(delta, **wrong))
 
 
-def test_lines_of_a_file_that_is_not_there_are_refused() -> None:
+def test_lines_of_a_missing_file_are_rejected() -> None:
     delta = make_delta(A, B)
     other = Delta("", B.id, delta.sections, delta.files, delta.removed, delta.head)
     bare = make_generation(A.config, [])
@@ -131,7 +131,7 @@ def test_lines_of_a_file_that_is_not_there_are_refused() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x90", b"\xff", encode_delta(make_delta(A, B))[:-3]])
-def test_bytes_that_are_no_delta_are_refused(data: bytes) -> None:
+def test_bytes_that_are_not_a_delta_are_rejected(data: bytes) -> None:
     with pytest.raises(DeltaError):
         decode_delta(data)
 

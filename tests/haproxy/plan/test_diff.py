@@ -13,11 +13,11 @@ def _diff(before: str, after: str) -> ConfigDiff:
     return diff_configs(parse_config(before), parse_config(after))
 
 
-def test_equal_configurations_do_not_differ_however_they_are_written() -> None:
+def test_notation_makes_no_difference() -> None:
     assert _diff(BASE, "# new\n" + BASE.replace("  mode http", "\tmode 'http' # x")).is_empty
 
 
-def test_added_removed_and_changed_sections_are_told_apart() -> None:
+def test_added_removed_and_changed_sections_are_distinguished() -> None:
     diff = _diff(BASE, BASE.replace("backend b\n", "backend c\n").replace("1.1.1.1:1", "1.1.1.1:2"))
     assert [one.key for one in diff.added] == [("backend", "c")]
     assert [one.key for one in diff.removed] == [("backend", "b")]
@@ -64,7 +64,7 @@ def test_unnamed_sections_are_compared_in_order() -> None:
         (".notice x\nbackend a\nbackend b\n", ".notice x\nbackend b\nbackend a\n", True),
     ],
 )
-def test_order_of_sections_counts_only_where_it_has_a_meaning(before: str, after: str, *, reordered: bool) -> None:
+def test_order_of_sections_matters_only_if_it_has_a_meaning(before: str, after: str, *, reordered: bool) -> None:
     diff = _diff(before, after)
     assert diff.reordered is reordered
     assert diff.added == diff.removed == ()

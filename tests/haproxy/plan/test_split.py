@@ -90,16 +90,16 @@ def split(desired: Mapping[str, str], capabilities: Capabilities = LTS) -> Split
 REASON = "frontend f: directive 'http-request' added"
 
 
-def test_the_first_generation_has_nothing_that_goes_ahead() -> None:
+def test_nothing_goes_ahead_of_the_first_generation() -> None:
     assert split_plan(None, build()) == SplitPlan(None, (), ("first generation",))
 
 
-def test_what_needs_no_reload_at_all_is_not_split() -> None:
+def test_a_change_without_a_reload_is_not_split() -> None:
     desired = build({MAP: "/a app\n"})
     assert split_plan(build(), desired) == SplitPlan(desired, (DeleteMapEntry(MAP, "/b"),), ())
 
 
-def test_what_only_a_reload_takes_is_not_split() -> None:
+def test_a_change_that_needs_a_reload_as_a_whole_is_not_split() -> None:
     assert split({}) == SplitPlan(None, (), (REASON,))
 
 
@@ -120,9 +120,7 @@ def test_what_only_a_reload_takes_is_not_split() -> None:
         ),
     ],
 )
-def test_what_the_process_can_take_goes_ahead_of_the_reload(
-    desired: Mapping[str, str], operations: Sequence[Operation]
-) -> None:
+def test_runtime_changes_go_ahead_of_the_reload(desired: Mapping[str, str], operations: Sequence[Operation]) -> None:
     found = split(desired)
     assert found.effective == build(desired)
     assert list(found.operations)[: len(operations)] == operations
@@ -134,7 +132,7 @@ def test_what_the_process_can_take_goes_ahead_of_the_reload(
     ["  balance leastconn\n", "  timeout server 9s\n", "  http-request deny\n"],
     ids=["balance", "timeout", "rule"],
 )
-def test_servers_go_ahead_of_what_else_their_backend_changes(frame: str) -> None:
+def test_servers_go_ahead_of_other_changes_of_their_backend(frame: str) -> None:
     servers = "  server s1 10.0.0.9:80\n"
     found = split({"app": frame + servers})
     assert found.effective is not None
@@ -159,7 +157,7 @@ def test_servers_go_ahead_of_what_else_their_backend_changes(frame: str) -> None
         {"more": "backend new from http\n  server s1 10.0.0.1:80\n"},
     ],
 )
-def test_servers_wait_with_what_decides_how_they_are_spoken_to(desired: Mapping[str, str]) -> None:
+def test_servers_wait_with_changes_of_their_connection_settings(desired: Mapping[str, str]) -> None:
     found = split(desired)
     assert (found.effective, found.operations) == (None, ())
     assert len(found.reasons) > 1
@@ -175,7 +173,7 @@ ROUTES = "/a app\n/c app\n/n new\n/b new\n"
 NEW = "backend new from http\n  server s1 10.0.0.1:80\n"
 
 
-def test_a_route_waits_for_the_backend_that_it_leads_to() -> None:
+def test_a_map_entry_waits_for_its_backend() -> None:
     found = split({"more": NEW, MAP: ROUTES})
     assert found.operations == (AddMapEntry(MAP, "/c", "app"),)
     assert found.effective is not None
@@ -210,13 +208,13 @@ def test_a_backend_goes_ahead_with_its_routes_where_the_process_can_add_it() -> 
     )
 
 
-def test_a_backend_is_removed_no_earlier_than_what_leads_to_it() -> None:
+def test_a_backend_is_removed_after_the_rules_that_name_it() -> None:
     running = build({"more": NEW, "frontend": "  default_backend new\n"})
     found = split_plan(running, build({MAP: "/a app\n"}), NEWEST)
     assert found.operations == (DeleteMapEntry(MAP, "/b"),)
 
 
-def test_a_map_that_is_used_otherwise_then_waits() -> None:
+def test_a_map_with_a_changed_use_waits() -> None:
     desired = {"frontend": f"  http-request set-var(txn.x) path,map_beg({MAP})\n", MAP: "/a app\n"}
     assert split_plan(build(), build(desired)).operations == ()
 
@@ -235,7 +233,7 @@ def test_a_list_waits_for_the_certificate_that_waits() -> None:
     assert found.effective.files[LIST].content == b"ssl/a.pem\n"
 
 
-def test_where_conditions_decide_which_sections_there_are_nothing_goes_ahead() -> None:
+def test_nothing_goes_ahead_if_sections_depend_on_conditions() -> None:
     desired = build(RELOADS, {"more": ".if 1\nbackend other\n.endif\n", MAP: "/a app\n"})
     assert split_plan(build(), desired).operations == ()
 
@@ -296,7 +294,7 @@ def names(generation: Generation) -> set[str]:
 
 
 @given(sites, sites, st.sampled_from([LTS, NEWEST]))
-def test_the_effective_generation_stands_between_both(
+def test_the_effective_generation_is_between_running_and_desired(
     before: Mapping[str, Any], after: Mapping[str, Any], capabilities: Capabilities
 ) -> None:
     running, desired = build_site(before), build_site(after)

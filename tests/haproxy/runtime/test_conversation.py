@@ -63,25 +63,25 @@ def test_batches_keep_the_order_and_the_limits(commands: list[str]) -> None:
         assert len({command.startswith("add server") for command in batch}) == 1
 
 
-def test_batches_are_as_large_as_they_may_be() -> None:
+def test_batches_use_the_whole_limit() -> None:
     assert len(list(make_batches(["set server app/one weight 5"] * (10 * MAX_BATCH)))) == 10
 
 
-def test_what_cannot_be_said_is_noticed_before_anything_is_said() -> None:
+def test_unsendable_operations_are_rejected_before_the_first_command() -> None:
     process = Process()
     with pytest.raises(UnsendableError):
         carry_out(process, [SetServerWeight("b", "s", 1), StoreCertificate("a.pem", b"\0")])
     assert process.heard == []
 
 
-def test_a_server_that_was_refused_is_not_made_ready() -> None:
+def test_a_rejected_server_is_not_made_ready() -> None:
     process = Process({"add server": "Already exists a server with the same name in backend."})
     with pytest.raises(RuntimeCommandError, match="Already exists"):
         carry_out(process, [AddServer("b", "s", "10.0.0.1:1"), SetServerState("b", "s", "ready")])
     assert process.heard == ["add server b/s 10.0.0.1:1"]
 
 
-def test_what_stays_in_use_is_left_out_of_use_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_still_in_use_become_leftovers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "REMOVAL_INTERVAL", 0.0)
     process = Process(
         {
@@ -99,7 +99,7 @@ def test_what_stays_in_use_is_left_out_of_use_and_named(monkeypatch: pytest.Monk
     assert hold(Process({"del server": "Server deleted."}), retry_removals(left)) == ()
 
 
-def test_a_server_that_rules_refer_to_is_a_refusal() -> None:
+def test_deleting_a_server_that_rules_name_is_an_error() -> None:
     process = Process({"del server": "This server cannot be removed at runtime due to other configuration elements"})
     with pytest.raises(RuntimeCommandError, match="configuration elements"):
         carry_out(process, [DeleteServer("b", "s")])
@@ -108,7 +108,7 @@ def test_a_server_that_rules_refer_to_is_a_refusal() -> None:
 @pytest.mark.parametrize(
     ("operation", "kind"), [(StoreCertificate("a.pem", SECRET), "cert"), (StoreTrust("ca-file", "a.pem", SECRET), "ca")]
 )
-def test_a_refused_content_ends_its_transaction_and_is_not_in_the_error(operation: Operation, kind: str) -> None:
+def test_rejected_content_aborts_its_transaction_and_is_not_in_the_error(operation: Operation, kind: str) -> None:
     process = Process({"set ssl": "unable to load certificate"})
     with pytest.raises(RuntimeCommandError) as caught:
         carry_out(process, [operation])
@@ -117,7 +117,7 @@ def test_a_refused_content_ends_its_transaction_and_is_not_in_the_error(operatio
     assert "secret" in process.heard[0]
 
 
-def test_of_several_entries_the_oldest_is_removed() -> None:
+def test_the_oldest_of_several_entries_is_removed() -> None:
     several = (
         "found the certificate 'a.pem' in several entries, please specify a line number preceded by colons (12, 5)!"
     )
@@ -140,7 +140,7 @@ def test_of_several_entries_the_oldest_is_removed() -> None:
         DeleteServer("b", "s\nx"),
     ],
 )
-def test_nothing_in_an_operation_becomes_a_command(operation: Operation) -> None:
+def test_no_value_of_an_operation_becomes_a_command(operation: Operation) -> None:
     process = Process(
         {"add ssl": "Success!", "set ssl": "Transaction created for certificate a.pem!", "commit": "Success!"}
     )
@@ -152,7 +152,7 @@ def test_nothing_in_an_operation_becomes_a_command(operation: Operation) -> None
 
 
 @pytest.mark.haproxy
-def test_a_server_that_a_connection_uses_is_deleted_once_that_has_ended(
+def test_a_server_in_use_is_deleted_once_its_connection_ends(
     start_haproxy: Callable[..., Callable[[str], str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     web = tmp_path_factory.mktemp("w") / "web"
@@ -182,7 +182,7 @@ def test_a_server_that_a_connection_uses_is_deleted_once_that_has_ended(
 
 
 @pytest.mark.haproxy
-def test_a_map_that_cannot_be_filled_is_abandoned(start_haproxy: Callable[..., Callable[[str], str]]) -> None:
+def test_a_transaction_that_fails_is_discarded(start_haproxy: Callable[..., Callable[[str], str]]) -> None:
     ask = start_haproxy(
         "defaults\n  mode http\n  timeout client 1s\nfrontend f\n  bind unix@web\n"
         "  http-request set-var(txn.x) path,map(m.map)\n",
@@ -219,7 +219,7 @@ def places(*servers: str) -> str:
     return "\n".join(["1", columns, *(f"b {server} 1 1 0 2" for server in servers)])
 
 
-def test_a_server_is_waited_for_that_has_not_moved_yet() -> None:
+def test_a_moved_server_is_awaited() -> None:
     talk = converse([SetServerAddress("b", "s", "2001:DB8::1", 80), SetServerAddress("b", "gone", "10.0.0.2", 80)])
     assert len(cast("list[str]", next(talk))) == 2
     assert talk.send((CHANGED, CHANGED)) == ["show servers state b"]
@@ -230,14 +230,14 @@ def test_a_server_is_waited_for_that_has_not_moved_yet() -> None:
     assert stop.value.value == ()
 
 
-def test_a_server_that_never_moves_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_moved_server_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "MOVE_INTERVAL", 0)
     process = Process({"set server": CHANGED, "show servers state": places("s 10.0.0.1 80")})
     assert carry_out(process, [SetServerAddress("b", "s", "10.0.0.2", 80)]) == ()
     assert len(process.heard) == 1 + MOVE_ATTEMPTS
 
 
-def test_a_backend_that_has_gone_is_not_waited_for() -> None:
+def test_a_removed_backend_is_not_awaited() -> None:
     process = Process({"set server": CHANGED, "show servers state": "Can't find backend."})
     assert carry_out(process, [SetServerAddress("b", "s", "10.0.0.2", 80)]) == ()
     assert len(process.heard) == 2

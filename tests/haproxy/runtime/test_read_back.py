@@ -150,12 +150,12 @@ def test_servers_that_are_missing_are_added(names: set[tuple[str, str]]) -> None
     assert look(SITE, process) == Differences()
 
 
-def test_what_is_left_over_from_removals_is_no_difference() -> None:
+def test_leftovers_are_no_difference() -> None:
     process = FakeProcess({**AS_MEANT, ("app", "gone"): ("10.0.0.9", 80, 1, 1)}, ENTRIES)
     assert look(SITE, process) == Differences(left_over=(DeleteServer("app", "gone"),))
 
 
-def test_an_address_that_is_written_otherwise_is_the_same() -> None:
+def test_equal_addresses_in_another_notation_are_no_difference() -> None:
     generation = build(HEAD + "backend app from d\n  server s [::ffff:1.2.3.4]:80\n")
     process = FakeProcess({("app", "s"): ("::ffff:1.2.3.4", 80, 1, 0)}, ())
     assert ipaddress.ip_address("::ffff:1.2.3.4") == ipaddress.ip_address("::ffff:102:304")
@@ -178,7 +178,7 @@ def test_an_address_that_is_written_otherwise_is_the_same() -> None:
         ".if 1\n  server other 10.0.0.1:80\n.endif\n",
     ],
 )
-def test_what_the_configuration_does_not_tell_is_not_compared(section: str) -> None:
+def test_values_that_the_configuration_does_not_set_are_not_compared(section: str) -> None:
     generation = build(f"{HEAD}backend app from d\n{section}")
     assert look(generation, FakeProcess({("app", "s"): ("10.0.0.9", 80, 2, 5)}, ())).findings == ()
 
