@@ -1,6 +1,6 @@
-"""Who accepts what of the corpus: our parser and real HAProxy, the table of their disagreements, and docs/grammar.md.
+"""Verdicts of the parser and of real HAProxy on the corpus: the table of their disagreements, and docs/grammar.md.
 
-    python -m tests.haproxy.corpus_verdicts 2.8 3.2 3.4     writes the tables and the page anew
+    python -m tests.haproxy.corpus_verdicts 2.8 3.2 3.4     writes the tables and the page
 
 A disagreement that no pattern of `corpus/reasons.txt` explains is listed as unexplained,
 and then the test fails.
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
 
     case: Case
     haproxy: bool
-    ours: bool
+    parser: bool
     message: str
 
 
@@ -49,7 +49,7 @@ class Disagreement(NamedTuple):
 
 
 def judge(binary: Path, keywords: Keywords, cases: Sequence[Case]) -> list[Verdict]:
-    """Have *binary* and our parser check all *cases*; two processes at a time."""
+    """Check all *cases* with *binary* and with the parser; two processes at a time."""
     with tempfile.TemporaryDirectory(prefix="corpus-") as folder, ThreadPoolExecutor(2) as pool:
 
         def ask(numbered: tuple[int, Case]) -> tuple[bool, str]:
@@ -94,7 +94,7 @@ def explain(verdicts: Iterable[Verdict]) -> list[Disagreement]:
     """Return the disagreements among *verdicts*, each with its reason."""
     found = []
     for verdict in verdicts:
-        if verdict.haproxy == verdict.ours:
+        if verdict.haproxy == verdict.parser:
             continue
         refused_by = "us" if verdict.haproxy else "haproxy"
         text = f"{verdict.case.name} | {verdict.message}"
@@ -152,8 +152,8 @@ def _page_lines(
         yield f"| {area} | {totals[area]} | " + " | ".join(cells) + " |"
     cells = (f"{sum(accepted[version].values())} | {differing[version].total()}" for version in VERSIONS)
     yield f"| **all** | {totals.total()} | " + " | ".join(cells) + " |"
-    yield from ["", "## What the two disagree on", ""]
-    yield "| refused only by | why | " + " | ".join(VERSIONS) + " | for example |"
+    yield from ["", "## Disagreements", ""]
+    yield "| rejected only by | reason | " + " | ".join(VERSIONS) + " | for example |"
     yield "|---" * (3 + len(VERSIONS)) + "|"
     for refused_by, reason in _reasons(listed):
         names = {
@@ -162,7 +162,7 @@ def _page_lines(
         }
         example = next(one for found in reversed(names.values()) for one in found).replace("|", "\\|")
         counts = " | ".join(str(len(names[version])) for version in VERSIONS)
-        who = "HAProxy" if refused_by == "haproxy" else "our parser"
+        who = "HAProxy" if refused_by == "haproxy" else "the parser"
         yield f"| {who} | {reason} | {counts} | `{example}` |"
 
 
