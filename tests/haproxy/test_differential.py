@@ -112,7 +112,7 @@ def build(site: Mapping[str, Any], directory: Path) -> Generation:
 
 
 def state_of(ask: Ask, web: Path) -> dict[str, object]:
-    """Return what a process has and serves, as far as clients can tell."""
+    """Return the state of a process and its responses, as clients see them."""
     rows = list(csv.DictReader(ask("show stat").removeprefix("# ").splitlines()))
     ids = [line.split()[1:6] for line in ask("show servers state hashed").splitlines()[2:] if line]
     return {

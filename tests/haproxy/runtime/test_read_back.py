@@ -1,4 +1,4 @@
-"""What differs between a process and its generation: found, told from what HAProxy does by itself, and put right."""
+"""Differences between a process and its generation: detection, distinction from changes by HAProxy itself, repair."""
 
 import ipaddress
 import socket
@@ -58,7 +58,7 @@ STATE = "1\n# be_name srv_name srv_addr srv_port srv_uweight srv_iweight srv_adm
 
 
 class FakeProcess:
-    """Has servers and maps, and does what it is told."""
+    """A process with servers and maps that carries out commands."""
 
     def __init__(self, servers: Mapping[tuple[str, str], Sequence[object]], entries: Sequence[tuple[str, str]]) -> None:
         self.servers = {name: list(values) for name, values in servers.items()}
@@ -98,7 +98,7 @@ class FakeProcess:
                 raise AssertionError(operation)
 
 
-def look(generation: Generation, ask: Ask, capabilities: Capabilities = LTS) -> Differences:
+def find_differences(generation: Generation, ask: Ask, capabilities: Capabilities = LTS) -> Differences:
     """Compare the process that *ask* asks with *generation*."""
     reader = ReadBack(generation, capabilities)
     return reader.compare([ask(question) for question in reader.questions])
@@ -116,7 +116,7 @@ AS_MEANT = {("app", f"s{number}"): (f"10.0.0.{number}", 80, 4, 0) for number in 
 AS_MEANT["app", "s4"] = ("10.0.0.4", 80, 9, 5)
 ENTRIES = parse_map_file(SITE.files["maps/p.map"].content)
 
-# Flags of what HAProxy does by itself (inherited, resolution) come on top of what somebody may have set.
+# Flags that HAProxy sets itself (inherited, resolution) are added to those set by commands.
 states = st.tuples(
     st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.9"]),
     st.sampled_from([80, 81]),
@@ -132,34 +132,34 @@ def test_after_the_repair_nothing_differs(
     servers: Mapping[tuple[str, str], Sequence[object]], entries: Sequence[tuple[str, str]]
 ) -> None:
     process = FakeProcess({**AS_MEANT, **servers}, entries)
-    found = look(SITE, process)
+    found = find_differences(SITE, process)
     assert reload_reasons(found.findings) == ()
     for operation in (*repair_operations(found.findings), *found.left_over):
         process.do(operation)
-    assert look(SITE, process) == Differences()
+    assert find_differences(SITE, process) == Differences()
     assert set(process.servers) == set(AS_MEANT)
 
 
 @given(st.sets(st.sampled_from(sorted(AS_MEANT)), min_size=1, max_size=3))
 def test_servers_that_are_missing_are_added(names: set[tuple[str, str]]) -> None:
     process = FakeProcess({name: state for name, state in AS_MEANT.items() if name not in names}, ENTRIES)
-    found = look(SITE, process)
+    found = find_differences(SITE, process)
     assert count_kinds(found.findings) == {"server": len(names)}
     for operation in repair_operations(found.findings):
         process.do(operation)
-    assert look(SITE, process) == Differences()
+    assert find_differences(SITE, process) == Differences()
 
 
 def test_leftovers_are_no_difference() -> None:
     process = FakeProcess({**AS_MEANT, ("app", "gone"): ("10.0.0.9", 80, 1, 1)}, ENTRIES)
-    assert look(SITE, process) == Differences(left_over=(DeleteServer("app", "gone"),))
+    assert find_differences(SITE, process) == Differences(left_over=(DeleteServer("app", "gone"),))
 
 
 def test_equal_addresses_in_another_notation_are_no_difference() -> None:
     generation = build(HEAD + "backend app from d\n  server s [::ffff:1.2.3.4]:80\n")
     process = FakeProcess({("app", "s"): ("::ffff:1.2.3.4", 80, 1, 0)}, ())
     assert ipaddress.ip_address("::ffff:1.2.3.4") == ipaddress.ip_address("::ffff:102:304")
-    assert look(generation, process) == Differences()
+    assert find_differences(generation, process) == Differences()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_equal_addresses_in_another_notation_are_no_difference() -> None:
 )
 def test_values_that_the_configuration_does_not_set_are_not_compared(section: str) -> None:
     generation = build(f"{HEAD}backend app from d\n{section}")
-    assert look(generation, FakeProcess({("app", "s"): ("10.0.0.9", 80, 2, 5)}, ())).findings == ()
+    assert find_differences(generation, FakeProcess({("app", "s"): ("10.0.0.9", 80, 2, 5)}, ())).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -195,18 +195,18 @@ def test_what_no_command_puts_right_is_a_reason_to_reload(
 ) -> None:
     generation = build(f"{HEAD}backend app from d\n{section}")
     servers = {("app", "t"): ("10.0.0.2", 80, 1, 0)} if state is None else {("app", "s"): state}
-    assert reload_reasons(look(generation, FakeProcess(servers, ())).findings) == (f"drift: {reason}",)
+    assert reload_reasons(find_differences(generation, FakeProcess(servers, ())).findings) == (f"drift: {reason}",)
 
 
 def test_a_backend_that_is_missing_or_too_many_is_found() -> None:
     process = FakeProcess({("app", "s"): ("10.0.0.1", 80, 1, 0)}, ())
     other = build(HEAD + "backend other from d\n  server s 10.0.0.1:80\n")
-    on_lts, on_newest = look(other, process), look(other, process, capabilities_of((3, 4)))
+    on_lts, on_newest = find_differences(other, process), find_differences(other, process, capabilities_of((3, 4)))
     assert {one.what for one in on_lts.findings} == {"backend app added", "backend other removed"}
     assert len(reload_reasons(on_lts.findings)) == 2
     assert reload_reasons(on_newest.findings) == ()
     unused = FakeProcess({("app", "s"): ("10.0.0.1", 80, 1, 1)}, ())
-    found = look(build(HEAD), unused, capabilities_of((3, 4)))
+    found = find_differences(build(HEAD), unused, capabilities_of((3, 4)))
     assert found == Differences((), (DeleteServer("app", "s"), DeleteBackend("app")))
 
 
@@ -219,7 +219,7 @@ def test_a_map_that_rules_write_to_is_the_process_s_own() -> None:
 
 def test_an_answer_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(UnreadableReplyError):
-        look(SITE, lambda _question: "Permission denied\n")
+        find_differences(SITE, lambda _question: "Permission denied\n")
 
 
 WHOLE = (
@@ -318,17 +318,17 @@ def test_a_process_as_it_should_be_has_no_differences_and_one_that_was_tampered_
 ) -> None:
     with process_of(haproxy_binary, WHOLE, FILES) as (ask, generation):
         capabilities = capabilities_at(ask, haproxy_version)
-        assert look(generation, ask, capabilities) == Differences()
+        assert find_differences(generation, ask, capabilities) == Differences()
         wanted: dict[str, int] = {}
         for command, kind in TAMPERING:
             ask(command)
             if kind is not None:
                 wanted[kind.value] = wanted.get(kind.value, 0) + 1
-        found = look(generation, ask, capabilities)
+        found = find_differences(generation, ask, capabilities)
         assert reload_reasons(found.findings) == ()
         assert count_kinds(found.findings) == wanted
         assert carry_out(ask, repair_operations(found.findings)) == ()
-        assert look(generation, ask, capabilities) == Differences()
+        assert find_differences(generation, ask, capabilities) == Differences()
 
 
 @pytest.mark.haproxy
@@ -346,10 +346,10 @@ def test_backends_are_put_right_where_the_process_can_add_them(
             "add server c/s 127.0.0.1:1;enable server c/s",
         ):
             ask(command)
-        found = look(generation, ask, capabilities)
+        found = find_differences(generation, ask, capabilities)
         assert {one.what for one in found.findings} == {"backend a removed", "backend c added"}
         assert carry_out(ask, repair_operations(found.findings)) == ()
-        assert look(generation, ask, capabilities) == Differences()
+        assert find_differences(generation, ask, capabilities) == Differences()
 
 
 @pytest.mark.haproxy
@@ -367,7 +367,7 @@ def test_what_checks_and_agents_find_out_is_no_difference(
                 down, told, _ = parse_servers_state(ask("show servers state b"))
                 if not down.operational_state and told.weight == 4 and told.forced == "drain":
                     break
-            assert look(generation, ask, capabilities_at(ask, haproxy_version)) == Differences()
+            assert find_differences(generation, ask, capabilities_at(ask, haproxy_version)) == Differences()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import pytest
 
 from haptic_trio.haproxy.plan.operations import ReplaceAcl
 from haptic_trio.haproxy.runtime.differences import Kind, count_kinds, reload_reasons, repair_operations
-from tests.haproxy.runtime.test_read_back import HEAD, FakeProcess, build, look
+from tests.haproxy.runtime.test_read_back import HEAD, FakeProcess, build, find_differences
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_a_list_is_compared_key_by_key_whatever_their_order(answer: str, found: 
     text = HEAD + "frontend f from d\n  bind 127.0.0.1:1\n  http-request deny if { path -f lists/x.txt }\n"
     generation = build(text, {"lists/x.txt": b"a c\nb \n"})
     process = FakeProcess({}, ())
-    differences = look(generation, lambda question: answer if "acl" in question else process(question))
+    differences = find_differences(generation, lambda question: answer if "acl" in question else process(question))
     mine = [one for one in differences.findings if one.kind is Kind.ACL]
     assert count_kinds(mine) == found
     assert repair_operations(mine) == ((ReplaceAcl("lists/x.txt", ("a c", "b ")),) if found else ())
@@ -31,6 +31,6 @@ def test_a_list_that_the_process_does_not_know_is_a_reason_to_reload() -> None:
     generation = build(text, {"lists/x.txt": b"a\n", "lists/other.txt": b"a\n"})
     process = FakeProcess({}, ())
     unknown = "Unknown ACL identifier. Please use #<id> or <file>.\n\n"
-    found = look(generation, lambda question: unknown if "acl" in question else process(question)).findings
+    found = find_differences(generation, lambda question: unknown if "acl" in question else process(question)).findings
     assert "drift: acl lists/x.txt removed" in reload_reasons(found)
     assert not any("other.txt" in one.what for one in found)
