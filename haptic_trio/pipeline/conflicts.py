@@ -18,7 +18,8 @@ from haptic_trio.haproxy.model import AuxFile, FileKind, Files
 from haptic_trio.templating.incremental.subjects import Origin, Remark, RenderedText, Subject
 from haptic_trio.templating.remark_list import RemarkList
 
-REASON: Final = "Eclipsed"
+MAP_REASON: Final = "HostPathConflict"
+CERTIFICATE_REASON: Final = "CertificateConflict"
 MOST_REMARKS: Final = 10
 """About one object in one file."""
 _LONGEST: Final = 200
@@ -79,8 +80,10 @@ class Eclipses:
         if text is known.text and not (is_list and certificates):
             return
         self.pages_read += known.take(text, files, certificates)
-        describe = _describe_certificate if is_list else _describer_of_map(path, self._is_secret)
-        found = _remarks(known.contested(), describe)
+        if is_list:
+            found = _remarks(known.contested(), CERTIFICATE_REASON, _describe_certificate)
+        else:
+            found = _remarks(known.contested(), MAP_REASON, _describer_of_map(path, self._is_secret))
         self._remarks.change(known.remarks, found)
         known.remarks = found
 
@@ -192,7 +195,9 @@ def _describe_certificate(claim: _Claim, _holder: _Claim, by: str) -> str:
     return f"the certificate for {claim.key[:_LONGEST]} is only for clients that cannot use that of {by}"
 
 
-def _remarks(claims: Iterable[_Claim], describe: Callable[[_Claim, _Claim, str], str]) -> tuple[Remark, ...]:
+def _remarks(
+    claims: Iterable[_Claim], reason: str, describe: Callable[[_Claim, _Claim, str], str]
+) -> tuple[Remark, ...]:
     first: dict[str, _Claim] = {}
     found: dict[Subject, dict[Remark, None]] = {}
     for claim in claims:
@@ -206,7 +211,7 @@ def _remarks(claims: Iterable[_Claim], describe: Callable[[_Claim, _Claim, str],
         own = found.setdefault(loser, {})
         if winner != loser and len(own) < MOST_REMARKS:
             by = str(winner) if winner is not None else "the templates themselves"
-            own[Remark(loser, REASON, describe(claim, holder, by))] = None
+            own[Remark(loser, reason, describe(claim, holder, by))] = None
     return tuple(chain.from_iterable(found.values()))
 
 

@@ -134,7 +134,7 @@ CASES = list(
                 *SECOND,
                 refused=False,
                 more=(naming("bad", "older"), tls_secret("older", *GOOD, age=1)),
-                remarks=("Eclipsed",),
+                remarks=("CertificateConflict",),
             ),
         ),
     )

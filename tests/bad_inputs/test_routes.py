@@ -30,11 +30,11 @@ GOOD_HOST = rule("good.example.com", path("/", "other"))
 OWN = {f"{NGINX}/proxy-read-timeout": "5"}
 # 10 and 11: the oldest wins. Gateways have ports of their own, so a host may be in an Ingress and in a route.
 TWICE = [
-    case(10, "host and path of another Ingress", alike("evil", GOOD_HOST), *OTHER, remarks=("Eclipsed",)),
+    case(10, "host and path of another Ingress", alike("evil", GOOD_HOST), *OTHER, remarks=("HostPathConflict",)),
     case(10, "the same in upper case", alike("evil", {**GOOD_HOST, "host": "GOOD.example.com"}), *OTHER,
-         remarks=("Eclipsed",)),
+         remarks=("HostPathConflict",)),
     case(10, "the same with backends of its own", alike("evil", GOOD_HOST, annotations=OWN), *OTHER,
-         remarks=("Eclipsed",)),
+         remarks=("HostPathConflict",)),
     case(10, "to the same Service, which nobody loses", alike("evil", rule("good.example.com", path("/", "good")))),
     case(10, "host of another route", evil_route(hostnames=["good.test"], created="2026-02-01T00:00:00Z")),
     case(11, "host of a route in an Ingress", evil(host="good.test")),

@@ -125,14 +125,14 @@ async def test_of_two_for_one_host_and_path_the_oldest_wins_and_the_other_is_tol
     # Should both be of the same second, the first by name is the older one.
     await cluster.apply([young], site.namespace)
 
-    note = await _wait_note(cluster, site, "young", "Eclipsed")
+    note = await _wait_note(cluster, site, "young", "HostPathConflict")
     assert "twice.test|/ of maps/path-prefix.map" in note
     assert note.endswith(f"Ingress {site.namespace}/old goes first")
     await _assert_served(cluster, site, "twice.test", "/", "root")
 
     await cluster.delete(old, site.namespace)
     await until_served(cluster, site, "twice.test", "/", "exact-foo")
-    assert "Eclipsed" in await _wait_note(cluster, site, "young", "Resolved")
+    assert "HostPathConflict" in await _wait_note(cluster, site, "young", "Resolved")
 
 
 async def test_resource_backends_are_refused_and_their_owner_is_told(cluster: Cluster, site: IngressSite) -> None:

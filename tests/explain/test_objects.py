@@ -67,7 +67,7 @@ def test_what_its_owner_should_know_is_told_of_an_object() -> None:
     assert about(site, "Ingress old").remarks == ()
     assert about(site, "Ingress young").remarks == (
         (
-            "Eclipsed: the entry a.example.com|/ of maps/path-prefix.map has no effect, "
+            "HostPathConflict: the entry a.example.com|/ of maps/path-prefix.map has no effect, "
             "since that of Ingress default/old goes first"
         ),
         "ServiceNotFound: the Service default/gone does not exist; requests for it are answered with 503",

@@ -94,7 +94,7 @@ def test_an_alias_that_somebody_has_for_a_host_is_told_of() -> None:
     )
     (said,) = Site(ingress("web", rule(HOST, path("/", "web")), age=2), alias).remarks
 
-    assert said.startswith(f"Ingress default/alias: Eclipsed: the entry {HOST}|/ of maps/path-prefix.map")
+    assert said.startswith(f"Ingress default/alias: HostPathConflict: the entry {HOST}|/ of maps/path-prefix.map")
 
 
 def test_a_service_that_is_missing_or_has_no_such_port_is_told_of_until_it_has() -> None:
@@ -224,7 +224,7 @@ def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not
 
     assert site.remarks == [
         (
-            f"Secret default/young: Eclipsed: the certificate for {HOST} is only for clients that cannot use that of "
+            f"Secret default/young: CertificateConflict: the certificate for {HOST} is only for clients that cannot use that of "
             "Secret default/old"
         )
     ]
@@ -240,6 +240,6 @@ def test_the_younger_of_two_in_one_namespace_is_told_which_one_has_the_path() ->
     (said,) = Site(old, young, *services).remarks
 
     assert said == (
-        f"Ingress default/young: Eclipsed: the entry {HOST}|/x/ of maps/path-prefix.map has no effect, "
+        f"Ingress default/young: HostPathConflict: the entry {HOST}|/x/ of maps/path-prefix.map has no effect, "
         "since that of Ingress default/old goes first"
     )

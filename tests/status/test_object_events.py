@@ -121,19 +121,19 @@ async def test_owner_is_told_of_each_remark_once_and_when_it_does_not_hold_any_m
     board.end_cycle()
     await board.server.until(lambda: board.reasons() == ["NoEndpoints"])
     # Another cycle that says the same, in the same words but not in the same tuple.
-    board.remarks = (Remark(NO_ENDPOINTS.subject, "Eclipsed", "an older one goes first"), NO_ENDPOINTS)
+    board.remarks = (Remark(NO_ENDPOINTS.subject, "HostPathConflict", "an older one goes first"), NO_ENDPOINTS)
     board.end_cycle()
-    await board.server.until(lambda: board.reasons() == ["Eclipsed", "NoEndpoints"])
+    await board.server.until(lambda: board.reasons() == ["HostPathConflict", "NoEndpoints"])
     board.remarks = ()
     board.end_cycle()
-    await board.server.until(lambda: board.reasons() == ["Eclipsed", "NoEndpoints", "Resolved", "Resolved"])
+    await board.server.until(lambda: board.reasons() == ["HostPathConflict", "NoEndpoints", "Resolved", "Resolved"])
 
     said = next(event for event in board.events if event["reason"] == "NoEndpoints")
     assert (said["type"], said["note"], said["regarding"]["name"]) == ("Warning", "nobody is there", "web")
     assert not any("series" in event for event in board.events)
     assert {event["note"] for event in board.events if event["type"] == "Normal"} == {
         "no longer so: NoEndpoints: nobody is there",
-        "no longer so: Eclipsed: an older one goes first",
+        "no longer so: HostPathConflict: an older one goes first",
     }
 
 

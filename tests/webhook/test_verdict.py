@@ -89,8 +89,8 @@ def test_nothing_keeps_an_object_from_being_deleted_and_what_is_known_refuses_no
 
 
 def test_remarks_about_objects_of_the_namespace_are_warnings_and_no_others() -> None:
-    own = Remark(Subject("Ingress", "default", "web"), "Eclipsed", "an entry has no effect")
-    other = Remark(Subject("Ingress", "elsewhere", "shop"), "Eclipsed", "an entry has no effect")
+    own = Remark(Subject("Ingress", "default", "web"), "HostPathConflict", "an entry has no effect")
+    other = Remark(Subject("Ingress", "elsewhere", "shop"), "HostPathConflict", "an entry has no effect")
 
     assert answer(DryRun(remarks=(own, other))).warnings == ("Ingress default/web: an entry has no effect",)
 
