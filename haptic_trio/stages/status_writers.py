@@ -79,7 +79,7 @@ async def _write_status(access: StatusAccess, process: Process, parts: Parts, ch
         seen = 0
         while True:
             seen, _ = await addresses.wait_newer(seen)
-            writer.look_again(*(source.name for source in sources))
+            writer.compare_again(*(source.name for source in sources))
     raise AssertionError("the tasks run until cancelled")
 
 

@@ -51,7 +51,7 @@ STORES: Final = frozenset(
 
 
 class _Timed:
-    """Puts times to conditions, and gives equal wishes for an object as one and the same."""
+    """Adds times to conditions, and returns the same object for equal desired statuses."""
 
     def __init__(self, store: str, stores: Mapping[str, ReadableStore], clock: Callable[[], str]) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class _Timed:
         self._known: dict[ResourceRef, tuple[Any, Status]] = {}
 
     def status(self, resource: Resource, untimed: Any, merge: Callable[[str], Status]) -> Status:
-        """Return what *merge* makes of the time of now, or has made of it when *untimed* was the same."""
+        """Return *merge* of the current time; the previous result if *untimed* is unchanged."""
         ref = ref_of(resource)
         known = self._known.get(ref)
         if known is not None and known[0] == untimed:
@@ -73,7 +73,7 @@ class _Timed:
 
 
 def now() -> str:
-    """Return the present time as the API writes it."""
+    """Return the current time in the format of the API."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -136,7 +136,7 @@ class GatewayStatus:
         *,
         clock: Callable[[], str] = now,
     ) -> None:
-        """*addresses* returns where HAProxy is reached, for when there is no pool; None while that is not known."""
+        """*addresses* returns the addresses of HAProxy if there is no pool; None while they are unknown."""
         self._stores = stores
         self._controller = controller
         self._ports = HeldPorts(stores, controller, rules)
@@ -144,7 +144,7 @@ class GatewayStatus:
         self._addresses = addresses
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
-        # By Gateway, its uid and addresses: what was written is not in the store at once, and must not become another.
+        # By Gateway: its uid and addresses. A written address is not in the store at once, and must not change.
         self._given: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
         self._placed: Mapping[tuple[str, str], Placement] = {}
         self._placed_at: tuple[int, ...] | None = None
@@ -185,20 +185,20 @@ class GatewayStatus:
         return self._placed.get((namespace_of(gateway), name_of(gateway)), Placement())
 
     def _place(self) -> None:
-        """Place all Gateways: once for each change, whatever the number of those that are asked for."""
-        ours = our_gateways(self._stores, self._controller)
+        """Place all Gateways, once for each change of the stores."""
+        own = our_gateways(self._stores, self._controller)
         # The store has the addresses of a status, and no other part of it.
         states: dict[tuple[str, str], Any] = {}
-        for one in ours:
+        for one in own:
             key = namespace_of(one), name_of(one)
             states[key] = dig(one, "status")
             uid, given = self._given.get(key, ("", ()))
             if given and uid == text_of(one, "metadata", "uid") and not items_of(states[key], "addresses"):
                 states[key] = {"addresses": [{"value": address} for address in given]}
-        self._placed = place_gateways(ours, self._pool, states)
+        self._placed = place_gateways(own, self._pool, states)
         self._given = {
             key: (text_of(one, "metadata", "uid"), self._placed[key].addresses)
-            for one in ours
+            for one in own
             if (key := (namespace_of(one), name_of(one))) in self._placed
         }
 
@@ -252,7 +252,7 @@ class ListenerSetStatus:
         return known
 
     def _addresses_of(self, gateway: Mapping[str, Any]) -> list[str]:
-        """Return the addresses that *gateway* has, as its status says."""
+        """Return the addresses in the status of *gateway*."""
         ref = ResourceRef("Gateway", namespace_of(gateway), name_of(gateway))
         state = self._stores["gatewayStates"].by_ref(ref) if "gatewayStates" in self._stores else None
         return [text_of(entry, "value") for entry in items_of(state, "status", "addresses")]
@@ -267,7 +267,7 @@ class ListenerSetStatus:
 
 
 def _timed_listeners(resource: Resource, status: Mapping[str, Any], time: str) -> Status:
-    """Return *status* with times to its conditions and to those of its listeners."""
+    """Return *status* with times added to its conditions and those of its listeners."""
     present = {
         text_of(entry, "name"): items_of(entry, "conditions") for entry in items_of(resource, "status", "listeners")
     }
@@ -304,17 +304,17 @@ class RouteStatus:
         self._controller = controller
         self._timed = _Timed(self.store, stores, clock)
         self._known: dict[ResourceRef, tuple[Resource, Sequence[Mapping[str, Any]], Record]] = {}
-        # Those that have rivals.
+        # Routes that compete for host names.
         self._contested: dict[ResourceRef, None] = {}
 
     def related(self) -> Collection[ResourceRef]:
-        """See `StatusSource.related`: what displaces a route may be displaced itself."""
+        """See `StatusSource.related`: a route that displaces another one may be displaced itself."""
         return self._contested.keys()
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
-        ours = self._parents(resource)
-        return _shared_status(self._timed, resource, self._controller, "parents", "parentRef", ours)
+        own = self._parents(resource)
+        return _shared_status(self._timed, resource, self._controller, "parents", "parentRef", own)
 
     def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
         store = self._stores[self._kind.store]
@@ -322,7 +322,7 @@ class RouteStatus:
             self._known.clear()
             self._contested = {ref: None for ref in self._contested if store.by_ref(ref) is not None}
         ref = ref_of(resource)
-        # Its other form is the same object until more than the status has changed.
+        # The converted form is the same object until more than the status has changed.
         route = store.by_ref(ref) or resource
         known = self._known.get(ref)
         if known is not None and known[0] is route and self._answers.holds(known[2]):
@@ -337,7 +337,7 @@ class RouteStatus:
             self._contested.pop(ref, None)
         return parents
 
-    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` returns what is others' then
+    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` includes entries of others
         """See `StatusSource.is_left_over`."""
         return False
 
@@ -358,25 +358,25 @@ class PolicyStatus:
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
-        ours = policy_ancestors(resource, self._stores, self._controller)
-        return _shared_status(self._timed, resource, self._controller, "ancestors", "ancestorRef", ours)
+        own = policy_ancestors(resource, self._stores, self._controller)
+        return _shared_status(self._timed, resource, self._controller, "ancestors", "ancestorRef", own)
 
     def related(self) -> Collection[ResourceRef]:
         """See `StatusSource.related`."""
         return ()
 
-    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` returns what is others' then
+    def is_left_over(self, resource: Resource) -> bool:  # noqa: ARG002  `wanted` includes entries of others
         """See `StatusSource.is_left_over`."""
         return False
 
 
 def _shared_status(
-    timed: _Timed, resource: Resource, controller: str, field: str, reference: str, ours: Sequence[Mapping[str, Any]]
+    timed: _Timed, resource: Resource, controller: str, field: str, reference: str, own: Sequence[Mapping[str, Any]]
 ) -> Status | None:
-    """Return a status whose list *field* has the entries of other controllers and *ours*, told apart by *reference*."""
+    """Return a status whose list *field* has the entries of other controllers and *own*, identified by *reference*."""
     present = items_of(resource, "status", field)
     others = others_of(present, controller)
-    if not ours and len(others) == len(present):
+    if not own and len(others) == len(present):
         return None
 
     def conditions_of(own: Mapping[str, Any]) -> Sequence[Any]:
@@ -391,8 +391,8 @@ def _shared_status(
 
     def merge(time: str) -> Status:
         entries = [
-            {**entry, "conditions": merge_conditions(conditions_of(entry), entry["conditions"], time)} for entry in ours
+            {**entry, "conditions": merge_conditions(conditions_of(entry), entry["conditions"], time)} for entry in own
         ]
         return {field: [*others, *entries]}
 
-    return timed.status(resource, (others, ours), merge)
+    return timed.status(resource, (others, own), merge)

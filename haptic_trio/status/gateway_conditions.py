@@ -47,19 +47,19 @@ NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 _MESSAGES: Final = {
     NO_PARENT: "no listener has this name and port",
     NOT_ALLOWED: "no listener allows routes of this kind or namespace",
-    NO_HOSTNAME: "no listener has a host name in common with the route",
-    DISPLACED: "an older route of another kind has one of the host names there",
+    NO_HOSTNAME: "no listener and route have a host name in common",
+    DISPLACED: "an older route of another kind has one of the host names on this listener",
 }
 
 
 def generation_of(resource: Resource) -> int:
-    """Return the generation of *resource*, 0 for an object that has none."""
+    """Return `metadata.generation` of *resource*, or 0."""
     found = dig(resource, "metadata", "generation")
     return found if isinstance(found, int) else 0
 
 
 def class_status(gateway_class: Resource, features: Iterable[str] = FEATURES) -> dict[str, Any]:
-    """Return the status of a GatewayClass of ours, which has *features*."""
+    """Return the status of a GatewayClass of this controller with the supported *features*."""
     generation = generation_of(gateway_class)
     if dig(gateway_class, "spec", "parametersRef"):
         accepted = condition(
@@ -77,7 +77,7 @@ def gateway_status(
     counts: Mapping[str, int],
     taken: Mapping[int, str] = NOTHING,
 ) -> dict[str, Any]:
-    """Return the status of a Gateway of ours.
+    """Return the status of a Gateway of this controller.
 
     *counts* says how many routes each listener has, by its key; *taken* are ports that it cannot have, and why.
     """
@@ -103,7 +103,7 @@ def gateway_status(
 
 
 class Neighbours:
-    """What the statuses of all ListenerSets of a Gateway have in common, found once for all of them."""
+    """Parts that the statuses of all ListenerSets of a Gateway share, computed once."""
 
     def __init__(self, gateway: Resource, lookups: Lookups, taken: Mapping[int, str]) -> None:
         self.gateway = gateway
@@ -114,7 +114,7 @@ class Neighbours:
 def set_status(
     listener_set: Resource, neighbours: Neighbours, lookups: Lookups, counts: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the status of a ListenerSet among *neighbours* of a Gateway of ours; *counts* as for `gateway_status`."""
+    """Return the status of a ListenerSet among its *neighbours*; *counts* as for `gateway_status`."""
     generation = generation_of(listener_set)
     gateway, taken, overlaps = neighbours.gateway, neighbours.taken, neighbours.overlaps
     listeners = listeners_of_set(listener_set, gateway, lookups)
@@ -145,7 +145,7 @@ def set_status(
 
 
 def is_programmed(entry: Mapping[str, Any]) -> bool:
-    """Whether *entry*, the status of a listener, says that it is served."""
+    """Whether *entry*, the status of a listener, has the condition Programmed."""
     return _says(entry, "Programmed")
 
 
@@ -177,7 +177,7 @@ def _gateway_conditions(
     elif placement.unsupported:
         verdict = False, "UnsupportedAddress", "addresses of this type are not supported"
     elif len(accepted) < len(listeners):
-        verdict = bool(accepted), "ListenersNotValid", "not every listener can be served"
+        verdict = bool(accepted), "ListenersNotValid", "some listeners cannot be served"
     else:
         verdict = True, "Accepted", ""
     if not verdict[0]:
@@ -186,7 +186,7 @@ def _gateway_conditions(
         reason = "AddressNotUsable" if dig(gateway, "spec", "addresses") else "AddressNotAssigned"
         programmed = False, reason, placement.unusable
     elif not placement.addresses:
-        programmed = False, "AddressNotAssigned", "it is not known yet where HAProxy is reached"
+        programmed = False, "AddressNotAssigned", "the addresses of HAProxy are not known yet"
     else:
         programmed = True, "Programmed", ""
     conditions = [
@@ -197,12 +197,12 @@ def _gateway_conditions(
     if isinstance(secret, CertificateProblem):
         resolved = False, secret.reason, secret.message
     elif not all(_says(entry, "ResolvedRefs") for entry in entries):
-        resolved = False, "ListenersNotResolved", "not every reference of the listeners leads to something"
+        resolved = False, "ListenersNotResolved", "a listener has a reference that cannot be resolved"
     else:
         resolved = True, "ResolvedRefs", ""
     conditions.append(condition("ResolvedRefs", *resolved, generation=generation))
     if has_insecure_fallback(gateway):
-        message = "clients without a valid certificate are let in"
+        message = "clients without a valid certificate are accepted"
         conditions.append(
             condition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message, generation=generation)
         )
@@ -210,7 +210,7 @@ def _gateway_conditions(
 
 
 def _clients_fault(listener: Listener, gateway: Resource, lookups: Lookups) -> ClientValidation | None:
-    """Return what is wrong with the certificates that clients must show; None if that can be checked."""
+    """Return the problem with the CA certificates of clients; None if they are valid."""
     clients = client_validation(gateway, listener.port, lookups) if listener.is_terminated else None
     return clients if clients is not None and (clients.reason or not clients.authorities) else None
 
@@ -224,20 +224,20 @@ def listener_status(
     taken: Mapping[int, str] = NOTHING,
     overlaps: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Return the status of *listener* of *gateway*, which has so many routes.
+    """Return the status of *listener* of *gateway*, with its number of attached routes.
 
     *overlaps* has the keys of those that share hosts with others of their port.
     """
     clients = _clients_fault(listener, gateway, lookups)
     fault, message = "", ""
     if listener.conflict:
-        fault, message = listener.conflict, "another listener excludes this one"
+        fault, message = listener.conflict, "another listener conflicts with this one"
     elif not listener.is_accepted:
         fault, message = "UnsupportedProtocol", "the protocol is not supported"
     elif listener.port in taken:
         fault, message = "PortUnavailable", taken[listener.port]
     elif has_hostname_fault(listener):
-        fault, message = "UnsupportedValue", "the host name is none"
+        fault, message = "UnsupportedValue", "the host name is invalid"
     elif clients is not None and not clients.authorities:
         fault, message = "NoValidCACertificate", clients.message
     secrets: tuple[Any, ...] = ()
@@ -282,7 +282,7 @@ def listener_status(
 
 
 def route_parents(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> list[dict[str, Any]]:
-    """Return the entries of *route*, a route of *kind*, for its parents that are ours."""
+    """Return the status entries of *route* for its parents of this controller."""
     generation = generation_of(route)
     attachments = list(attach(route, kind.name, lookups, controller))
     if not attachments:
@@ -329,11 +329,11 @@ def _mirrored(rule: Any) -> Iterator[Any]:
 
 
 def same_parent(one: Any, other: Any) -> bool:
-    """Whether two parent references are the same."""
+    """Whether two parent references are equal."""
     fields = ("group", "kind", "namespace", "name", "sectionName", "port")
     return all(dig(one, field) == dig(other, field) for field in fields)
 
 
 def others_of(parents: Iterable[Any], controller: str) -> list[Any]:
-    """Return those entries of a route's status that are not ours."""
+    """Return the entries of a route's status that other controllers own."""
     return [parent for parent in parents if dig(parent, "controllerName") != controller]

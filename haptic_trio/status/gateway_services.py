@@ -1,8 +1,8 @@
 """Writer of the Services of Gateways, run while this replica leads.
 
-What is wanted is applied when it differs from what was applied last, and
-again when somebody has touched it; a new leader applies everything once,
-which changes nothing where it is there already.
+A desired object is applied when it differs from the applied one, and again when
+another client changed it. A new leader applies all objects once; for up-to-date
+objects this changes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +25,14 @@ from haptic_trio.workqueue.outcome import PermanentError
 
 SERVICES: Final = ResourceType("v1", "services")
 INPUTS: Final = ("gateways", "gatewayClasses", "listenerSets", "namespaces")
-"""Stores that the objects depend on."""
+"""Stores that the desired objects depend on."""
 _WRITTEN: Final = ("services", "endpointSlices")
 RETRY_BASE: Final = 0.25
 RETRY_MAX: Final = 60.0
 
 
 class ServiceServer(Protocol):
-    """What is needed of an API server; see `ApiCluster`."""
+    """The part of `ApiCluster` that the writer uses."""
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
         """Return an object, or raise `NotFoundError`."""
@@ -41,12 +41,12 @@ class ServiceServer(Protocol):
     async def apply(
         self, resource: Resource, *, field_manager: str, force: bool = False, subresource: str = ""
     ) -> Resource:
-        """Make the fields of *resource* ours and as they are here."""
+        """Apply *resource* (server-side apply) and return the stored object."""
         ...
 
 
 class GatewayServices:
-    """Makes and keeps a Service for each Gateway of *controller*."""
+    """Keeps one Service for each Gateway of *controller*."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class GatewayServices:
         report: Callable[[ResourceRef, str], None] = lambda _ref, _problem: None,
         metrics: WorkQueueMetrics | None = None,
     ) -> None:
-        """*report* is told of a Gateway whose Service cannot be made, and why."""
+        """*report* gets each Gateway whose Service cannot be written, and the reason."""
         self._server = server
         self._stores = stores
         self._controller = controller
         self._report = report
         self._inputs = {name: stores[name].track() for name in INPUTS}
         self._outputs = {name: stores[name].track() for name in _WRITTEN if name in stores}
-        # By Gateway: what was wanted and is there; and by object, the version that it had then.
+        # By Gateway: the applied objects; by object: its version after that.
         self._applied: dict[ResourceRef, Sequence[Resource]] = {}
         self._versions: dict[ResourceRef, str] = {}
         self._queue: Controller[ResourceRef] = (
@@ -75,7 +75,7 @@ class GatewayServices:
         )
 
     async def run(self, news: tuple[Latest[Any], ...]) -> NoReturn:
-        """Keep them until cancelled. After each change of *news* the stores are asked for what has changed."""
+        """Keep the Services until cancelled; reads the changes of the stores after each change of *news*."""
         changes = News(news)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._queue.run)
@@ -83,7 +83,7 @@ class GatewayServices:
             while True:
                 await changes.wait()
                 self._queue.enqueue(*self._take_changes())
-        raise AssertionError("its tasks end by cancellation alone")
+        raise AssertionError("its tasks end only by cancellation")
 
     def _gateways(self) -> list[ResourceRef]:
         return [ref_of(gateway) for gateway in self._stores["gateways"].list()]
@@ -121,7 +121,7 @@ class GatewayServices:
             return
         name = service_name(gateway)
         if not await self._may_write(gateway, name):
-            self._report(ref, f"there is a Service {name} that is not ours: it stays as it is")
+            self._report(ref, f"Service {name} exists and is not managed by haptic-trio: it stays unchanged")
             return
         try:
             for one in wanted:

@@ -14,14 +14,14 @@ _DEFAULT_ANNOTATION: Final = "ingressclass.kubernetes.io/is-default-class"
 
 
 class IngressClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Ingresses are ours; as in the `ingress` library's `handles`."""
+    """Selects the Ingresses that haptic-trio serves; same rule as `handles` of the `ingress` library."""
 
     class_name: str
     controller: str
     without_class: bool
 
     def covers(self, ingress: Resource, classes: Iterable[Resource]) -> bool:
-        """Whether *ingress* is ours, given all IngressClasses."""
+        """Whether haptic-trio serves *ingress*, given all IngressClasses."""
         annotations = _dig(ingress, "metadata", "annotations")
         name = _dig(ingress, "spec").get("ingressClassName") or annotations.get(_CLASS_ANNOTATION) or ""
         if name == self.class_name:
@@ -39,19 +39,19 @@ class IngressClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Where our HAProxy is reached from outside."""
+    """External addresses of HAProxy."""
 
     entries: tuple[str, ...]
     """IP addresses and host names, in order."""
 
     @property
     def status(self) -> list[dict[str, str]]:
-        """As `status.loadBalancer.ingress` has them."""
+        """Value of `status.loadBalancer.ingress`."""
         return [{"ip": entry} if is_ip(entry) else {"hostname": entry} for entry in self.entries]
 
 
 def addresses_of(service: Resource | None) -> Addresses:
-    """Return the addresses that *service* is given by its load balancer, else its external ones."""
+    """Return the load balancer addresses of *service*, else its external IPs."""
     if service is None:
         return Addresses(())
     given = _dig(service, "status", "loadBalancer").get("ingress") or ()
@@ -60,7 +60,7 @@ def addresses_of(service: Resource | None) -> Addresses:
 
 
 def is_ip(text: str) -> bool:
-    """Whether *text* is an address of either family."""
+    """Whether *text* is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -83,9 +83,9 @@ class IngressStatus:
         classes: Callable[[], Iterable[Resource]],
         addresses: Callable[[], Addresses | None],
     ) -> None:
-        """*addresses* returns those of now, None while they are not known.
+        """*addresses* returns the current addresses, None while they are unknown.
 
-        When they change, everything has to be looked at again.
+        The caller calls `StatusWriter.compare_again` when they change.
         """
         self.store = store
         self.inputs: Sequence[str] = (class_store,)
@@ -102,7 +102,7 @@ class IngressStatus:
         """See `StatusSource.wanted`."""
         if not self._claim.covers(resource, self._classes()):
             return None
-        return {"loadBalancer": {"ingress": self._ours()}}
+        return {"loadBalancer": {"ingress": self._own_entries()}}
 
     def related(self) -> Collection[ResourceRef]:
         """See `StatusSource.related`."""
@@ -111,12 +111,12 @@ class IngressStatus:
     def is_left_over(self, resource: Resource) -> bool:
         """See `StatusSource.is_left_over`."""
         present = _dig(resource, "status", "loadBalancer").get("ingress") or ()
-        ours = self._ours()
-        return any({"ip": entry["ip"]} in ours for entry in present if entry.get("ip")) or any(
-            {"hostname": entry["hostname"]} in ours for entry in present if entry.get("hostname")
+        own = self._own_entries()
+        return any({"ip": entry["ip"]} in own for entry in present if entry.get("ip")) or any(
+            {"hostname": entry["hostname"]} in own for entry in present if entry.get("hostname")
         )
 
-    def _ours(self) -> list[dict[str, str]]:
+    def _own_entries(self) -> list[dict[str, str]]:
         return (self._addresses() or Addresses(())).status
 
 

@@ -1,7 +1,7 @@
 """Kubernetes Events about objects: text, rate limit and wire form. No I/O.
 
-The same thing said again is one Event with a count. Its name is made of what
-it says, so that this holds over restarts and changes of leadership as well.
+A repeated notice is one Event with a count. The name of an Event is derived from
+its content, so that this also holds across restarts and changes of leadership.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ LONGEST_NOTE: Final = 1024
 
 
 class EventType(StrEnum):
-    """Whether somebody should look."""
+    """Type field of an Event."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -37,26 +37,26 @@ class Regarding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to be said about an object."""
+    """Content of an Event about an object."""
 
     regarding: Regarding
     type: EventType
     reason: str
-    """One word in upper camel case."""
+    """One word in upper camel case, for machines."""
     action: str
-    """What was tried, one word as well."""
+    """The attempted action, one word."""
     note: str
 
     @property
     def name(self) -> str:
-        """Name of the Event: the same for the same notice."""
+        """Name of the Event, equal for equal notices."""
         regarding = self.regarding
-        said = repr((regarding.kind, regarding.uid, self.reason, self.note))
-        return f"{regarding.name[:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        identity = repr((regarding.kind, regarding.uid, self.reason, self.note))
+        return f"{regarding.name[:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
     @property
     def namespace(self) -> str:
-        """Where the Event is: beside its object, or in `default`."""
+        """Namespace of the Event: that of its object, or `default`."""
         return self.regarding.namespace or "default"
 
 
@@ -73,7 +73,7 @@ def regarding_of(resource: Resource) -> Regarding:
 
 
 def event_of(notice: Notice, *, instance: str, now: str) -> Resource:
-    """Return the Event that says *notice* for the first time; *instance* is this replica's identity."""
+    """Return the first Event of *notice*; *instance* is the identity of this replica."""
     regarding = notice.regarding
     reference = {
         "apiVersion": regarding.api_version,
@@ -97,10 +97,10 @@ def event_of(notice: Notice, *, instance: str, now: str) -> Resource:
     }
 
 
-def said_again(event: Resource, times: int, *, now: str) -> Resource:
-    """Return *event* after it was said *times* more times."""
+def repeated(event: Resource, times: int, *, now: str) -> Resource:
+    """Return *event* with *times* more repetitions in its series."""
     series: dict[str, Any] = event.get("series") or {}
-    # A first repetition is the second time.
+    # The first repetition is the second occurrence.
     count = max(int(series.get("count") or 1), 1) + times
     return {**event, "series": {"count": count, "lastObservedTime": now}}
 
@@ -114,7 +114,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 class Allowance:
-    """How many Events may be written: *burst* at once, and one more every *interval* seconds."""
+    """Rate limit: *burst* at once, and one more every *interval* seconds."""
 
     def __init__(self, burst: int, interval: float) -> None:
         self._burst = burst
@@ -123,7 +123,7 @@ class Allowance:
         self._since = -inf
 
     def take(self, now: float) -> float:
-        """Use one up and return 0, or return how many seconds there is to wait."""
+        """Take one and return 0, or return the seconds until one is available."""
         if self._since > -inf:
             self._left = min(self._burst, self._left + (now - self._since) / self._interval)
         self._since = now
@@ -134,27 +134,27 @@ class Allowance:
 
 
 class NoticeKey(msgspec.Struct, frozen=True):
-    """One Event."""
+    """Identity of an Event."""
 
     namespace: str
     name: str
 
 
 class NoticeBoard:
-    """What has to be said, and how often it was; an object with too much to say is not heard for a while."""
+    """Pending notices with their numbers of occurrences, rate-limited for each object."""
 
     def __init__(self, *, burst: int = 10, interval: float = 60.0, most: int = 4096) -> None:
-        """An object has *burst* notices and one more every *interval* seconds; *most* objects are remembered."""
+        """An object has *burst* notices and one more every *interval* seconds; limits of *most* objects are kept."""
         self._burst, self._interval, self._most = burst, interval, most
         self._allowances: dict[tuple[str, ResourceRef], Allowance] = {}
         self._pending: dict[NoticeKey, tuple[Notice, int]] = {}
 
     def put(self, notice: Notice, now: float) -> NoticeKey | None:
-        """Note *notice*; return its key, or None when its object has used up what it may say."""
+        """Add *notice* and return its key; None if the object exceeds its rate limit."""
         regarding = notice.regarding
         ref = (regarding.uid, ResourceRef(regarding.kind, regarding.namespace, regarding.name))
         allowance = self._allowances.pop(ref, None) or Allowance(self._burst, self._interval)
-        # The one that was used last stays longest.
+        # Least recently used limits are dropped first.
         self._allowances[ref] = allowance
         if len(self._allowances) > self._most:
             del self._allowances[next(iter(self._allowances))]
@@ -164,12 +164,12 @@ class NoticeBoard:
         self._pending[key] = notice, self._pending[key][1] + 1 if key in self._pending else 1
         return key
 
-    def look(self, key: NoticeKey) -> tuple[Notice, int] | None:
-        """Return what is to be said under *key* and how many times; None: nothing."""
+    def pending(self, key: NoticeKey) -> tuple[Notice, int] | None:
+        """Return the pending notice *key* and its number of occurrences, or None."""
         return self._pending.get(key)
 
-    def said(self, key: NoticeKey, times: int) -> bool:
-        """Take note that it was said *times* times; return whether more has come meanwhile."""
+    def note_written(self, key: NoticeKey, times: int) -> bool:
+        """Record that *times* occurrences were written; return whether more are pending."""
         notice, wanted = self._pending.pop(key)
         if wanted > times:
             self._pending[key] = notice, wanted - times

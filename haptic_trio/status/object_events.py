@@ -23,7 +23,7 @@ from haptic_trio.status.kubernetes_events import (
     NoticeKey,
     event_of,
     regarding_of,
-    said_again,
+    repeated,
 )
 from haptic_trio.status.writer import find_object
 from haptic_trio.templating.incremental.subjects import Remark
@@ -33,11 +33,11 @@ from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter
 
 BURST: Final = 50
 INTERVAL: Final = 0.5
-"""Events of this replica: so many at once, and one more after each interval in seconds."""
+"""Rate limit of this replica: `BURST` Events at once, then one every `INTERVAL` seconds."""
 
 
 class EventServer(Protocol):
-    """What is needed of an API server; see `ApiCluster`."""
+    """The part of `ApiCluster` that the writer uses."""
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource: ...
 
@@ -47,7 +47,7 @@ class EventServer(Protocol):
 
 
 class HeldObject(Protocol):
-    """An object that is not served as it is."""
+    """A quarantined object."""
 
     @property
     def ref(self) -> ResourceRef: ...
@@ -63,23 +63,23 @@ class HeldObject(Protocol):
 
 
 def compare_held(
-    told: Mapping[ResourceRef, HeldObject], held: Mapping[ResourceRef, HeldObject]
+    reported: Mapping[ResourceRef, HeldObject], held: Mapping[ResourceRef, HeldObject]
 ) -> tuple[list[HeldObject], list[ResourceRef]]:
-    """Return which of *held* are to be told of after *told*, and which are held no more."""
-    fresh = [item for ref, item in held.items() if ref not in told or _differ(told[ref], item)]
-    return fresh, [ref for ref in told if ref not in held]
+    """Return the objects of *held* that are new or changed since *reported*, and the released objects."""
+    fresh = [item for ref, item in held.items() if ref not in reported or _differ(reported[ref], item)]
+    return fresh, [ref for ref in reported if ref not in held]
 
 
 def _differ(one: HeldObject, other: HeldObject) -> bool:
     return (one.version, one.problem, one.has_stand_in) != (other.version, other.problem, other.has_stand_in)
 
 
-def compare_remarks(told: Sequence[Remark], made: Sequence[Remark]) -> tuple[list[Remark], list[Remark]]:
-    """Return which of *made* are to be told of after *told*, and which are made no more."""
-    if told is made:
+def compare_remarks(reported: Sequence[Remark], current: Sequence[Remark]) -> tuple[list[Remark], list[Remark]]:
+    """Return the warnings of *current* that are new since *reported*, and those that are resolved."""
+    if reported is current:
         return [], []
-    before, now = set(told), set(made)
-    return [item for item in made if item not in before], [item for item in told if item not in now]
+    before, now = set(reported), set(current)
+    return [item for item in current if item not in before], [item for item in reported if item not in now]
 
 
 def ref_of_remark(remark: Remark) -> ResourceRef:
@@ -88,39 +88,39 @@ def ref_of_remark(remark: Remark) -> ResourceRef:
 
 
 def remarked(resource: Resource, remark: Remark) -> Notice:
-    """Return what the owner of an object is told that is served otherwise than it says."""
+    """Return the notice of a warning."""
     return _notice(resource, EventType.WARNING, remark.reason, remark.message)
 
 
 def resolved(resource: Resource, remark: Remark) -> Notice:
-    """Return what the owner of an object is told of which *remark* does not hold any more."""
-    return _notice(resource, EventType.NORMAL, "Resolved", f"no longer so: {remark.reason}: {remark.message}")
+    """Return the notice that the warning *remark* no longer applies."""
+    return _notice(resource, EventType.NORMAL, "Resolved", f"resolved: {remark.reason}: {remark.message}")
 
 
 def quarantined(resource: Resource, held: HeldObject) -> Notice:
-    """Return what the owner of a held object is told."""
-    served = "what it was before is served instead" if held.has_stand_in else "nothing of it is served"
+    """Return the notice of a quarantined object."""
+    served = "its last good version is served" if held.has_stand_in else "it is not served"
     problem = held.problem
     place = f"{problem.source}:{problem.line}" if problem.line else problem.source
-    # The fields first, and the template last: whoever owns the object may never have heard of templates.
+    # Fields first, template last: owners of objects may not know templates.
     note = msgspec.structs.replace(problem, source="", line=0, column=0, subject="")
     made_by = f" [{place}]" if place else ""
     return _notice(resource, EventType.WARNING, "Quarantined", f"{note}; {served}{made_by}")
 
 
 def released(resource: Resource) -> Notice:
-    """Return what the owner of an object is told that is held no more."""
-    return _notice(resource, EventType.NORMAL, "Released", "it is served as it is again")
+    """Return the notice that an object left the quarantine."""
+    return _notice(resource, EventType.NORMAL, "Released", "the current version is served again")
 
 
-def refused(config_map: Resource, problems: Sequence[Problem], *, is_verdict: bool = True) -> Notice:
-    """Return what the owner of the configuration is told when nothing can be deployed.
+def rejected(config_map: Resource, problems: Sequence[Problem], *, is_verdict: bool = True) -> Notice:
+    """Return the notice to the ConfigMap that a configuration of HAProxy is not deployed.
 
-    Without *is_verdict*, HAProxy has not said what it thinks of it.
+    Without *is_verdict*, the check did not finish.
     """
     first = str(problems[0]) if problems else "no reason given"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    note = f"{first}{more}; what was deployed before stays"
+    note = f"{first}{more}; the deployed configuration stays in use"
     reason = "ConfigurationRefused" if is_verdict else "ConfigurationNotChecked"
     return _notice(config_map, EventType.WARNING, reason, note, action="Deploy")
 
@@ -129,11 +129,11 @@ def _notice(resource: Resource, type_: EventType, reason: str, note: str, *, act
     return Notice(regarding=regarding_of(resource), type=type_, reason=reason, action=action, note=note)
 
 
-_OF_REFUSALS: Final = {"Quarantined", "Released", "ConfigurationRefused", "ConfigurationNotChecked"}
+_OF_REJECTIONS: Final = {"Quarantined", "Released", "ConfigurationRefused", "ConfigurationNotChecked"}
 
 
 class EventWriter:
-    """Writes Events about what *held* and *remarks* return, and about a configuration that cannot be deployed."""
+    """Writes Events about quarantined objects (*held*), warnings (*remarks*) and rejected configurations."""
 
     def __init__(
         self,
@@ -152,56 +152,56 @@ class EventWriter:
         self._stores = stores
         self._held = held
         self._remarks = remarks
-        self._said: tuple[Remark, ...] = ()
+        self._reported_remarks: tuple[Remark, ...] = ()
         self._configuration = configuration
         self._instance = instance
-        self._told: dict[ResourceRef, HeldObject] = {}
+        self._reported: dict[ResourceRef, HeldObject] = {}
         self._board = NoticeBoard()
-        # Remarks can be many at once, such as while no Service has endpoints: a refusal does not wait behind them.
-        self._for_refusals, self._for_remarks = Allowance(burst, interval), Allowance(burst, interval)
+        # Two limits, so that rejections do not wait behind many warnings, such as while no Service has endpoints.
+        self._for_rejections, self._for_remarks = Allowance(burst, interval), Allowance(burst, interval)
         self._controller: Controller[NoticeKey] = (
             Controller(self._reconcile, name="events", metrics=metrics).with_backoff(0.5, 60.0).with_shutdown(0)
         )
 
     async def run(self, validated: Latest[ConfigValidated], refusals: Latest[ValidationFailed]) -> NoReturn:
-        """Write until cancelled; what is held already is told at once."""
+        """Write until cancelled; objects that are already in quarantine are reported at once."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._controller.run)
             nursery.start_soon(self._follow, validated, validated.version)
             nursery.start_soon(self._follow, refusals, refusals.version)
-            self._look()
-        raise AssertionError("its tasks end by cancellation alone")
+            self._compare()
+        raise AssertionError("its tasks end only by cancellation")
 
     async def _follow(self, cell: Latest[Any], seen: int) -> NoReturn:
         while True:
             seen, outcome = await cell.wait_newer(seen)
-            self._look()
+            self._compare()
             seen_config = self._configuration.value
             if isinstance(outcome, ValidationFailed) and seen_config is not None and seen_config.config_map:
-                self._put(refused(seen_config.config_map, outcome.problems, is_verdict=outcome.is_verdict))
+                self._put(rejected(seen_config.config_map, outcome.problems, is_verdict=outcome.is_verdict))
 
-    def _look(self) -> None:
+    def _compare(self) -> None:
         held = {item.ref: item for item in self._held()}
-        fresh, gone = compare_held(self._told, held)
-        self._told = held
+        fresh, gone = compare_held(self._reported, held)
+        self._reported = held
         for item in fresh:
             if (resource := find_object(self._stores, item.ref)) is not None:
                 self._put(quarantined(resource, item))
         for ref in gone:
             if (resource := find_object(self._stores, ref)) is not None:
                 self._put(released(resource))
-        self._look_at_remarks(held)
+        self._compare_remarks(held)
 
-    def _look_at_remarks(self, held: Mapping[ResourceRef, HeldObject]) -> None:
-        made = self._remarks()
-        fresh, gone = compare_remarks(self._said, made)
-        self._said = made
+    def _compare_remarks(self, held: Mapping[ResourceRef, HeldObject]) -> None:
+        current = self._remarks()
+        fresh, gone = compare_remarks(self._reported_remarks, current)
+        self._reported_remarks = current
         for item in fresh:
             if (resource := find_object(self._stores, ref_of_remark(item))) is not None:
                 self._put(remarked(resource, item))
         for item in gone:
             ref = ref_of_remark(item)
-            # Of one that is held, nothing is known any more.
+            # The warnings of a quarantined object are unknown.
             if ref not in held and (resource := find_object(self._stores, ref)) is not None:
                 self._put(resolved(resource, item))
 
@@ -211,28 +211,28 @@ class EventWriter:
             self._controller.enqueue(key)
 
     async def _reconcile(self, key: NoticeKey) -> RequeueAfter | None:
-        found = self._board.look(key)
+        found = self._board.pending(key)
         if found is None:
             return None
         notice, times = found
-        allowance = self._for_refusals if notice.reason in _OF_REFUSALS else self._for_remarks
+        allowance = self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_remarks
         if wait := allowance.take(trio.current_time()):
             return RequeueAfter(wait)
         try:
-            await self._say(key, notice, times)
+            await self._write(key, notice, times)
         except (NotFoundError, AbsentKindError):
-            # Its namespace is going, or the Event has just expired: the next one will be new.
+            # The namespace is being deleted, or the Event has just expired: the next attempt creates a new one.
             pass
         except InvalidError as error:
-            self._board.said(key, times)
+            self._board.note_written(key, times)
             raise PermanentError(error) from error
-        return RequeueAfter(0) if self._board.said(key, times) else None
+        return RequeueAfter(0) if self._board.note_written(key, times) else None
 
-    async def _say(self, key: NoticeKey, notice: Notice, times: int) -> None:
+    async def _write(self, key: NoticeKey, notice: Notice, times: int) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         event = event_of(notice, instance=self._instance, now=now)
         try:
-            await self._server.create(said_again(event, times - 1, now=now) if times > 1 else event)
+            await self._server.create(repeated(event, times - 1, now=now) if times > 1 else event)
         except AlreadyExistsError:
             present = await self._server.get(EVENTS, key.namespace, key.name)
-            await self._server.replace(said_again(present, times, now=now))
+            await self._server.replace(repeated(present, times, now=now))

@@ -1,10 +1,9 @@
 """Desired status of objects: its sources, and the comparison with the observed status. No I/O.
 
-A status is written by server-side apply with a field manager of our own, so
-what others have written there stays, except in lists that the API takes as
-one value. For those the source must return the entries of others, too, and
-say so by `is_shared`: then only the very version is replaced that it was
-computed from.
+A status is written by server-side apply with the field manager `haptic-trio`,
+so fields of other managers stay, except in atomic lists. For those the source
+must include the entries of other controllers and set `is_shared`: then only
+the version is replaced from which the status was computed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +19,7 @@ Status = Mapping[str, Any]
 
 
 class StatusKey(msgspec.Struct, frozen=True, order=True):
-    """One object whose status is looked after."""
+    """An object whose status is managed, and the source of it."""
 
     source: str
     """Name of the `StatusSource`."""
@@ -28,54 +27,54 @@ class StatusKey(msgspec.Struct, frozen=True, order=True):
 
 
 class StatusSource(Protocol):
-    """Library code that says what the status of the objects of one kind should be; pure, fast, called on the loop."""
+    """Computes the desired status of objects of one kind. Pure and fast: called on the event loop."""
 
     @property
     def name(self) -> str:
-        """Unique among the sources."""
+        """Name, unique among the sources."""
         ...
 
     @property
     def store(self) -> str:
-        """The store that holds the objects."""
+        """Store that holds the objects."""
         ...
 
     @property
     def inputs(self) -> Sequence[str]:
-        """Other stores that the wishes depend on: when one of them changes, every object is looked at again."""
+        """Other stores that the desired status depends on: when one changes, every object is compared again."""
         ...
 
     @property
     def is_shared(self) -> bool:
-        """Whether `wanted` returns what is others', too."""
+        """Whether `wanted` includes entries of other controllers."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is known yet what is wanted; until then nothing is compared."""
+        """Whether the desired status is known yet; until then nothing is compared."""
         ...
 
     def wanted(self, resource: Resource) -> Status | None:
-        """Return the status fields that should be there, those of ours alone unless `is_shared`.
+        """Return the desired status fields that haptic-trio owns; with `is_shared`, also those of others.
 
-        None: the object is none of ours.
+        None: haptic-trio does not manage the object.
         """
         ...
 
     def related(self) -> Collection[ResourceRef]:
-        """Return the objects that are to be looked at again when others of `store` change."""
+        """Return the objects to compare again when other objects of `store` change."""
         ...
 
     def is_left_over(self, resource: Resource) -> bool:
-        """Whether the status of an object that is none of ours may hold what we have written when it was."""
+        """Whether the status of an object that is no longer managed may still have fields of haptic-trio."""
         ...
 
 
 def is_fulfilled(present: Any, wanted: Any) -> bool:
     """Whether *present* holds all of *wanted*.
 
-    Fields that are not wanted may be there; lists are equal or, where the
-    items are conditions (they have a `type`), hold the wanted ones.
+    *present* may have more fields. Lists must be equal; lists of conditions
+    (items with a `type`) may have more conditions.
     """
     if isinstance(wanted, Mapping):
         if not isinstance(present, Mapping):
@@ -103,10 +102,10 @@ def merge_conditions(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapp
 
 
 def application_of(resource: Resource, status: Status | None, *, exact: bool) -> Resource:
-    """Return what is applied so that *resource* has *status*; None takes back all of ours.
+    """Return the object to apply so that *resource* has *status*; None removes all owned fields.
 
-    With *exact* the server refuses it for any other version of the object.
-    It is refused in any case for another object of the same name.
+    With *exact*, the server rejects it for any other version of the object. It
+    always rejects it for another object of the same name.
     """
     metadata = resource["metadata"]
     named = {field: metadata[field] for field in ("name", "namespace", "uid") if metadata.get(field)}

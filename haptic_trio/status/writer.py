@@ -1,8 +1,8 @@
 """Status writer: a work item for each object whose status differs, run while this replica leads.
 
-What is wanted is said by sources (`haptic_trio.status.sources`), what is there by
-the stores. Nothing is remembered but what was written and has not come back
-by a watch yet, so a new leader begins where the former one stopped.
+The desired status comes from sources (`haptic_trio.status.sources`), the present
+one from the stores. The only state is the statuses that were written and have
+not come back by a watch yet, so a new leader continues where the old one stopped.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,39 +26,39 @@ from haptic_trio.workqueue.outcome import PermanentError
 
 SERVICES: Final = ResourceType("v1", "services")
 WORKERS: Final = 8
-"""Objects that are written at the same time: enough for a thousand a second if each took 8 ms, and few connections."""
+"""Concurrent writes: enough for a thousand per second at 8 ms each, with few connections."""
 RETRY_BASE: Final = 0.25
 RETRY_MAX: Final = 60.0
 _CHUNK: Final = 250
-"""Objects that are compared before others may run."""
+"""Objects that are compared between two checkpoints."""
 _MOST_FETCHES: Final = 20
-"""Objects that the status of one may need, each found when the one before is there, before it is put off."""
+"""Fetches for the status of one object, one after the other, before it is retried later."""
 
 
 class StatusServer(Protocol):
-    """What is needed of an API server; see `ApiCluster.apply`."""
+    """The part of `ApiCluster` that the writer uses."""
 
     async def apply(
         self, resource: Resource, *, field_manager: str, force: bool = False, subresource: str = ""
     ) -> Resource:
-        """Make the fields of *resource* ours and as they are here."""
+        """Apply *resource* (server-side apply) and return the stored object."""
         ...
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A status that is not as it should be."""
+    """A status that differs from the desired one."""
 
     resource: Resource
     wanted: Status | None
-    """None: what is ours in it is to go."""
+    """None: remove the fields that haptic-trio owns."""
     exact: bool
 
 
 class StatusLedger:
-    """The decision: which objects have a status that differs from what is wanted?"""
+    """Finds the objects whose status differs from the desired one. No I/O."""
 
     def __init__(self, stores: Mapping[str, ReadableStore], sources: Sequence[StatusSource]) -> None:
-        """Sources whose stores are not there are left out."""
+        """Sources without a store in *stores* are ignored."""
         self._stores = stores
         self._sources = {source.name: source for source in sources if source.store in stores}
         followed = {
@@ -67,11 +67,11 @@ class StatusLedger:
         self._trackers: dict[str, Tracker] = {name: stores[name].track() for name in sorted(followed)}
         inputs = {name for source in self._sources.values() for name in source.inputs}
         self._echoing = {source.name: source.store for source in self._sources.values() if source.store not in inputs}
-        # By object: the version that was written over, and what was written. Until a watch brings another version.
+        # By object: the version before the write, and the written status, until a watch brings another version.
         self._written: dict[StatusKey, tuple[str, Status | None]] = {}
 
     def everything(self, sources: Iterable[str] | None = None) -> list[StatusKey]:
-        """Return all objects of *sources*, or of all."""
+        """Return all objects of *sources*; None: of all sources."""
         return [
             StatusKey(source.name, ref_of(resource))
             for source in self._sources.values()
@@ -91,15 +91,14 @@ class StatusLedger:
         return list(dict.fromkeys(keys))
 
     def take_echoes(self) -> list[StatusKey]:
-        """Return the objects that have changed since the last call in stores that no wish depends on.
+        """Return the objects that have changed since the last call in stores that are no input of a source.
 
-        That is where what was written comes back, and where somebody else
-        may have written something else.
+        These changes are own writes that come back by the watch, or writes of other clients.
         """
         return [StatusKey(name, ref) for name, store in self._echoing.items() for ref in self._trackers[store].take()]
 
     def compare(self, key: StatusKey) -> Difference | None:
-        """Return what is to be written for *key*; None for nothing."""
+        """Return the difference to write for *key*; None if there is none."""
         source = self._sources[key.source]
         if not source.is_ready:
             return None
@@ -113,7 +112,7 @@ class StatusLedger:
         if wanted is not None:
             is_due = not is_fulfilled(present, wanted)
         else:
-            # What we wrote under other circumstances may look like nothing that we would write now.
+            # An earlier write may differ from everything that the source would write now.
             former = self._written.get(key, ("", None))[1]
             is_due = former is not None or source.is_left_over(resource)
         if not is_due:
@@ -122,12 +121,12 @@ class StatusLedger:
         return Difference(resource, wanted, exact=source.is_shared or wanted is None)
 
     def note_written(self, key: StatusKey, difference: Difference) -> None:
-        """Take note that *difference* was written."""
+        """Record that *difference* was written."""
         self._written[key] = version_of(difference.resource), difference.wanted
 
 
 class StatusWriter:
-    """Keeps the status of all objects of *sources* as it is wanted."""
+    """Writes the status of all objects of *sources* that differ from the desired one."""
 
     def __init__(
         self,
@@ -147,37 +146,37 @@ class StatusWriter:
             # Another replica may lead already.
             .with_shutdown(0)
         )
-        self._looks: Latest[tuple[str, ...] | None] = Latest()
+        self._comparisons: Latest[tuple[str, ...] | None] = Latest()
 
-    def look_again(self, *sources: str) -> None:
-        """Compare every object of *sources* again: what they want has changed for other reasons than a store."""
-        self._looks.put(sources)
+    def compare_again(self, *sources: str) -> None:
+        """Compare every object of *sources* again; needed when inputs other than stores changed."""
+        self._comparisons.put(sources)
 
     async def run(self, news: tuple[Latest[Any], ...], unread: Latest[Any] | None = None) -> NoReturn:
-        """Write until cancelled. After each change of *news* the stores are asked for what has changed.
+        """Write until cancelled; reads the changes of the stores after each change of *news*.
 
-        After each change of *unread* only those are that no wish depends on.
+        After each change of *unread*, reads only stores that are no input of a source.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._controller.run)
             self._ledger.take_changes()
-            nursery.start_soon(self._look)
+            nursery.start_soon(self._follow_comparisons)
             for cell in news:
                 nursery.start_soon(self._follow, cell, cell.version, self._ledger.take_changes)
             if unread is not None:
                 nursery.start_soon(self._follow, unread, unread.version, self._ledger.take_echoes)
             await self._enqueue(self._ledger.everything())
-        raise AssertionError("its tasks end by cancellation alone")
+        raise AssertionError("its tasks end only by cancellation")
 
     async def _follow(self, cell: Latest[Any], seen: int, take: Callable[[], Sequence[StatusKey]]) -> NoReturn:
         while True:
             seen, _news = await cell.wait_newer(seen)
             await self._enqueue(take())
 
-    async def _look(self) -> NoReturn:
-        seen = self._looks.version
+    async def _follow_comparisons(self) -> NoReturn:
+        seen = self._comparisons.version
         while True:
-            seen, sources = await self._looks.wait_newer(seen)
+            seen, sources = await self._comparisons.wait_newer(seen)
             await self._enqueue(self._ledger.everything(sources))
 
     async def _enqueue(self, keys: Sequence[StatusKey]) -> None:
@@ -192,7 +191,7 @@ class StatusWriter:
             return True
 
     async def _compare(self, key: StatusKey) -> Difference | None:
-        """Do `StatusLedger.compare`, with what has to be fetched for it; raises `ContentUnavailableError`."""
+        """Return `StatusLedger.compare`, fetching on-demand objects for it; raises `ContentUnavailableError`."""
         for _attempt in range(_MOST_FETCHES):
             try:
                 return self._ledger.compare(key)
@@ -211,7 +210,7 @@ class StatusWriter:
         try:
             await self._server.apply(application, field_manager=FIELD_MANAGER, force=True, subresource="status")
         except (NotFoundError, AbsentKindError):
-            # Its deletion is on the way to the store.
+            # The object was deleted; the store will follow.
             return
         except InvalidError as error:
             raise PermanentError(error) from error
@@ -219,7 +218,7 @@ class StatusWriter:
 
 
 async def follow_service(client: Client, namespace: str, name: str, addresses: Latest[Addresses]) -> NoReturn:
-    """Keep *addresses* those of the Service *namespace*/*name*; a Service that is not there has none."""
+    """Keep the addresses of the Service *namespace*/*name* in *addresses*; a missing Service has none."""
     selection = Selection(type=SERVICES, namespaces=(namespace,), field_selector=f"metadata.name={name}")
     async with client.watch(selection) as events:
         async for event in events:
@@ -236,9 +235,9 @@ async def follow_service(client: Client, namespace: str, name: str, addresses: L
                 addresses.put(found)
     # The watch ends with the client.
     await trio.sleep_forever()
-    raise AssertionError("nobody wakes it")
+    raise AssertionError("unreachable")
 
 
 def find_object(stores: Mapping[str, ReadableStore], ref: ResourceRef) -> Resource | None:
-    """Return the object *ref*, from whichever store has it."""
+    """Return the object *ref* from the first store that has it."""
     return next((found for store in stores.values() if (found := store.by_ref(ref)) is not None), None)

@@ -53,7 +53,7 @@ def remark(resource: Any, reason: Any, message: Any, if_refused: Any = None) -> 
 
 def remark_of(concern: Concern, problem: str, *, has_stand_in: bool) -> Remark:
     """Return what is said of *concern* about a fragment that is refused for *problem*."""
-    instead = "what it was before is served instead" if has_stand_in else concern.otherwise
+    instead = "its last good version is served" if has_stand_in else concern.otherwise
     message = _shortened(f"{concern.remark.message}: {problem}; {instead}")
     return msgspec.structs.replace(concern.remark, message=message)
 

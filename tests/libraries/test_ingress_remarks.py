@@ -205,7 +205,7 @@ def test_who_names_a_certificate_that_has_gone_bad_is_told_that_the_former_one_s
     [said] = site.renderer.render_here(site.stores, Recall(produced)).remarks
 
     assert said.reason == "CertificateRefused"
-    assert said.message.endswith("; what it was before is served instead")
+    assert said.message.endswith("; its last good version is served")
 
 
 def test_of_many_who_name_a_certificate_that_cannot_be_used_ten_are_told() -> None:
@@ -224,8 +224,8 @@ def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not
 
     assert site.remarks == [
         (
-            f"Secret default/young: CertificateConflict: the certificate for {HOST} is only for clients that cannot use that of "
-            "Secret default/old"
+            f"Secret default/young: CertificateConflict: the certificate for {HOST} is only for clients that cannot "
+            "use that of Secret default/old"
         )
     ]
     # Another certificate under the same name, for another host.

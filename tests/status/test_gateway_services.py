@@ -161,7 +161,9 @@ async def test_the_service_of_somebody_else_stays_as_it_is(nursery: trio.Nursery
 
     assert office.server.objects[SERVICE] == theirs
     assert office.server.writes == []
-    assert office.reports == [(ref_of(GATEWAY), "there is a Service gw-haptic that is not ours: it stays as it is")]
+    assert office.reports == [
+        (ref_of(GATEWAY), "Service gw-haptic exists and is not managed by haptic-trio: it stays unchanged")
+    ]
 
 
 async def test_what_the_server_refuses_is_told_and_tried_again_after_a_change(nursery: trio.Nursery) -> None:

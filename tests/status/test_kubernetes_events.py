@@ -11,7 +11,7 @@ from haptic_trio.status.kubernetes_events import (
     NoticeBoard,
     Regarding,
     event_of,
-    said_again,
+    repeated,
     shorten,
 )
 
@@ -43,7 +43,7 @@ def test_same_notice_has_the_same_name_and_another_one_another() -> None:
 def test_event_said_again_counts_on() -> None:
     event = event_of(notice(), instance="me", now=NOW)
 
-    again = said_again(said_again(event, 1, now=NOW), 3, now=LATER)
+    again = repeated(repeated(event, 1, now=NOW), 3, now=LATER)
 
     assert again["series"] == {"count": 5, "lastObservedTime": LATER}
     assert again["eventTime"] == NOW
@@ -73,12 +73,12 @@ def test_repetitions_that_wait_are_said_together() -> None:
     assert key is not None
     board.put(notice(), 0)
 
-    assert board.look(key) == (notice(), 2)
+    assert board.pending(key) == (notice(), 2)
     board.put(notice(), 0)
-    assert board.said(key, 2)
-    assert board.look(key) == (notice(), 1)
-    assert not board.said(key, 1)
-    assert board.look(key) is None
+    assert board.note_written(key, 2)
+    assert board.pending(key) == (notice(), 1)
+    assert not board.note_written(key, 1)
+    assert board.pending(key) is None
 
 
 def test_object_with_too_much_to_say_is_not_heard_for_a_while_and_others_are() -> None:

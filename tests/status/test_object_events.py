@@ -99,7 +99,7 @@ async def test_owner_is_told_of_quarantine_and_release_once_each(board: Board) -
     quarantined = next(event for event in board.events if event["reason"] == "Quarantined")
     assert quarantined["type"] == "Warning"
     assert quarantined["regarding"]["name"] == "web"
-    assert quarantined["note"] == "a quote in a path; nothing of it is served"
+    assert quarantined["note"] == "a quote in a path; it is not served"
     assert quarantined["reportingInstance"] == "me"
     assert "series" not in quarantined
 
@@ -112,7 +112,7 @@ def test_owner_of_a_held_object_reads_of_its_fields_first_and_of_templates_last(
     held = msgspec.structs.replace(WEB, problem=problem, has_stand_in=True)
 
     assert quarantined(ingress("web"), held).note == (
-        "spec.rules[0].host: the value is long (shorten it); what it was before is served instead [ingress-route:7]"
+        "spec.rules[0].host: the value is long (shorten it); its last good version is served [ingress-route:7]"
     )
 
 
@@ -132,8 +132,8 @@ async def test_owner_is_told_of_each_remark_once_and_when_it_does_not_hold_any_m
     assert (said["type"], said["note"], said["regarding"]["name"]) == ("Warning", "nobody is there", "web")
     assert not any("series" in event for event in board.events)
     assert {event["note"] for event in board.events if event["type"] == "Normal"} == {
-        "no longer so: NoEndpoints: nobody is there",
-        "no longer so: HostPathConflict: an older one goes first",
+        "resolved: NoEndpoints: nobody is there",
+        "resolved: HostPathConflict: an older one goes first",
     }
 
 
@@ -164,7 +164,7 @@ async def test_owner_of_the_configuration_is_told_when_nothing_can_be_deployed(b
     await board.server.until(lambda: board.reasons() == ["ConfigurationRefused"])
 
     assert board.events[0]["regarding"]["kind"] == "ConfigMap"
-    assert board.events[0]["note"] == "unknown keyword (and 1 more); what was deployed before stays"
+    assert board.events[0]["note"] == "unknown keyword (and 1 more); the deployed configuration stays in use"
 
 
 async def test_owner_of_the_configuration_is_told_when_haproxy_has_not_answered(board: Board) -> None:

@@ -204,7 +204,7 @@ class Office:
 
     def publish(self, *entries: str) -> None:
         self.desk.addresses.put(Addresses(entries))
-        self.writer.look_again("ingress")
+        self.writer.compare_again("ingress")
 
     def address(self, name: str) -> Any:
         stored = self.server.stored(INGRESSES, "default", name)

@@ -66,7 +66,7 @@ def test_who_needs_a_fragment_is_told_when_it_fails_and_what_is_so_then() -> Non
     site.put("a", fail=True)
     assert said(site) == [f"other: Refused: {OTHER}: no a; there is nothing"]
     site.run.restart(Recall(good))
-    assert said(site) == [f"other: Refused: {OTHER}: no a; what it was before is served instead"]
+    assert said(site) == [f"other: Refused: {OTHER}: no a; its last good version is served"]
     site.put("a")
     assert said(site) == []
 
