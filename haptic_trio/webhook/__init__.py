@@ -1,1 +1,1 @@
-"""The admission webhook: the API server asks before it accepts an object, and is told what it would come to."""
+"""Admission webhook: reviews objects by a dry run of the pipeline before the API server stores them."""

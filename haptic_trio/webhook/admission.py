@@ -1,7 +1,7 @@
-"""Admission reviews with limits; an object that cannot be judged is accepted.
+"""Admission reviews with limits; the webhook fails open.
 
-What cannot be reviewed is let through with a warning. It is quarantined later
-if it cannot be served, as everything is that came while nobody was asked.
+An object that cannot be reviewed is accepted with a warning. If it cannot be
+served, the pipeline quarantines it.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from haptic_trio.webhook.verdict import judge
 
 
 class TriesChanges(Protocol):
-    """Who can say what a change would come to."""
+    """Runs the pipeline on a change without applying it."""
 
     async def run(self, replacements: Replacements, *, limit: float) -> DryRun:
         """See `DryRuns.run`."""
@@ -35,40 +35,40 @@ class TriesChanges(Protocol):
 
 
 class Present(msgspec.Struct, frozen=True):
-    """The iteration that runs, as far as reviews go."""
+    """State of the running iteration that reviews need."""
 
     targets: tuple[Target, ...]
     dry_runs: TriesChanges
     hidden: Callable[[str], frozenset[str]] = lambda _namespace: frozenset()
-    """Texts that are secret to those who write objects of a namespace."""
+    """Returns the secret texts that owners of objects in a namespace must not see."""
 
 
 class AdmissionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What reviews may take."""
+    """Limits of reviews."""
 
     deadline: float = 3.0
-    """Seconds that one may take, waiting included; below the least that the API server is likely to wait."""
+    """Seconds for one review, including waiting; less than usual timeouts of the API server."""
     configuration: float = 10.0
-    """Seconds that a review of the configuration may take, which runs its tests."""
+    """Seconds for a review of the configuration, which runs its tests."""
     margin: float = 0.5
-    """Seconds of the API server's own limit that are left for the way back."""
+    """Seconds to subtract from the timeout of the API server for the response."""
     waiting: int = 32
-    """Reviews at a time, of which one is worked on; the rest waits."""
+    """Maximum number of reviews in progress; one runs, the others wait."""
 
 
 class Admission:
-    """Reviews one request at a time, and has a number of them wait."""
+    """Reviews one request at a time; a limited number waits."""
 
     def __init__(
         self,
-        look: Callable[[], Present | None],
+        present: Callable[[], Present | None],
         metrics: WebhookMetrics,
         *,
         limits: AdmissionLimits | None = None,
         configuration: ConfigurationReviews | None = None,
     ) -> None:
-        """*look* returns what is there to review with, None while there is nothing; *configuration* needs none."""
-        self._look = look
+        """*present* returns the state for reviews of objects, or None; *configuration* does not need it."""
+        self._present = present
         self._metrics = metrics
         self._limits = limits or AdmissionLimits()
         self._configuration = configuration
@@ -76,14 +76,14 @@ class Admission:
         self._log = get_logger("webhook")
 
     async def review(self, request: Request, *, limit: float | None = None) -> Answer:
-        """Return the answer to *request*, within *limit* seconds, if whoever asks says so, and those of our own."""
+        """Return the answer to *request* within *limit* seconds, the timeout of the API server, and the own limits."""
         began = trio.current_time()
         answer, outcome = await self._review(request, limit)
         if request.dry_run:
-            # Nobody will see it again: what is logged is only what could come to pass.
-            self._log.debug("dry run was reviewed", object=str(request.ref), outcome=outcome)
+            # A dry run stores nothing, so it is logged at debug level only.
+            self._log.debug("dry run reviewed", object=str(request.ref), outcome=outcome)
         elif not answer.allowed:
-            self._log.info("object was refused", object=str(request.ref), reason=answer.message)
+            self._log.info("object rejected", object=str(request.ref), reason=answer.message)
         self._metrics.note(outcome, trio.current_time() - began)
         return answer
 
@@ -92,7 +92,7 @@ class Admission:
 
     async def _review(self, request: Request, limit: float | None) -> tuple[Answer, str]:
         if request.sub_resource or _is_going(request.object):
-            # Whoever takes a finalizer off a broken object must be able to.
+            # Removing a finalizer of a broken object must stay possible.
             return Answer(), FOREIGN
         if self._running >= self._limits.waiting:
             return _unchecked(request, "too many objects are being reviewed")
@@ -108,11 +108,11 @@ class Admission:
         return answer, ALLOWED if answer.allowed else REFUSED
 
     async def _answer(self, request: Request, limit: float | None) -> Answer | None:
-        """Return the answer, None where there is nothing to review."""
+        """Return the answer; None if there is nothing to review."""
         if self._configuration is not None and self._configuration.concern(request):
             with _in_time(self._deadline(limit, self._limits.configuration)):
                 return await self._configuration.review(request)
-        present = self._look()
+        present = self._present()
         if present is None:
             raise RehearsalError("haptic-trio is not ready")
         replacements = find_replacements(request, present.targets)
@@ -127,21 +127,21 @@ class Admission:
 
 @contextmanager
 def _in_time(seconds: float) -> Iterator[None]:
-    """Raise `RehearsalError` where the block takes longer."""
+    """Raise `RehearsalError` if the block takes longer than *seconds*."""
     try:
         with trio.fail_after(seconds):
             yield
     except trio.TooSlowError as exc:
-        raise RehearsalError(f"that would have taken longer than {seconds:g} s") from exc
+        raise RehearsalError(f"the review took longer than {seconds:g} s") from exc
 
 
 def _cleaner(request: Request, present: Present) -> Callable[[str], str]:
-    """Return what takes out of a text what is secret: what the object itself holds of that is in no store yet."""
+    """Return a function that redacts secrets, including those of the object itself, which is in no store yet."""
 
     @cache
     def find_hidden() -> list[str]:
         hidden = hidden_in(request.object) | hidden_in(request.old_object) | present.hidden(request.ref.namespace)
-        # The longest first: a part of it may be a word of its own.
+        # Longest first: a secret may be a part of another one.
         return sorted(hidden, key=len, reverse=True)
 
     def clean(text: str) -> str:
@@ -153,7 +153,7 @@ def _cleaner(request: Request, present: Present) -> Callable[[str], str]:
 
 
 def _unchecked(request: Request, reason: str) -> tuple[Answer, str]:
-    return Answer(warnings=(f"{request.ref} was accepted unseen: {reason}",)), UNCHECKED
+    return Answer(warnings=(f"{request.ref} was accepted without review: {reason}",)), UNCHECKED
 
 
 def _is_going(resource: Resource | None) -> bool:

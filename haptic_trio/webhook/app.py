@@ -20,52 +20,52 @@ from haptic_trio.webhook.review import ReviewError, decode_review, encode_answer
 
 PATH = "/validate"
 MOST_BYTES = 3 << 20
-"""Of a body: the largest request that the API server itself takes, which makes two objects of it at worst."""
+"""Maximum bytes of a body: the request limit of the API server, for an object and its old version."""
 BODY_LIMIT = 5.0
-"""Seconds until a body must be there."""
+"""Seconds to receive a body."""
 MOST_REQUESTS = 64
-"""At a time: the bodies of so many are held."""
+"""Maximum number of concurrent requests, whose bodies are in memory."""
 _JSON = "application/json"
 _TIMEOUT = re.compile(r"(?P<number>\d{1,5}(?:\.\d{1,6})?)(?P<unit>ms|s|m)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 class Doorkeeper:
-    """Knows who may ask, where clients have to show certificates."""
+    """Authorizes clients by their certificates."""
 
     def __init__(
         self, trust: Callable[[], int], allowed: frozenset[str] = frozenset(), clock: Callable[[], float] = time.time
     ) -> None:
-        """*trust* is how often the authorities have changed; an empty *allowed* is all whom they vouch for."""
+        """*trust* returns the number of changes of the CA certificates; an empty *allowed* allows all names."""
         self._trust = trust
         self._allowed = allowed
         self._clock = clock
 
     def admits(self, client: Client | None) -> bool:
-        """Whether *client* may ask now: a connection may outlive what it was opened with."""
+        """Whether *client* is authorized now: a connection may outlive its certificate or the CA certificates."""
         if client is None or client.expires <= self._clock() or client.trust != self._trust():
             return False
         return not self._allowed or bool(self._allowed & client.names)
 
 
 def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeeper | None) -> Starlette:
-    """Return the application; without a *doorkeeper* everybody may ask who gets here."""
+    """Return the application; without a *doorkeeper*, every client is authorized."""
     running = 0
     log = get_logger("webhook")
 
     async def validate(request: Request) -> Response:
         nonlocal running
         if doorkeeper is not None and not doorkeeper.admits(current_client()):
-            log.warning("request of a stranger was refused", client=request.client.host if request.client else "")
-            return _refused(HTTPStatus.FORBIDDEN, "the client certificate is not one that may ask here")
+            log.warning("client not authorized", client=request.client.host if request.client else "")
+            return _rejected(HTTPStatus.FORBIDDEN, "the client certificate is not authorized")
         if running >= MOST_REQUESTS:
-            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} requests are being served")
+            return _rejected(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} requests are being served")
         running += 1
         try:
             return await _validate(request, admission)
         except ReviewError as exc:
             metrics.note(BAD, 0.0)
-            return _refused(HTTPStatus.BAD_REQUEST, str(exc))
+            return _rejected(HTTPStatus.BAD_REQUEST, str(exc))
         finally:
             running -= 1
 
@@ -74,20 +74,20 @@ def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeep
 
 async def _validate(request: Request, admission: Admission) -> Response:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-        return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {_JSON}")
+        return _rejected(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {_JSON}")
     with trio.move_on_after(BODY_LIMIT) as scope:
         body = await _read(request)
     if scope.cancelled_caught:
-        return _refused(HTTPStatus.REQUEST_TIMEOUT, f"the body was not there within {BODY_LIMIT:g} s")
+        return _rejected(HTTPStatus.REQUEST_TIMEOUT, f"the body was not received within {BODY_LIMIT:g} s")
     if body is None:
-        return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MOST_BYTES >> 20} MiB")
+        return _rejected(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MOST_BYTES >> 20} MiB")
     review = decode_review(body)
     answer = await admission.review(review, limit=read_timeout(request.query_params.get("timeout", "")))
     return Response(encode_answer(review.uid, answer), media_type=_JSON)
 
 
 async def _read(request: Request) -> bytearray | None:
-    """Return the body; None if it is too large, and then not all of it is read."""
+    """Return the body; None if it is too large (the rest is not read)."""
     body = bytearray()
     if int(request.headers.get("content-length", 0)) > MOST_BYTES:
         return None
@@ -98,15 +98,15 @@ async def _read(request: Request) -> bytearray | None:
                 if len(body) > MOST_BYTES:
                     return None
     except ClientDisconnect as exc:
-        raise ReviewError("the client has gone") from exc
+        raise ReviewError("the client disconnected") from exc
     return body
 
 
 def read_timeout(text: str) -> float | None:
-    """Return the seconds that the API server will wait, as it says in the address; None if it does not."""
+    """Return the timeout of the API server, from the query string, in seconds; None if it is missing."""
     match = _TIMEOUT.fullmatch(text)
     return float(match["number"]) * _SECONDS[match["unit"]] if match is not None else None
 
 
-def _refused(status: HTTPStatus, message: str) -> Response:
+def _rejected(status: HTTPStatus, message: str) -> Response:
     return PlainTextResponse(f"{message}\n", status_code=int(status))

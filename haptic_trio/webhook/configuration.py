@@ -1,7 +1,7 @@
 """Reviews of the controller's own ConfigMap.
 
-What serves stays as it is either way: an invalid configuration changes
-nothing. But here its author learns of it at once.
+An invalid configuration is never used; the review reports its problems to the
+author at once.
 """
 
 from collections.abc import Callable
@@ -22,17 +22,17 @@ VERSION_LABEL: Final = "app.kubernetes.io/version"
 _CONTENT: Final = ("data", "binaryData")
 
 Check = Callable[[Resource], tuple[Problem, ...]]
-"""Returns what is wrong with a ConfigMap, in a worker thread of Trio; raises `RehearsalError` where nobody can say."""
+"""Returns the problems of a ConfigMap; runs in a worker thread. Raises `RehearsalError` if no review is possible."""
 
 
 class ConfigurationReviews:
-    """Tries one ConfigMap at a time, by *check*."""
+    """Reviews one ConfigMap at a time by *check*."""
 
     def __init__(self, namespace: str, name: str, check: Check) -> None:
         self._namespace = namespace
         self._name = name
         self._check = check
-        # Held until a thread that was given up has ended: no more than one is ever at work.
+        # An abandoned thread keeps its token until it ends, so that at most one thread works.
         self._one_at_a_time = trio.CapacityLimiter(1)
 
     def concern(self, request: Request) -> bool:
@@ -45,17 +45,19 @@ class ConfigurationReviews:
         )  # fmt: skip
 
     async def review(self, request: Request) -> Answer:
-        """Return the answer to *request*; raises `RehearsalError` where nobody can say."""
+        """Return the answer to *request*; raises `RehearsalError` if no review is possible."""
         wanted = request.object
         if wanted is None:
-            warning = f"{request.ref}: what is deployed stays, but no controller can start without it"
+            warning = (
+                f"{request.ref}: the deployed configuration stays, but no controller can start without this ConfigMap"
+            )
             return Answer(warnings=(warning,))
         if _content_of(wanted) == _content_of(request.old_object):
             return Answer()
         version = _version_of(wanted)
         if version not in {"", __version__}:
-            # Of an upgrade or its return: only that version knows its fields.
-            raise RehearsalError(f"it is for version {version}, and this is {__version__}")
+            # During an upgrade or rollback; only that version knows its fields.
+            raise RehearsalError(f"it is for haptic-trio {version}; this is haptic-trio {__version__}")
         problems = await trio.to_thread.run_sync(
             partial(self._check, wanted), limiter=self._one_at_a_time, abandon_on_cancel=True
         )
@@ -78,7 +80,7 @@ def _message(request: Request, problems: tuple[Problem, ...]) -> str:
     lines = [_sentence(problem, str(request.ref)) for problem in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"and {len(problems) - MOST_PROBLEMS} more")
-    return "\n".join([f"{request.ref} is no valid configuration:", *(f"- {line}" for line in lines)])
+    return "\n".join([f"{request.ref} is not a valid configuration:", *(f"- {line}" for line in lines)])
 
 
 def _sentence(problem: Problem, source: str) -> str:

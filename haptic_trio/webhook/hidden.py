@@ -10,14 +10,14 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.templating.incremental.deferred import ContentUnavailableError
 
 SHORTEST: Final = 4
-"""Characters: what is shorter would be found everywhere."""
+"""Characters; shorter texts would match everywhere."""
 MOST_SECRETS: Final = 1000
-"""With more of them only those of the namespace are looked at."""
+"""With more Secrets, only those of the namespace are redacted."""
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 
 
 def hidden_words(stores: Stores, namespace: str) -> frozenset[str]:
-    """Return the texts in the Secrets of *stores* that are secret; of those on demand, in what has been fetched."""
+    """Return the secret texts of all Secrets in *stores*; of on-demand stores, those of fetched Secrets."""
     secrets = [each for store in stores.values() for each in store.list() if each.get("kind") == _SECRET]
     if len(secrets) > MOST_SECRETS:
         secrets = [each for each in secrets if each["metadata"].get("namespace") == namespace]
@@ -28,12 +28,12 @@ def _hidden_here(secret: Resource) -> frozenset[str]:
     try:
         return hidden_in(secret)
     except ContentUnavailableError:
-        # What is not here can be in no text.
+        # A Secret that was not fetched cannot be part of a message.
         return frozenset()
 
 
 def hidden_in(resource: Resource | None) -> frozenset[str]:
-    """Return the texts in *resource* that are secret, as they are written, as they are meant, and by line."""
+    """Return the values of the Secret *resource*: as written, decoded, and each of their lines."""
     if not resource or resource.get("kind") != _SECRET:
         return frozenset()
     return frozenset(

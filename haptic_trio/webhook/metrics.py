@@ -7,15 +7,15 @@ OUTCOMES = (ALLOWED, REFUSED, UNCHECKED, FOREIGN, BAD)
 
 
 class WebhookMetrics:
-    """Requests by what was answered, and how long that took."""
+    """Requests by outcome, and their duration."""
 
     def __init__(self, families: Families) -> None:
         self._requests = families.counter(
             "webhook_requests",
-            "Objects that the API server has asked about, by outcome; `unchecked`: allowed because nobody could say.",
+            "Admission requests by outcome; `unchecked`: allowed because no review was possible.",
             "outcome",
         )
-        self._seconds = families.histogram("webhook_duration_seconds", "From an admission request to its answer.")
+        self._seconds = families.histogram("webhook_duration_seconds", "Time to answer an admission request.")
         for outcome in OUTCOMES:
             self._requests.labels(outcome)
 

@@ -12,16 +12,16 @@ _KIND: Final = "AdmissionReview"
 _INVALID: Final = 422
 MOST_WARNINGS: Final = 10
 LONGEST_WARNING: Final = 250
-"""Characters; the API server cuts longer ones off, and drops all beyond 4,096."""
+"""Characters; the API server truncates longer warnings, and drops all beyond 4,096."""
 LONGEST_MESSAGE: Final = 4000
 
 
 class ReviewError(HapticError):
-    """What was sent is no request for a review; trying again does not help."""
+    """The body is not a valid AdmissionReview; permanent."""
 
 
 class ResourceId(msgspec.Struct, frozen=True):
-    """Which kind of object, as the rule of the webhook names it."""
+    """Kind of the object, as in the rule of the webhook."""
 
     group: str = ""
     version: str = ""
@@ -29,12 +29,12 @@ class ResourceId(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """Group and version, as objects name them."""
+        """Group and version, as in objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is about to happen to one object."""
+    """Requested operation on one object."""
 
     uid: str
     resource: ResourceId
@@ -44,21 +44,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     operation: str
     """`CREATE`, `UPDATE`, `DELETE` or `CONNECT`."""
     object: dict[str, Any] | None = None
-    """As it would be; None for one that would be gone."""
+    """The new version; None if the object would be deleted."""
     old_object: dict[str, Any] | None = None
     dry_run: bool = False
-    """Whatever the answer is, nothing will be stored."""
+    """The API server will store nothing."""
 
     @property
     def subject(self) -> Resource:
-        """The object as it would be, or as it is if it would be gone."""
+        """The new version, or the present one if the object would be deleted."""
         return self.object or self.old_object or {}
 
     @property
     def ref(self) -> ResourceRef:
-        """Which object it is."""
+        """Identity of the object."""
         ref = ref_of(self.subject)
-        # A Namespace is said to be in itself.
+        # The request of a Namespace names the Namespace itself as its namespace.
         is_namespace = (self.resource.group, self.resource.resource) == ("", "namespaces")
         return ResourceRef(ref.kind, "" if is_namespace else ref.namespace or self.namespace, ref.name or self.name)
 
@@ -70,11 +70,11 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether it may happen, and what to tell whoever asked for it."""
+    """Verdict, with texts for the user who sent the request."""
 
     allowed: bool = True
     message: str = ""
-    """Why not; may be several lines."""
+    """Reason of a rejection; may have several lines."""
     warnings: tuple[str, ...] = ()
 
 
@@ -86,10 +86,10 @@ def decode_review(body: bytes | bytearray) -> Request:
     try:
         review = _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-        # Text that is not UTF-8 is found when it is made into a string, by Python itself.
-        raise ReviewError(f"the body is no {_KIND}: {exc}") from exc
+        # UnicodeError: text that is not UTF-8 is detected when it becomes a `str`.
+        raise ReviewError(f"the body is not an {_KIND}: {exc}") from exc
     if (review.api_version, review.kind) != (API_VERSION, _KIND):
-        raise ReviewError(f"{review.kind} of {review.api_version} is not understood, but {_KIND} of {API_VERSION}")
+        raise ReviewError(f"unsupported {review.kind} of {review.api_version} (expected {_KIND} of {API_VERSION})")
     for each in (review.request.object, review.request.old_object):
         if each is not None:
             _check_identity(each)
@@ -99,10 +99,10 @@ def decode_review(body: bytes | bytearray) -> Request:
 def _check_identity(resource: Resource) -> None:
     metadata = resource.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise ReviewError("the metadata of the object is no mapping")
+        raise ReviewError("the metadata of the object is not a mapping")
     identity = (resource.get("kind", ""), metadata.get("name", ""), metadata.get("namespace", ""))
     if not all(isinstance(part, str) for part in identity):
-        raise ReviewError("the object's kind, name and namespace must be texts")
+        raise ReviewError("kind, name and namespace of the object must be strings")
 
 
 def encode_answer(uid: str, answer: Answer) -> bytes:
@@ -112,7 +112,7 @@ def encode_answer(uid: str, answer: Answer) -> bytes:
         message = _shortened(answer.message, LONGEST_MESSAGE)
         response["status"] = {"status": "Failure", "reason": "Invalid", "code": _INVALID, "message": message}
     if answer.warnings:
-        # In a header: one line each.
+        # Each warning becomes a header: one line.
         lines = (" ".join(warning.split()) for warning in answer.warnings[:MOST_WARNINGS])
         response["warnings"] = [_shortened(line, LONGEST_WARNING) for line in lines]
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": _KIND, "response": response})

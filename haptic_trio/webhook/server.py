@@ -21,29 +21,29 @@ from haptic_trio.webhook.metrics import WebhookMetrics
 HANDSHAKE_LIMIT: Final = 5.0
 """Seconds that a TLS handshake may take."""
 IDLE_LIMIT: Final = 120.0
-"""Seconds that an idle connection is kept; the API server gives its own up after 90."""
+"""Seconds until an idle connection is closed; the API server closes its connections after 90."""
 RETRY_INTERVAL: Final = 10.0
-"""Seconds until it is tried again to open what could not be opened."""
+"""Seconds between two attempts to open the port or the certificate files."""
 _BACKLOG: Final = 128
 
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the webhook is served, and to whom."""
+    """Address, certificate and authorized clients of the webhook."""
 
     listen: str
     certificate: Path
     key: Path
     authorities: Path | None = None
-    """Who may have signed the API server's certificate; None: it need not have one."""
+    """CA certificates of clients; None: clients need no certificate."""
     allowed: frozenset[str] = frozenset()
-    """Names in that certificate; empty: all that the authorities vouch for."""
+    """Allowed names in client certificates; empty: all."""
 
 
 class Report(Protocol):
-    """Where problems are told."""
+    """Reports problems."""
 
     def __call__(self, source: str, problems: tuple[Problem, ...]) -> None:
-        """Tell *problems* of *source*."""
+        """Report *problems* of *source*."""
         ...
 
 
@@ -57,9 +57,9 @@ async def run_webhook(
 ) -> NoReturn:
     """Serve until cancelled.
 
-    What keeps it from being served (a certificate that is not there yet, a
-    port that is taken) is reported once and tried again: HAProxy is not to
-    pay for it. *announce* gets the addresses each time they are bound.
+    A failure to start (a missing certificate, a port in use) is reported once
+    and retried: it must not stop the controller. *announce* gets the addresses
+    each time they are bound.
     """
     reported = ""
     while True:
@@ -67,12 +67,12 @@ async def run_webhook(
             async with trio.open_nursery() as nursery:
                 addresses = await nursery.start(partial(serve_webhook, options, admission, metrics))
                 reported = ""
-                get_logger("webhook").info("reviews are answered", addresses=addresses)
+                get_logger("webhook").info("webhook is served", addresses=addresses)
                 announce(tuple(addresses))
         except* (OSError, TlsFilesError) as group:
             message = str(next(leaves_of(group)))
             if message != reported:
-                hint = f"objects are accepted unseen until then; tried again every {RETRY_INTERVAL:g} s"
+                hint = f"objects are accepted without review until then; retried every {RETRY_INTERVAL:g} s"
                 report("webhook", (Problem(message=message, source=options.listen, hint=hint),))
             reported = message
         await trio.sleep(RETRY_INTERVAL)
@@ -88,7 +88,7 @@ async def serve_webhook(
     """Serve until cancelled; started() gives the addresses, such as `https://127.0.0.1:9443/validate`.
 
     Certificate, key and authorities are read again when they change. Raises
-    TlsFilesError, and OSError when the address is taken.
+    TlsFilesError, and OSError if the address is in use.
     """
     context = await trio.to_thread.run_sync(partial(RenewedContext, _files_of(options), server=True))
     doorkeeper = Doorkeeper(context.newest_trust, options.allowed) if options.authorities else None
@@ -108,7 +108,7 @@ def _files_of(options: WebhookOptions) -> TlsFiles | OpenFiles:
 
 class _Config(HttpsConfig):
     def open_sockets(self, binds: list[str], type_: int) -> list[socket.socket]:
-        # Hypercorn leaves one open that cannot be bound, and this is tried again and again.
+        # Hypercorn does not close a socket that it cannot bind, and binding is retried.
         return [_bind(bind) for bind in binds] if type_ == socket.SOCK_STREAM else []
 
 

@@ -15,7 +15,7 @@ Replacements = dict[str, dict[ResourceRef, Resource | None]]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One watched resource, and whether it has an object."""
+    """One watched resource, with its selection of objects."""
 
     store: str
     api_version: str
@@ -24,10 +24,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     labels: LabelSelector
     fields: FieldSelector
     asks: bool
-    """Whether the API server is to ask before it accepts one."""
+    """Whether the webhook reviews its objects."""
 
     def selects(self, resource: Resource, namespace: str) -> bool:
-        """Whether *resource*, an object of the kind, is watched."""
+        """Whether *resource*, an object of the kind, is selected."""
         return (
             (not self.namespaces or namespace in self.namespaces)
             and self.labels.matches(resource)
@@ -36,15 +36,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def targets_of(config: Config) -> tuple[Target, ...]:
-    """Return all that *config* watches."""
+    """Return the targets of all watched resources of *config*."""
     return tuple(_target(name, watched) for name, watched in config.watched_resources.items())
 
 
 def find_replacements(request: Request, targets: Iterable[Target], now: datetime | None = None) -> Replacements | None:
-    """Return what *request* would put in the place of what is in the stores; None if nobody wants it reviewed.
+    """Return the changes of *request* to stores; None if no watched resource requests a review.
 
-    An object that a store does not select would be gone from there. *now* is
-    when one is created that does not say.
+    None as a replacement removes the object: it is deleted or no longer
+    selected. *now* is the creation time of an object without one.
     """
     concerned = [
         target
@@ -80,7 +80,7 @@ def _is_watched(target: Target, request: Request) -> bool:
 
 
 def _complete(resource: dict[str, Any], request: Request, now: datetime | None) -> Resource:
-    """Return *resource* with what it has once it is stored: it is the youngest, and where the request says."""
+    """Return *resource* with the metadata that it will have once it is stored."""
     metadata = resource.get("metadata") or {}
     ref = request.ref
     completed = {**metadata, "name": ref.name}

@@ -12,10 +12,10 @@ from haptic_trio.webhook.review import Answer
 
 MOST_FAULTS = 10
 _CONFIG = "haproxy.cfg"
-_AS_BEFORE = "it is not served as it is, as before: "
+_AS_BEFORE = "rejected already before this change: "
 
 Place: TypeAlias = Callable[[str], tuple[str, ...]]
-"""Finds the fields of the object that a message is about."""
+"""Returns the paths of the fields that a message is about."""
 
 
 def judge(
@@ -25,12 +25,12 @@ def judge(
     clean: Callable[[str], str],
     find_fields: Place = lambda _message: (),
 ) -> Answer:
-    """Return the answer for a change of *ref*; *clean* takes what is secret out of a text.
+    """Return the answer for a change of *ref*; *clean* redacts secrets in a text.
 
-    It is refused for what it would break itself: the object, others of its
-    namespace, or everything. What would not be served any more of others, who
-    cannot veto it, and what was so before, is a warning. Nothing keeps an
-    object from being deleted.
+    A change is rejected if it newly breaks the object, another object of its
+    namespace, or the complete configuration. Objects of other namespaces that
+    it breaks, and problems that exist already, become warnings. A deletion is
+    always allowed.
     """
     sentence = partial(_sentence, ref=ref, clean=clean, find_fields=find_fields)
     own = [fault for fault in found.faults if not fault.is_known and _concerns(fault, ref)]
@@ -47,7 +47,7 @@ def judge(
     for fault in [each for each in _distinct(found.faults) if _matters(each, ref)][:MOST_FAULTS]:
         warnings.append(f"{_AS_BEFORE if fault.is_known else ''}{sentence(fault)}")
     if found.unchecked:
-        warnings.append(f"{ref} was not shown to HAProxy: {clean(found.unchecked)}")
+        warnings.append(f"{ref} was not checked by HAProxy: {clean(found.unchecked)}")
     return Answer(warnings=tuple(warnings))
 
 
@@ -61,18 +61,18 @@ def _is_same(subject: Subject, ref: ResourceRef) -> bool:
 
 
 def _matters(fault: Fault, ref: ResourceRef) -> bool:
-    """Whether to speak of *fault*, for which *ref* is not refused."""
+    """Whether *fault*, which does not reject *ref*, is worth a warning."""
     return not fault.is_known or (fault.subject is not None and _is_same(fault.subject, ref))
 
 
 def _message(ref: ResourceRef, faults: Sequence[Fault], sentence: Callable[[Fault], str]) -> str:
-    # No more is looked at than is told.
+    # Format only the reported faults.
     lines = [sentence(fault) for fault in faults[:MOST_FAULTS]]
     if len(faults) > MOST_FAULTS:
         lines.append(f"and {len(faults) - MOST_FAULTS} more")
     if len(lines) == 1:
-        return f"{ref} cannot be served by HAProxy as it is: {lines[0]}"
-    return "\n".join([f"{ref} cannot be served by HAProxy as it is:", *(f"- {line}" for line in lines)])
+        return f"{ref} cannot be served: {lines[0]}"
+    return "\n".join([f"{ref} cannot be served:", *(f"- {line}" for line in lines)])
 
 
 def _sentence(fault: Fault, *, ref: ResourceRef, clean: Callable[[str], str], find_fields: Place) -> str:
@@ -82,14 +82,14 @@ def _sentence(fault: Fault, *, ref: ResourceRef, clean: Callable[[str], str], fi
     if is_own and fault.phase == "render" and (fields := find_fields(problem.message)):
         text = f"{clean(', '.join(fields))}: {without_emitter(text)}"
     if fault.phase != "render" and problem.line:
-        text = f"{text} (line {problem.line} of {problem.source or _CONFIG} as it would be)"
+        text = f"{text} (line {problem.line} of the resulting {problem.source or _CONFIG})"
     if fault.phase == "render" and problem.hint:
         text = f"{text} ({clean(problem.hint)})"
     if fault.subject is None:
-        return f"nothing could be served any more: {text}"
-    return text if is_own else f"{fault.subject} could not be served with it: {text}"
+        return f"the complete configuration would be invalid: {text}"
+    return text if is_own else f"{fault.subject} could no longer be served: {text}"
 
 
 def _distinct(faults: Iterable[Fault]) -> list[Fault]:
-    """Return one of those that say the same: several fragments of an object may fail for one reason."""
+    """Return *faults* without duplicates: several fragments of an object may fail for one reason."""
     return list({(fault.problem.message, fault.problem.line, fault.subject): fault for fault in faults}.values())

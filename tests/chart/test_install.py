@@ -192,7 +192,7 @@ async def test_an_installed_chart_serves_an_ingress_with_no_right_missing(
     assert complaints == []
     assert [one for one in asked if one.status == FORBIDDEN] == []
     assert unused_rules(helm.render(namespace=namespace, **settings), asked) == []
-    assert f"ConfigMap {namespace}/{NAME} is no valid configuration" in refusal
+    assert f"ConfigMap {namespace}/{NAME} is not a valid configuration" in refusal
 
 
 async def test_a_haproxy_pod_that_is_deleted_serves_until_no_load_balancer_sends_it_anything(

@@ -117,7 +117,7 @@ async def test_owner_of_an_object_that_cannot_be_served_is_told_and_told_again_w
             assert told["type"] == "Warning"
             assert told["reason"] == "Quarantined"
             assert told["regarding"]["uid"]
-            assert "nothing of it is served" in told["note"]
+            assert "it is not served" in told["note"]
             assert await events_about(site, "Ingress", "web") == []
 
 

@@ -54,7 +54,7 @@ async def see_refusals(found: Reviewed) -> None:
     site = found.site
     answer = await found.create(found.broken("broken"), keep=True)
     assert answer.status_code == REFUSED
-    assert f"Ingress {site.namespace}/broken cannot be served by HAProxy as it is" in told(answer)
+    assert f"Ingress {site.namespace}/broken cannot be served" in told(answer)
     assert "spec.rules[0].http.paths[0].path: the value holds" in told(answer)
     assert await site.cluster.find(site.path("ingresses", "broken")) is None
 
@@ -77,7 +77,7 @@ async def see_configurations(found: Reviewed) -> None:
     good = await found.configure(json.dumps({**config, "reconciler": {"debounceInterval": "150ms"}}))
 
     assert broken.status_code == REFUSED, broken.text
-    assert f"ConfigMap {site.namespace}/haptic-trio is no valid configuration" in told(broken)
+    assert f"ConfigMap {site.namespace}/haptic-trio is not a valid configuration" in told(broken)
     assert "of `config`: " in told(broken)
     assert "reconcilers" in told(broken)
     assert good.status_code == 200, good.text
@@ -138,7 +138,7 @@ async def see_absence(found: Reviewed) -> None:
         headers={"content-type": "application/merge-patch+json"},
     )
     assert labelled.status_code == 200, labelled.text
-    assert "as before" in labelled.headers["warning"]
+    assert "already before" in labelled.headers["warning"]
     await site.apply(site.ingress("broken", "broken.test"))
     await site.until_served("broken.test")
     assert (await site.cluster.client.delete(site.path("ingresses", "broken"))).status_code == 200

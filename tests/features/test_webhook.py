@@ -156,7 +156,7 @@ async def test_what_comes_while_nobody_is_asked_is_quarantined_and_does_not_stan
         assert other == {"uid": "u-1", "allowed": True}
         assert still["allowed"]
         assert touched["allowed"]
-        assert "as before" in touched["warnings"][0]
+        assert "already before" in touched["warnings"][0]
         assert mended == {"uid": "u-1", "allowed": True}
 
 
@@ -197,7 +197,7 @@ async def test_configuration_is_reviewed_with_its_tests_and_places_and_nothing_c
 
     assert good == {"uid": "u-1", "allowed": True}
     assert not unknown["allowed"]
-    assert "ConfigMap default/haptic-trio is no valid configuration" in unknown["status"]["message"]
+    assert "ConfigMap default/haptic-trio is not a valid configuration" in unknown["status"]["message"]
     assert "line " in unknown["status"]["message"]
     assert "reconcilers" in unknown["status"]["message"]
     assert not failing["allowed"]

@@ -83,7 +83,7 @@ async def test_each_problem_is_told_with_its_place() -> None:
 
     assert not given.allowed
     assert given.message.splitlines() == [
-        "ConfigMap edge/haptic-trio is no valid configuration:",
+        "ConfigMap edge/haptic-trio is not a valid configuration:",
         "- line 3 of `config`: a.b: unknown field (x)",
         "- library base:7: no",
     ]
@@ -122,7 +122,7 @@ async def test_deletion_passes_with_a_warning() -> None:
     given = await answer_to(request_of(None, config_map()), Checks(Problem(message="no")))
 
     assert given.allowed
-    assert "no controller can start without it" in given.warnings[0]
+    assert "no controller can start without this ConfigMap" in given.warnings[0]
 
 
 async def test_configuration_for_another_version_passes_unseen() -> None:
@@ -132,7 +132,7 @@ async def test_configuration_for_another_version_passes_unseen() -> None:
     same = await answer_to(request_of(config_map(**{VERSION_LABEL: __version__})), check)
 
     assert other.allowed
-    assert "it is for version 99.0" in other.warnings[0]
+    assert "it is for haptic-trio 99.0" in other.warnings[0]
     assert not same.allowed
 
 
@@ -157,7 +157,7 @@ async def test_configuration_that_takes_too_long_passes_and_only_one_is_at_work_
         for _ in range(3):
             given = await admission.review(request_of(config_map()))
             assert given.allowed
-            assert "would have taken longer than 0.05 s" in given.warnings[0]
+            assert "review took longer than 0.05 s" in given.warnings[0]
         assert len(working) == 1
     finally:
         release.set()

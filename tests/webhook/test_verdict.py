@@ -25,13 +25,13 @@ def test_own_fault_refuses_and_is_told_by_the_object_s_name() -> None:
     given = answer(DryRun(faults=(fault("a path must begin with /"),)))
 
     assert not given.allowed
-    assert given.message == "Ingress default/web cannot be served by HAProxy as it is: a path must begin with /"
+    assert given.message == "Ingress default/web cannot be served: a path must begin with /"
 
 
 def test_line_of_the_configuration_is_told() -> None:
     given = answer(DryRun(faults=(fault("unknown keyword 'x'", phase="parse", line=12),)))
 
-    assert "unknown keyword 'x' (line 12 of haproxy.cfg as it would be)" in given.message
+    assert "unknown keyword 'x' (line 12 of the resulting haproxy.cfg)" in given.message
 
 
 def test_same_reason_of_several_fragments_is_told_once_and_several_reasons_are_a_list() -> None:
@@ -44,21 +44,21 @@ def test_neighbour_in_the_same_namespace_that_breaks_by_it_refuses() -> None:
     given = answer(DryRun(faults=(fault("no", "Service", "shop"),)))
 
     assert not given.allowed
-    assert "Service default/shop could not be served with it: no" in given.message
+    assert "Service default/shop could no longer be served: no" in given.message
 
 
 def test_others_cannot_veto() -> None:
     given = answer(DryRun(faults=(fault("no", "Ingress", "shop", namespace="elsewhere"),)))
 
     assert given.allowed
-    assert "Ingress elsewhere/shop could not be served with it" in given.warnings[0]
+    assert "Ingress elsewhere/shop could no longer be served" in given.warnings[0]
 
 
 def test_what_would_stop_everything_refuses() -> None:
     given = answer(DryRun(faults=(fault("no", kind=""),)))
 
     assert not given.allowed
-    assert "nothing could be served any more: no" in given.message
+    assert "the complete configuration would be invalid: no" in given.message
 
 
 def test_broken_object_may_be_touched_while_it_is_broken_for_the_same_reason() -> None:
@@ -66,7 +66,7 @@ def test_broken_object_may_be_touched_while_it_is_broken_for_the_same_reason() -
     other = answer(DryRun(faults=(fault("old", known=True), fault("new"))), "UPDATE")
 
     assert same.allowed
-    assert "as before: old" in same.warnings[0]
+    assert "rejected already before this change: old" in same.warnings[0]
     assert not other.allowed
     assert "new" in other.message
 
@@ -99,7 +99,7 @@ def test_it_is_told_when_haproxy_was_not_asked() -> None:
     given = answer(DryRun(unchecked="there are more than 250 certificates"))
 
     assert given.allowed
-    assert given.warnings == ("Ingress default/web was not shown to HAProxy: there are more than 250 certificates",)
+    assert given.warnings == ("Ingress default/web was not checked by HAProxy: there are more than 250 certificates",)
 
 
 def test_every_text_of_a_fault_is_cleaned() -> None:
@@ -123,7 +123,7 @@ def test_field_of_the_object_is_named_and_of_no_other_object() -> None:
     given = judge(REF, "CREATE", found, str, lambda _message: ("spec.path",))
 
     assert "- spec.path: no\n" in given.message
-    assert given.message.endswith("Service default/shop could not be served with it: url_path: no")
+    assert given.message.endswith("Service default/shop could no longer be served: url_path: no")
 
 
 def test_no_more_fields_are_looked_for_than_are_told() -> None:
