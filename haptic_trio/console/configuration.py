@@ -25,19 +25,19 @@ from haptic_trio.templating.incremental.provenance import Provenance
 T = TypeVar("T")
 
 MOST_LINES = 500
-"""Of one page."""
+"""Maximum number of lines of a page."""
 MOST_SECTIONS = 2000
 MOST_FILES = 500
 MOST_DIFFERING = 2000
-"""Lines on either side, beyond which they are only counted."""
+"""Differing lines on either side, beyond which they are only counted."""
 
 
 class NotNowError(HapticError):
-    """There is no configuration to look at, or objects have changed since; trying again soon helps."""
+    """There is no configuration yet, or objects have changed since the last render; retry soon."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where a configuration comes from."""
+    """The running iteration, as far as the console reads it."""
 
     config: Config
     stores: Stores
@@ -45,20 +45,20 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A file in a form that may be shown."""
+    """A redacted file."""
 
     path: str
     serial: int
     lines: tuple[str, ...]
     makers: tuple[str, ...]
-    """By line; empty where no object made it."""
+    """Object of each line, or an empty string."""
     secrets: frozenset[int]
-    """1-based numbers of lines."""
+    """1-based numbers of redacted lines."""
     files: tuple[str, ...]
 
 
 class Configuration:
-    """Answers about what is rendered newest; remembers one former view, to tell what has changed."""
+    """Answers about the newest configuration; keeps the previous view for differences."""
 
     def __init__(self, source: Callable[[], Source | None]) -> None:
         self._source = source
@@ -67,15 +67,15 @@ class Configuration:
         self._difference: DiffPage | None = None
 
     def forget(self) -> None:
-        """Let go of what was seen: nobody looks any more."""
+        """Drop the kept views; called when the last client disconnects."""
         self._view = self._former = self._difference = None
 
     async def page(self, *, path: str = MAIN_TEMPLATE, offset: int = 0, limit: int = 200, search: str = "") -> Any:
-        """Return *limit* lines of the file *path* from the 0-based *offset* on; of those that hold *search*, if given.
+        """Return *limit* lines of the file *path* from the 0-based *offset* on; with *search*, of matching lines.
 
-        What is secret is searched for as it is shown. Raises `NotNowError`.
+        The search sees the redacted text. Raises `NotNowError`.
         """
-        view = await self.look(path)
+        view = await self.view(path)
         number = range(1, len(view.lines) + 1)
         needle = search.casefold()
         found = [at for at in number if needle in view.lines[at - 1].casefold()] if needle else number
@@ -92,8 +92,8 @@ class Configuration:
         )
 
     async def diff(self) -> DiffPage:
-        """Return what differs between the newest haproxy.cfg and the one seen before; raises `NotNowError`."""
-        view = await self.look()
+        """Return the difference between the newest haproxy.cfg and the previous view; raises `NotNowError`."""
+        view = await self.view()
         former = self._former
         if former is None:
             return DiffPage(before=0, after=view.serial, added=0, removed=0, lines=())
@@ -103,11 +103,11 @@ class Configuration:
         return known
 
     async def explain(self, target: str) -> Any:
-        """Return the explanation of *target*; raises `NotNowError`, and `TargetError` where it means nothing."""
+        """Return the explanation of *target*; raises `NotNowError` and `TargetError`."""
         return await self._ask(partial(_explain, target=target))
 
-    async def look(self, path: str = MAIN_TEMPLATE) -> View:
-        """Return the newest text of *path*; that of haproxy.cfg is remembered. Raises `NotNowError`."""
+    async def view(self, path: str = MAIN_TEMPLATE) -> View:
+        """Return the newest text of *path*; the view of haproxy.cfg is kept. Raises `NotNowError`."""
         view = await self._ask(partial(_make_view, path=path, known=self._view))
         if path == MAIN_TEMPLATE and view is not self._view:
             if self._view is not None and self._view.lines != view.lines:
@@ -118,15 +118,15 @@ class Configuration:
     async def _ask(self, ask: Callable[[Source, Rendered, Provenance], T]) -> T:
         source = self._source()
         if source is None:
-            raise NotNowError("no iteration runs, or it is not up yet; try again soon")
+            raise NotNowError("no iteration is running, or it is still starting; retry soon")
         answer = await source.pipeline.consult(partial(ask, source))
         if answer is None:
-            raise NotNowError("nothing is rendered yet, or not what has changed since; try again soon")
+            raise NotNowError("the newest changes are not rendered yet; retry soon")
         return answer
 
 
 def compare(former: View, view: View) -> DiffPage:
-    """Return what differs."""
+    """Return the difference from *former* to *view*."""
     before, after = former.lines, view.lines
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
@@ -136,7 +136,7 @@ def compare(former: View, view: View) -> DiffPage:
         tail += 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     if max(len(old), len(new)) > MOST_DIFFERING:
-        # Too many to be matched line by line.
+        # Too many lines for a line-by-line match.
         return DiffPage(before=former.serial, after=view.serial, added=len(new), removed=len(old), lines=())
     lines: list[DiffLine] = []
     for kind, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -158,9 +158,9 @@ def _line(view: View, at: int) -> ConfigLine:
 
 
 def section_lines(lines: Sequence[str]) -> list[int]:
-    """Return the 1-based numbers of the lines with which sections begin, the first of them."""
+    """Return the 1-based numbers of the first lines of sections, at most `MOST_SECTIONS`."""
     kinds = shipped_keywords().sections
-    # A line of a section may stand at the margin as well.
+    # Lines inside a section may be unindented, too.
     found = [at for at, line in enumerate(lines, 1) if line[:1].isalpha() and line.split(None, 1)[0] in kinds]
     return found[:MOST_SECTIONS]
 
@@ -169,7 +169,7 @@ def _make_view(source: Source, rendered: Rendered, provenance: Provenance, *, pa
     if known is not None and (known.path, known.serial) == (path, rendered.serial):
         return known
     if path not in rendered.texts:
-        raise NotNowError(f"there is no file {path!r}")
+        raise NotNowError(f"no file {path!r}")
     site = _site(source, rendered, provenance)
     lines = site.lines_of(path)
     makers: list[str] = []

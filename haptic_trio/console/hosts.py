@@ -1,8 +1,9 @@
-"""The names by which the console may be asked for, against DNS rebinding.
+"""Allowed host names of requests to the console, against DNS rebinding.
 
-A page of another site can have its own name lead here, and is of the same
-origin then. Such a request names a host that is none of ours. IP addresses
-are fine, whichever: nobody can have them lead elsewhere.
+A page of another site can point its own host name at the console, which makes
+both the same origin. Its requests carry that name in `Host`, so other names
+than those of the console are rejected. IP addresses are always allowed: they
+cannot be rebound.
 """
 
 import ipaddress
@@ -19,19 +20,19 @@ _LOCAL = "localhost"
 
 
 class Hosts:
-    """The names of one console."""
+    """Host names of one console."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """*names* are those beside localhost and IP addresses."""
+        """*names* are allowed in addition to localhost and IP addresses."""
         self._names = frozenset(_plain(name) for name in names if name)
 
     def admit(self, connection: HTTPConnection) -> bool:
-        """Whether *connection* asks for the console by a name of its own."""
+        """Whether the Host header of *connection* is allowed."""
         found = connection.headers.getlist("host")
         return len(found) == 1 and self.has(found[0])
 
     def has(self, host: str) -> bool:
-        """Whether *host*, as in a header, with or without a port, is one."""
+        """Whether *host*, the value of a Host header, is allowed."""
         match = _HOST.fullmatch(host)
         if match is None:
             return False
@@ -40,15 +41,15 @@ class Hosts:
 
 
 def own_names(listen: str, more: Collection[str] = ()) -> frozenset[str]:
-    """Return the names of a console at *listen*: the host there, that of this machine, and *more*."""
+    """Return the names of a console at *listen*: its host, the name of this machine, and *more*."""
     return frozenset({listen.rpartition(":")[0], socket.gethostname(), *more} - {""})
 
 
 def misdirected() -> Response:
-    """Return the answer to a request by another name."""
+    """Return the answer to a request with another name."""
     return PlainTextResponse(
-        "this console is not known by the name in the address; localhost, an IP address and the name of its machine are"
-        " fine, others by `serve --console-host`\n",
+        "this host name is not allowed for the console; use localhost, an IP address or the name of its machine, or add"
+        " the name with `serve --console-host`\n",
         status_code=int(HTTPStatus.MISDIRECTED_REQUEST),
     )
 

@@ -1,7 +1,7 @@
 """Wire protocol of the console; its JSON form is stable.
 
-Times are seconds of the controller's own clock; `clock` and `unix` of a
-`Moment` are the same instant, so that a reader can tell the time of day.
+Times are seconds of the controller's monotonic clock. `clock` and `unix` of a
+`Moment` are the same instant, so that a client can compute the time of day.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 PROTOCOL = 1
-"""Grows when something that was there changes its meaning or goes; additions do not count."""
+"""Grows when a field changes its meaning or is removed, not when fields are added."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,20 +37,20 @@ class NurseryView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task and what it has opened."""
+    """A task and its nurseries."""
 
     name: str
     place: str = ""
-    """Where our own code waits, as `module:line function`."""
+    """Innermost code of haptic-trio on the stack, as `module:line function`."""
     waits_for: str = ""
     """The innermost call, such as `MemoryReceiveChannel.receive`."""
     nurseries: tuple[NurseryView, ...] = ()
     left_out: int = 0
-    """Tasks below it that are not shown, because there are too many."""
+    """Tasks below it that are omitted because there are too many."""
 
 
 class TaskTree(msgspec.Struct, frozen=True, kw_only=True):
-    """All tasks of the process, from the root on."""
+    """All tasks of the process."""
 
     root: TaskView
     shown: int
@@ -58,7 +58,7 @@ class TaskTree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A channel, or a cell that keeps the newest value alone."""
+    """A channel, or a cell that keeps only the newest value."""
 
     name: str
     kind: str
@@ -66,13 +66,13 @@ class ChannelView(msgspec.Struct, frozen=True, kw_only=True):
     used: int
     size: int
     high: int
-    """The most that was found in it since somebody looks at it."""
+    """Highest observed fill level since clients read it."""
     senders: int = 0
     receivers: int = 0
     waiting_senders: int = 0
     waiting_receivers: int = 0
     puts: int = 0
-    """Of a cell: how many values there have been."""
+    """Number of values that a cell has had."""
 
 
 class StoreView(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,58 +85,58 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageView(msgspec.Struct, frozen=True, kw_only=True):
-    """A startup stage that was reached."""
+    """A completed startup stage."""
 
     stage: int
     name: str
     seconds: float
-    """Since the iteration was opened."""
+    """Time since the start of the iteration."""
 
 
 class CycleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One reconciliation, as far as it has come. Times are clock times, durations seconds."""
+    """One reconciliation so far. Times are clock times, durations are in seconds."""
 
     correlation: str
     reason: str = ""
     changes: int = 0
     seen: float | None = None
-    """When the first of its changes came; debounced until it was triggered."""
+    """Time of its first change; the debouncer holds it until `triggered`."""
     triggered: float | None = None
     started: float | None = None
     render: float = 0.0
     parse: float = 0.0
     check: float = 0.0
     rendered: int = 0
-    """Fragments."""
+    """Number of fragments."""
     reused: int = 0
     deploy_started: float | None = None
     deploy_seconds: float | None = None
     outcome: str = ""
-    """Empty while it runs; else an outcome, or `failed in` a phase."""
+    """Empty while it runs, then an outcome, or `failed in` and a phase."""
     ended: float | None = None
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An HAProxy that is deployed to."""
+    """An endpoint."""
 
     name: str
     generation: str = ""
-    """Of the newest deployment that it took."""
+    """Generation of its latest successful deployment."""
     correlation: str = ""
     at: float | None = None
-    """Clock time of that, or of the failure."""
+    """Clock time of the latest deployment, successful or not."""
     seconds: float = 0.0
     operations: int = 0
     reloaded: bool = False
     reasons: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
-    """What it holds back until it may reload."""
+    """Changes that wait for a reload."""
     error: str = ""
-    """Why the newest deployment failed; empty when it did not."""
+    """Error of the latest deployment; empty after a success."""
 
 
 class ComponentView(msgspec.Struct, frozen=True, kw_only=True):
-    """A component's sign of life."""
+    """Heartbeat of a component."""
 
     name: str
     busy: bool
@@ -145,7 +145,7 @@ class ComponentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IterationView(msgspec.Struct, frozen=True, kw_only=True):
-    """The iteration that runs."""
+    """The running iteration."""
 
     number: int
     opened: float
@@ -155,32 +155,32 @@ class IterationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is small."""
+    """Summary of the controller."""
 
     iteration: IterationView | None
-    """None between two."""
+    """None between two iterations."""
     stages: tuple[StageView, ...]
     is_leader: bool
     identity: str
     components: tuple[ComponentView, ...]
     instances: tuple[InstanceView, ...]
     fleet: Any
-    """As `haptic-trio fleet list --output json` tells it; null where somebody else makes the instances."""
+    """Output of `haptic-trio fleet list --output json`; null if haptic-trio does not manage the instances."""
     cycles: tuple[CycleView, ...]
-    """The oldest first."""
+    """Oldest first."""
     fragments_rendered: int
     fragments_reused: int
-    """Sums over the cycles that are known."""
+    """Sum over `cycles`."""
     quarantined: int
     problems: Mapping[str, tuple[str, ...]]
-    """What is wrong with inputs, by source."""
+    """Problems of inputs, by source."""
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that was told."""
+    """A recorded event."""
 
     number: int
-    """Counts all of them from 1 on."""
+    """Sequence number, from 1."""
     at: float
     kind: str
     correlation: str
@@ -190,33 +190,33 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the configuration, in a form that may be shown."""
+    """A line of the configuration, redacted if it derives from a Secret."""
 
     line: int
     text: str
     made_by: str = ""
-    """The object, where one made it."""
+    """The object that produced the line, if any."""
     is_secret: bool = False
 
 
 class ConfigPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a file, or of the lines in it that were searched for."""
+    """A page of a file, or of the lines that match a search."""
 
     path: str
     serial: int
-    """Of the rendering."""
+    """Serial number of the render."""
     total: int
-    """Lines, or lines found."""
+    """Number of lines, or of matching lines."""
     offset: int
     lines: tuple[ConfigLine, ...]
     files: tuple[str, ...] = ()
-    """What else there is; the first of them."""
+    """The first files of the configuration."""
     sections: tuple[ConfigLine, ...] = ()
-    """Where sections begin; the first of them."""
+    """The first lines of the first sections."""
 
 
 class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that came (`+`) or went (`-`)."""
+    """An added (`+`) or removed (`-`) line."""
 
     sign: str
     line: int
@@ -224,12 +224,12 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between the newest configuration and the one that was seen before it."""
+    """Difference between the newest configuration and the one that clients received before."""
 
     before: int
-    """Serial; 0 where none was seen."""
+    """Serial; 0 if there is none."""
     after: int
     added: int
     removed: int
     lines: tuple[DiffLine, ...]
-    """The first of them."""
+    """The first lines of the difference."""

@@ -1,7 +1,7 @@
 """Bounded recorder of recent events, and their totals.
 
-Taking a fact in costs an append; what viewers are shown is computed when one
-asks.
+Recording an event costs one append; the views for clients are computed on
+request.
 """
 
 import time
@@ -20,27 +20,26 @@ MOST_INSTANCES = 1000
 MOST_SOURCES = 100
 
 Story: TypeAlias = Callable[[Any], tuple[str, str, dict[str, Any]]]
-"""Makes level, message and key-values of a fact."""
+"""Returns level, message and fields of an event."""
 Clean: TypeAlias = Callable[[Any], Any]
-"""Returns a value of JSON without what is secret."""
+"""Returns a JSON value with secrets redacted."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A fact as it is kept."""
+    """A recorded event."""
 
     number: int
     at: float
     fact: msgspec.Struct
-    told: tuple[str, str, dict[str, Any]]
-    """Level, message and key-values, for those that are not told later."""
+    story: tuple[str, str, dict[str, Any]]
+    """Level, message and fields, if they are computed when the event is recorded."""
 
 
 class Recorder:
-    """The last facts, and the newest of those whose subject lasts.
+    """The latest events, and the current state that they describe.
 
-    *story_of* gives the words for a kind of fact. Facts with words that
-    others have written pass *clean* at once: what is secret now may be
-    unknown later.
+    *story_of* returns the formatter of an event type. Events with texts from
+    outside pass *clean* at once: a Secret may be unknown later.
     """
 
     def __init__(
@@ -62,26 +61,26 @@ class Recorder:
         self._entries: deque[Entry] = deque(maxlen=MOST_EVENTS)
 
     def observe(self, fact: msgspec.Struct) -> None:
-        """Take *fact* in."""
+        """Record *fact*; never blocks."""
         self.last += 1
         now = self._clock()
-        told: tuple[str, str, dict[str, Any]] = ("", "", {})
-        if _is_wordy(fact):
-            told = self._tell(fact)
-        self._entries.append(Entry(self.last, now, _light(fact), told))
+        story: tuple[str, str, dict[str, Any]] = ("", "", {})
+        if _has_foreign_text(fact):
+            story = self._story(fact)
+        self._entries.append(Entry(self.last, now, _light(fact), story))
         self._follow(fact, now)
 
     def entries(self, since: int = 0) -> list[Entry]:
-        """Return what is still known of the facts after number *since*."""
+        """Return the recorded events after number *since*."""
         return [entry for entry in self._entries if entry.number > since]
 
     def events(self, since: int = 0, *, most: int = MOST_EVENTS) -> tuple[EventView, ...]:
-        """Return the facts after number *since* for viewers, at most the newest *most*."""
+        """Return the views of events after number *since*, at most the newest *most*."""
         return tuple(self._view(entry) for entry in self.entries(since)[-most:])
 
     def _view(self, entry: Entry) -> EventView:
         fact = entry.fact
-        level, text, fields = entry.told if entry.told[0] else self._tell(fact)
+        level, text, fields = entry.story if entry.story[0] else self._story(fact)
         return EventView(
             number=entry.number,
             at=entry.at,
@@ -92,15 +91,15 @@ class Recorder:
             fields=fields,
         )
 
-    def _tell(self, fact: msgspec.Struct) -> tuple[str, str, dict[str, Any]]:
+    def _story(self, fact: msgspec.Struct) -> tuple[str, str, dict[str, Any]]:
         if isinstance(fact, Lightened):
-            return fact.told
-        story = self._story_of(type(fact))
-        if story is None:
+            return fact.story
+        story_of = self._story_of(type(fact))
+        if story_of is None:
             return "debug", type(fact).__name__, {}
-        level, text, fields = story(fact)
+        level, text, fields = story_of(fact)
         plain = msgspec.to_builtins(fields, enc_hook=str)
-        return level, text, self._clean(plain) if _is_wordy(fact) else plain
+        return level, text, self._clean(plain) if _has_foreign_text(fact) else plain
 
     def _follow(self, fact: msgspec.Struct, now: float) -> None:
         match fact:
@@ -158,15 +157,15 @@ class Recorder:
 
 
 class Lightened(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact without the configuration that came along with it, which would be kept alive."""
+    """Summary of an event, which does not keep the configuration in the event alive."""
 
     kind: str
-    told: tuple[str, str, dict[str, Any]]
+    story: tuple[str, str, dict[str, Any]]
     correlation: str = ""
     phases: m.Phases | None = None
 
 
-_WORDY = (
+_WITH_FOREIGN_TEXT = (
     m.ConfigInvalid,
     m.HttpContentRefused,
     m.InstanceFailed,
@@ -178,9 +177,9 @@ _WORDY = (
 )
 
 
-def _is_wordy(fact: msgspec.Struct) -> bool:
-    """Whether *fact* holds words that others have written, such as a message of HAProxy."""
-    return isinstance(fact, _WORDY)
+def _has_foreign_text(fact: msgspec.Struct) -> bool:
+    """Whether *fact* has texts from outside, such as a message of HAProxy."""
+    return isinstance(fact, _WITH_FOREIGN_TEXT)
 
 
 def _light(fact: msgspec.Struct) -> msgspec.Struct:
@@ -195,17 +194,17 @@ def _light(fact: msgspec.Struct) -> msgspec.Struct:
             is_valid = isinstance(fact, m.ConfigValidated)
             level, text = ("info", "configuration validated") if is_valid else ("debug", "configuration prepared")
             kind = type(fact).__name__
-            return Lightened(kind=kind, told=(level, text, fields), correlation=fact.correlation, phases=phases)
+            return Lightened(kind=kind, story=(level, text, fields), correlation=fact.correlation, phases=phases)
         case m.DeploymentScheduled():
-            fields = {"correlation": fact.correlation, "why": fact.why, "endpoints": len(fact.endpoints)}
-            told = ("debug", "deployment scheduled", fields)
-            return Lightened(kind="DeploymentScheduled", told=told, correlation=fact.correlation)
+            fields = {"correlation": fact.correlation, "reason": fact.why, "endpoints": len(fact.endpoints)}
+            story = ("debug", "deployment scheduled", fields)
+            return Lightened(kind="DeploymentScheduled", story=story, correlation=fact.correlation)
         case m.EndpointsDiscovered():
             names = [endpoint.name for endpoint in fact.endpoints[:20]]
-            return Lightened(kind="EndpointsDiscovered", told=("info", "endpoints discovered", {"endpoints": names}))
+            return Lightened(kind="EndpointsDiscovered", story=("info", "endpoints discovered", {"endpoints": names}))
         case m.ConfigChanged():
-            told = ("info", "configuration changed", {"version": fact.loaded.version})
-            return Lightened(kind="ConfigChanged", told=told)
+            story = ("info", "configuration changed", {"version": fact.loaded.version})
+            return Lightened(kind="ConfigChanged", story=story)
     return fact
 
 

@@ -12,18 +12,17 @@ from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.store import Stores
 
 SHORTEST = 4
-"""Characters: what is shorter would be found everywhere."""
+"""Characters; shorter texts would match everywhere."""
 MOST_SECRETS = 1000
 MOST_WORDS = 20_000
-"""With more of either, texts about problems are withheld as a whole: to look for all of them would take too long.
-So they are where Secrets are fetched on demand."""
+"""Beyond these limits, and with on-demand Secrets, complete texts of problems are replaced by their digests."""
 _SECRET = "Secret"  # noqa: S105  a kind of object
 
 
 class Redactor:
-    """Knows what the Secrets hold now, and replaces it by its hash.
+    """Replaces the content of present Secrets by digests.
 
-    *values* are further texts that must not be shown, such as credentials.
+    *values* are additional secret texts, such as credentials.
     """
 
     def __init__(self, stores: Callable[[], Stores | None], values: Callable[[], Iterable[str]] = tuple) -> None:
@@ -33,7 +32,7 @@ class Redactor:
         self._known: tuple[str, ...] | None = ()
 
     def clean(self, text: str) -> str:
-        """Return *text* without what is secret."""
+        """Return *text* with secrets replaced."""
         known = self._words()
         if known is None:
             return f"withheld, digest {digest_of(text)}"
@@ -43,7 +42,7 @@ class Redactor:
         return text
 
     def clean_all(self, value: Any) -> Any:
-        """Return *value*, what JSON can hold, with every text in it cleaned."""
+        """Return *value*, plain data, with every text cleaned."""
         match value:
             case str():
                 return self.clean(value)
@@ -57,7 +56,7 @@ class Redactor:
         stores = self._stores()
         extra = tuple(value for value in self._values() if value)
         if stores is None:
-            # Between two iterations: what was known stays known.
+            # Between two iterations: keep the known texts.
             return self._known if self._known is None else (*extra, *self._known)
         seen = tuple((name, store.version) for name, store in stores.items())
         if seen != self._seen:
@@ -73,14 +72,14 @@ def _words_in(stores: Stores) -> tuple[str, ...] | None:
         if not objects or objects[0].get("kind") != _SECRET:
             continue
         count += len(objects)
-        # To know what Secrets hold that are fetched on demand all of them would have to be fetched.
+        # The content of on-demand Secrets is unknown without fetching all of them.
         if count > MOST_SECRETS or isinstance(store, OnDemandStore):
             return None
         for secret in objects:
             words.update(_words_of(secret))
         if len(words) > MOST_WORDS:
             return None
-    # The longest first: a part of it may be a word of its own.
+    # Longest first: a secret may be a part of another one.
     return tuple(sorted(words, key=lambda word: (-len(word), word)))
 
 

@@ -1,16 +1,16 @@
-"""Session with one viewer over a websocket.
+"""Session with one client (viewer) over a websocket.
 
     viewer   {"hello": 1, "token": "…"}                                  within `HELLO_LIMIT` seconds
     console  {"kind": "welcome", "protocol": 1, "version": "…", "now": {"clock": …, "unix": …}}
     viewer   {"ask": "tasks", "id": 1}                                   one answer
     console  {"kind": "answer", "id": 1, "topic": "tasks", "value": …}
-    console  {"kind": "refused", "id": 1, "message": "…"}                or why not
-    viewer   {"follow": ["state", "events"], "interval": 1, "since": 0}  from now on
-    console  {"kind": "state", "value": …}                               whenever it is another one
-    console  {"kind": "events", "value": […], "missed": 0}               what has happened since
+    console  {"kind": "refused", "id": 1, "message": "…"}                or an error
+    viewer   {"follow": ["state", "events"], "interval": 1, "since": 0}  subscription
+    console  {"kind": "state", "value": …}                               when it changed
+    console  {"kind": "events", "value": […], "missed": 0}               new events
     console  {"kind": "now", "value": {"clock": …, "unix": …}}           at least every `ALIVE` seconds
 
-A viewer can change nothing.
+The protocol is read-only.
 """
 
 import hmac
@@ -30,14 +30,14 @@ from haptic_trio.errors import HapticError
 
 HELLO_LIMIT = 5.0
 SEND_LIMIT = 30.0
-"""Seconds within which a viewer has to take what it is sent; one that sleeps must not keep others out."""
+"""Seconds that a send may take, so that a stalled viewer does not occupy a slot."""
 ALIVE = 10.0
 MOST_VIEWERS = 8
 SHORTEST_INTERVAL = 0.2
 REFUSED, BUSY = 1008, 1013
-"""Codes of a websocket's end."""
+"""Close codes of the websocket."""
 NOT_ALLOWED = "not allowed"
-"""The reason of the first."""
+"""Close reason for `REFUSED`."""
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -48,14 +48,14 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a viewer wants."""
+    """A request or subscription of a viewer."""
 
     ask: str = ""
     id: int = 0
     follow: tuple[str, ...] | None = None
     interval: float = 1.0
     since: int = 0
-    """Events after this number."""
+    """Only events after this number."""
     path: str = "haproxy.cfg"
     offset: int = 0
     limit: int = 200
@@ -64,11 +64,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewerStalledError(HapticError):
-    """A viewer does not take what it is sent; it may connect again."""
+    """A viewer does not receive messages; it may reconnect."""
 
 
 class UnknownTopicError(HapticError):
-    """There is no such topic; trying again is futile."""
+    """The topic does not exist; permanent."""
 
 
 class Viewers:
@@ -80,7 +80,7 @@ class Viewers:
         self.count = 0
 
     async def serve(self, socket: WebSocket) -> None:
-        """Talk to the viewer at *socket* until it goes or we are cancelled."""
+        """Serve the viewer at *socket* until it disconnects, or until cancelled."""
         await socket.accept()
         if not _is_same_origin(socket) or not await self._is_allowed(socket):
             await socket.close(REFUSED, NOT_ALLOWED)
@@ -92,7 +92,7 @@ class Viewers:
         try:
             await _Viewer(socket, self._watched).run()
         except* ViewerStalledError:
-            # Nobody is there to be told.
+            # The viewer does not receive messages, so no close reason is sent.
             pass
         finally:
             self.count -= 1
@@ -114,7 +114,7 @@ class Viewers:
 
 
 def _is_same_origin(socket: WebSocket) -> bool:
-    """Whether the viewer is no web page, or our own one."""
+    """Whether the viewer is the page of the console, or not a browser."""
     origin = socket.headers.get("origin")
     return origin is None or origin.partition("://")[2] == socket.headers.get("host")
 
@@ -146,7 +146,7 @@ class _Viewer:
                     self._changed.set()
                 else:
                     await self._answer(request)
-            nursery.cancel_scope.cancel(reason="the viewer has gone")
+            nursery.cancel_scope.cancel(reason="the viewer disconnected")
 
     async def _answer(self, request: Request) -> None:
         try:
@@ -161,7 +161,7 @@ class _Viewer:
         configuration = watched.configuration
         match request.ask:
             case "state" | "tasks" | "channels" | "stores" as topic:
-                return self._look(topic)
+                return self._read(topic)
             case "events":
                 return watched.recorder.events(request.since)
             case "config":
@@ -177,10 +177,10 @@ class _Viewer:
             case "explain":
                 ask = partial(configuration.explain, request.target)
             case other:
-                raise UnknownTopicError(f"there is no topic {other!r}")
+                raise UnknownTopicError(f"unknown topic {other!r}")
         return await ask()
 
-    def _look(self, topic: str) -> Any:
+    def _read(self, topic: str) -> Any:
         match topic:
             case "tasks":
                 return read_tasks()
@@ -197,7 +197,7 @@ class _Viewer:
                 if topic == "events":
                     await self._send_events()
                 elif topic == "diff":
-                    await self._see_configuration()
+                    await self._send_difference()
                 elif topic in {"state", "tasks", "channels", "stores"}:
                     await self._send_if_new(topic)
             if trio.current_time() - self._last_sent > ALIVE:
@@ -207,7 +207,7 @@ class _Viewer:
                 self._changed = trio.Event()
 
     async def _send_if_new(self, topic: str) -> None:
-        encoded = msgspec.json.encode({"kind": topic, "value": self._look(topic)})
+        encoded = msgspec.json.encode({"kind": topic, "value": self._read(topic)})
         if self._sent.get(topic) != encoded:
             self._sent[topic] = encoded
             await self._send_bytes(encoded)
@@ -221,11 +221,11 @@ class _Viewer:
         self._seen = events[-1].number if events else recorder.last
         await self._send({"kind": "events", "value": events, "missed": missed})
 
-    async def _see_configuration(self) -> None:
+    async def _send_difference(self) -> None:
         try:
             difference = await self._watched.configuration.diff()
         except HapticError:
-            # It is being made; the next look finds it.
+            # Not rendered yet; the next round sends it.
             return
         encoded = msgspec.json.encode({"kind": "diff", "value": difference})
         if self._sent.get("diff") != encoded:
@@ -241,4 +241,4 @@ class _Viewer:
             with trio.move_on_after(SEND_LIMIT) as scope:
                 await self._socket.send_text(encoded.decode())
             if scope.cancelled_caught:
-                raise ViewerStalledError(f"nothing was taken for {SEND_LIMIT:g} s")
+                raise ViewerStalledError(f"the viewer received nothing for {SEND_LIMIT:g} s")

@@ -9,7 +9,7 @@ from haptic_trio.console.protocol import NurseryView, ScopeView, TaskTree, TaskV
 
 MOST_TASKS = 500
 MOST_DEPTH = 60
-_OURS = "haptic_trio."
+_PACKAGE = "haptic_trio."
 
 
 class _Budget:
@@ -19,9 +19,9 @@ class _Budget:
 
 
 def read_tasks(root: trio.lowlevel.Task | None = None, *, most: int = MOST_TASKS) -> TaskTree:
-    """Return the tree below *root*, or all tasks; at most *most* tasks of it, those nearest the root first."""
+    """Return the tree below *root*, or of all tasks; limited to the *most* tasks nearest to the root."""
     top = root or trio.lowlevel.current_root_task()
-    assert top is not None, "a task is asking"
+    assert top is not None
     budget = _Budget(most)
     chosen = _choose(top, budget)
     return TaskTree(root=_read(top, chosen), shown=len(chosen), total=budget.total)
@@ -53,7 +53,7 @@ def _read(task: trio.lowlevel.Task, chosen: set[trio.lowlevel.Task]) -> TaskView
         nurseries.append(NurseryView(scope=_scope(nursery.cancel_scope), tasks=tasks))
     place, waits_for = _waits(task)
     return TaskView(
-        name=task.name.removeprefix(_OURS),
+        name=task.name.removeprefix(_PACKAGE),
         place=place,
         waits_for=waits_for,
         nurseries=tuple(nurseries),
@@ -62,7 +62,7 @@ def _read(task: trio.lowlevel.Task, chosen: set[trio.lowlevel.Task]) -> TaskView
 
 
 def _ordered(nursery: trio.Nursery) -> list[trio.lowlevel.Task]:
-    # A set, whose order would differ from one look to the next.
+    # `child_tasks` is a set: sort it for a stable order.
     return sorted(nursery.child_tasks, key=lambda task: (task.name, id(task)))
 
 
@@ -75,8 +75,8 @@ def _waits(task: trio.lowlevel.Task) -> tuple[str, str]:
     place = waits_for = ""
     for frame, line in task.iter_await_frames():
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith(_OURS):
-            place = f"{module.removeprefix(_OURS)}:{line} {frame.f_code.co_name}"
+        if module.startswith(_PACKAGE):
+            place = f"{module.removeprefix(_PACKAGE)}:{line} {frame.f_code.co_name}"
         if not module.startswith("trio._core"):
             waits_for = _name_of(frame)
     return place, waits_for

@@ -13,7 +13,7 @@ MOST_CYCLES = 60
 
 
 def cycles_of(entries: Iterable[Entry], *, most: int = MOST_CYCLES) -> tuple[CycleView, ...]:
-    """Return the newest *most* reconciliations that *entries* tell of, the oldest first."""
+    """Return the newest *most* reconciliations in *entries*, oldest first."""
     found: dict[str, dict[str, Any]] = {}
     for entry in entries:
         correlation = getattr(entry.fact, "correlation", "")
@@ -30,7 +30,7 @@ def _take(cycle: dict[str, Any], entry: Entry) -> None:
         case m.ReconcileStarted() as fact:
             cycle.update(started=entry.at, reason=fact.reason.value, changes=fact.changes)
         case m.ConfigRendered() as fact:
-            # A cycle that leaves something out renders again: the last one counts.
+            # A cycle that quarantines an object renders again: the last render counts.
             cycle.update(render=fact.seconds, rendered=fact.fragments_rendered, reused=fact.fragments_reused)
         case Lightened(phases=m.Phases() as phases):
             cycle.update(render=phases.render, parse=phases.parse)
@@ -39,7 +39,7 @@ def _take(cycle: dict[str, Any], entry: Entry) -> None:
         case m.DeploymentStarted():
             cycle.setdefault("deploy_started", entry.at)
         case m.DeploymentCompleted() as fact:
-            # Data first, and the rest when it is checked: the time between the two is nobody's work.
+            # Data is deployed first, the rest after the check: do not count the time between them.
             cycle["deploy_seconds"] = cycle.get("deploy_seconds", 0.0) + fact.seconds
         case m.ReconcileCompleted() as fact:
             cycle.update(outcome=fact.outcome.value, ended=entry.at)

@@ -1,4 +1,4 @@
-"""Sources that the console reads, in the form that viewers get."""
+"""Read access to a running controller, in the form of the console's protocol."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from haptic_trio.pipeline.cycle import Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """The iteration that runs, at a moment; whoever gets it must not keep it."""
+class IterationSnapshot:
+    """The running iteration at one moment. Callers must not keep it: it holds stores and channels alive."""
 
     number: int
     opened: float
@@ -35,38 +35,38 @@ class Look:
 
 
 class Watched:
-    """A running controller, as its viewers see it. Computes nothing unless it is asked."""
+    """A running controller, as the console shows it. Computes views on request only."""
 
     def __init__(
         self,
         recorder: Recorder,
         facts: Facts,
         *,
-        look: Callable[[], Look | None],
+        iteration: Callable[[], IterationSnapshot | None],
         leadership: Callable[[], LeadershipChanged | None],
         fleet: Callable[[], Any],
     ) -> None:
-        """*fleet* gives what JSON can hold, or None."""
+        """*fleet* returns plain data, or None."""
         self.recorder = recorder
         self.configuration = Configuration(self._source)
         self._facts = facts
-        self._look = look
+        self._iteration = iteration
         self._leadership = leadership
         self._fleet = fleet
         self._gauges = Gauges()
 
     def moment(self) -> Moment:
-        """Return what time it is."""
+        """Return the current time."""
         return Moment(clock=trio.current_time(), unix=unix_now())
 
     def state(self) -> State:
-        """Return everything that is small."""
-        look, recorder, leadership = self._look(), self.recorder, self._leadership()
+        """Return the summary."""
+        iteration, recorder, leadership = self._iteration(), self.recorder, self._leadership()
         cycles = cycles_of(recorder.entries())
-        pulses = look.pulses.states() if look is not None else ()
+        pulses = iteration.pulses.states() if iteration is not None else ()
         return State(
-            iteration=_iteration(look) if look is not None else None,
-            stages=tuple(recorder.stages) if look is not None and look.stage else (),
+            iteration=_view(iteration) if iteration is not None else None,
+            stages=tuple(recorder.stages) if iteration is not None and iteration.stage else (),
             is_leader=leadership is not None and leadership.is_leader,
             identity=leadership.identity if leadership is not None else "",
             components=tuple(
@@ -83,27 +83,27 @@ class Watched:
         )
 
     def channels(self) -> Any:
-        """Return how full the channels are."""
-        look = self._look()
-        return self._gauges.read(look.channels if look is not None else None, self._facts)
+        """Return the fill levels of the channels."""
+        iteration = self._iteration()
+        return self._gauges.read(iteration.channels if iteration is not None else None, self._facts)
 
     def stores(self) -> Any:
-        """Return how large the stores are."""
-        look = self._look()
-        return read_stores(look.stores if look is not None else None)
+        """Return the sizes of the stores."""
+        iteration = self._iteration()
+        return read_stores(iteration.stores if iteration is not None else None)
 
     def _source(self) -> Source | None:
-        look = self._look()
-        if look is None or look.loaded is None or look.stores is None or look.pipeline is None:
+        iteration = self._iteration()
+        if iteration is None or iteration.loaded is None or iteration.stores is None or iteration.pipeline is None:
             return None
-        return Source(look.loaded.config, look.stores, look.pipeline)
+        return Source(iteration.loaded.config, iteration.stores, iteration.pipeline)
 
 
-def _iteration(look: Look) -> IterationView:
+def _view(iteration: IterationSnapshot) -> IterationView:
     return IterationView(
-        number=look.number,
-        opened=look.opened,
-        stage=look.stage,
-        is_ready=look.is_ready,
-        config_version=look.loaded.version if look.loaded is not None else "",
+        number=iteration.number,
+        opened=iteration.opened,
+        stage=iteration.stage,
+        is_ready=iteration.is_ready,
+        config_version=iteration.loaded.version if iteration.loaded is not None else "",
     )

@@ -19,7 +19,7 @@ from haptic_trio.console.recorder import Recorder
 from haptic_trio.console.redaction import Redactor
 from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
-from haptic_trio.console.watched import Look, Watched
+from haptic_trio.console.watched import IterationSnapshot, Watched
 from haptic_trio.errors import HapticError
 from haptic_trio.logs import get_logger
 from haptic_trio.stages.process import Process
@@ -36,7 +36,7 @@ console_option = click.option(
     default="auto",
     show_default=True,
     envvar="HAPTIC_CONSOLE",
-    help="Serve the debug console at /console of --listen. auto: only where that is a loopback address.",
+    help="Serve the debug console at /console of --listen. auto: only if that is a loopback address.",
 )
 
 console_host_option = click.option(
@@ -45,17 +45,17 @@ console_host_option = click.option(
     multiple=True,
     metavar="NAME",
     envvar="HAPTIC_CONSOLE_HOST",
-    help="A further name by which the debug console may be asked for; repeatable. localhost, IP addresses, the host of"
-    " --listen and the name of this machine are known; requests for others are refused (DNS rebinding).",
+    help="Additional host name in requests to the debug console; may be repeated. localhost, IP addresses, the host of"
+    " --listen and the name of this machine are always allowed; other names are rejected (DNS rebinding).",
 )
 
 
 class TokenError(HapticError):
-    """The token of the console cannot be used; trying again helps once the file holds another one."""
+    """The token of the console is too short; retry after replacing or deleting the file."""
 
 
 class NoConsole:
-    """There is none: nothing is watched, and nothing served."""
+    """Null object for `--console off`."""
 
     routes: Sequence[BaseRoute] = ()
 
@@ -64,11 +64,11 @@ class NoConsole:
         return more
 
     def announce(self, addresses: list[str]) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 class Console(NoConsole):
-    """The console of one process: shown facts, and asked for what it adds to the admin port."""
+    """The console of one process: an observer of events, and routes for the admin port."""
 
     def __init__(self, process: Process, state_dir: Path, token: str, hosts: Hosts) -> None:
         self._process = process
@@ -78,7 +78,7 @@ class Console(NoConsole):
         watched = Watched(
             self.recorder,
             process.facts,
-            look=self._look,
+            iteration=self._iteration,
             leadership=lambda: self._process.leadership.value,
             fleet=self._fleet,
         )
@@ -86,7 +86,7 @@ class Console(NoConsole):
         self.routes = make_routes(self.viewers, hosts)
 
     def observing(self, more: Observe | None) -> Observe | None:
-        """Return what shows each fact to the console, and to *more*."""
+        """Return an observer that passes each event to the console and to *more*."""
         if more is None:
             return self.recorder.observe
 
@@ -97,16 +97,16 @@ class Console(NoConsole):
         return observe
 
     def announce(self, addresses: list[str]) -> None:
-        """Say where the console is: in the log, and in the state directory for `haptic-trio debug`."""
+        """Publish the address in the log, and in the state directory for `haptic-trio debug`."""
         _replace(self._state_dir / ADDRESS_NAME, addresses[0] + "\n")
         page, token_file = f"{addresses[0]}{PAGE}", str(self._state_dir / TOKEN_NAME)
         get_logger("console").info("console is served", page=page, token_file=token_file)
 
-    def _look(self) -> Look | None:
+    def _iteration(self) -> IterationSnapshot | None:
         state = self._process.running.value
         if state is None:
             return None
-        return Look(
+        return IterationSnapshot(
             number=state.number,
             opened=state.opened,
             stage=state.stage,
@@ -133,7 +133,7 @@ class Console(NoConsole):
 
 
 def wants_console(choice: str, listen: str) -> bool:
-    """Whether there is a console, by `--console` and `--listen`."""
+    """Whether `--console` and `--listen` enable the console."""
     if choice != "auto":
         return choice == "on"
     host = listen.rpartition(":")[0].strip("[]")
@@ -146,14 +146,16 @@ def wants_console(choice: str, listen: str) -> bool:
 
 
 def read_token(state_dir: Path) -> str:
-    """Return the token in the state directory, made at the first time for its owner alone; raises `TokenError`."""
+    """Return the token in the state directory; creates it with mode 0600 if missing. Raises `TokenError`."""
     path = state_dir / TOKEN_NAME
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         token = path.read_text().strip()
         if len(token) < SHORTEST_TOKEN:
-            raise TokenError(f"{path} holds less than {SHORTEST_TOKEN} characters") from None
+            raise TokenError(
+                f"{path}: the token has less than {SHORTEST_TOKEN} characters; delete the file to create a new token"
+            ) from None
         return token
     with os.fdopen(descriptor, "w") as file:
         token = secrets.token_urlsafe(24)
@@ -164,9 +166,9 @@ def read_token(state_dir: Path) -> str:
 async def make_console(
     choice: str, listen: str, state_dir: Path, process: Process, *, names: Collection[str] = ()
 ) -> NoConsole:
-    """Return the console of *process*, if there is to be one by `--console` and `--listen`; raises `TokenError`.
+    """Return the console of *process*, or `NoConsole` if `--console` and `--listen` disable it; raises `TokenError`.
 
-    *names* are further names by which it may be asked for.
+    *names* are additional host names in requests.
     """
     if not wants_console(choice, listen):
         return NoConsole()

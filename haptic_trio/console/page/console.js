@@ -1,4 +1,4 @@
-// The page's end of the stream: connects, follows what is in view, and asks what is asked for.
+// Client side of the stream: connects, subscribes to the topics of the visible view, and sends requests.
 import * as views from "./views.js";
 
 const PAGE_SIZE = 200;
@@ -23,27 +23,27 @@ function connect(token) {
   socket = new WebSocket(`${scheme}://${location.host}/console/stream`);
   socket.addEventListener("open", () => socket.send(JSON.stringify({ hello: 1, token })));
   socket.addEventListener("message", (message) => {
-    const told = JSON.parse(message.data);
-    if (told.kind === "welcome") {
+    const content = JSON.parse(message.data);
+    if (content.kind === "welcome") {
       welcomed = true;
       keepToken(token);
       byId("login").hidden = true;
-      setMoment(told.now);
+      setMoment(content.now);
       follow();
       if (view === "config") showPage();
-    } else take(told);
+    } else take(content);
   });
   socket.addEventListener("close", (end) => {
     waiting.clear();
     if (!welcomed && end.code === 1008) {
-      say("Not connected");
+      showStatus("Not connected");
       keepToken(null);
-      byId("refusal").textContent = "This token is not right.";
+      byId("refusal").textContent = "The token is invalid.";
       byId("login").hidden = false;
       byId("token").focus();
     } else {
-      say(`Not connected${end.reason ? `: ${end.reason}` : ""}; trying again`);
-      // A controller that was started again counts its events from one.
+      showStatus(`Not connected${end.reason ? `: ${end.reason}` : ""}; reconnecting`);
+      // A restarted controller numbers its events from 1.
       events = [];
       seen = 0;
       setTimeout(() => connect(token), 1000);
@@ -51,8 +51,8 @@ function connect(token) {
   });
 }
 
-function say(text) {
-  // Only what is new is to be read aloud.
+function showStatus(text) {
+  // Screen readers announce changed text only.
   if (byId("headline").textContent !== text) byId("headline").textContent = text;
   byId("counters").textContent = "";
 }
@@ -81,21 +81,21 @@ function ask(topic, more) {
   });
 }
 
-function take(told) {
-  switch (told.kind) {
-    case "answer": waiting.get(told.id)?.resolve(told.value); waiting.delete(told.id); break;
-    case "refused": waiting.get(told.id)?.reject(new Error(told.message)); waiting.delete(told.id); break;
-    case "now": setMoment(told.value); break;
-    case "state": views.showHeadline(told.value); views.showOverview(told.value); break;
-    case "tasks": views.showTasks(told.value, clock()); break;
-    case "channels": views.showChannels(told.value); break;
-    case "stores": views.showStores(told.value); break;
+function take(message) {
+  switch (message.kind) {
+    case "answer": waiting.get(message.id)?.resolve(message.value); waiting.delete(message.id); break;
+    case "refused": waiting.get(message.id)?.reject(new Error(message.message)); waiting.delete(message.id); break;
+    case "now": setMoment(message.value); break;
+    case "state": views.showHeadline(message.value); views.showOverview(message.value); break;
+    case "tasks": views.showTasks(message.value, clock()); break;
+    case "channels": views.showChannels(message.value); break;
+    case "stores": views.showStores(message.value); break;
     case "diff":
-      views.showDiff(told.value);
+      views.showDiff(message.value);
       if (view === "config") showPage();
       break;
     case "events":
-      events = [...events, ...told.value].slice(-KEPT_EVENTS);
+      events = [...events, ...message.value].slice(-KEPT_EVENTS);
       seen = events.at(-1)?.number ?? seen;
       showEvents();
       break;
@@ -190,7 +190,7 @@ byId("login").addEventListener("submit", (event) => {
 
 select("overview");
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
-// It must not stay in the history.
+// The token must not stay in the history.
 if (given) history.replaceState(null, "", location.pathname);
 const token = given ?? sessionStorage.getItem("token");
 if (token) connect(token);

@@ -1,4 +1,4 @@
-// What the console tells, as elements. Text goes in as text only, never as markup.
+// Renders messages of the console as elements. Text is inserted as text only, never as markup.
 
 export function make(tag, text = "", classes = "") {
   const element = document.createElement(tag);
@@ -27,7 +27,7 @@ export function showHeadline(state) {
   const text = now === null ? "Between two iterations"
     : `Iteration ${now.number}, stage ${now.stage} of 5, ${now.is_ready ? "ready" : "not ready"}, ` +
       `${state.is_leader ? "leader" : "follower"}, ${state.quarantined} quarantined`;
-  // Only what is new is to be read aloud, and not what counts on with every change.
+  // Screen readers announce the headline only if it changed; the counters change all the time.
   if (byId("headline").textContent !== text) byId("headline").textContent = text;
   byId("counters").textContent = now === null ? ""
     : `${state.fragments_rendered} fragments rendered, ${state.fragments_reused} reused`;
@@ -41,14 +41,14 @@ export function showOverview(state) {
   fill("cycles", cycles.map((one) => [
     one.correlation, one.reason ?? "", one.changes ?? 0, bar(one, longest), ms(sum(parts(one))),
     `${one.rendered ?? 0} + ${one.reused ?? 0}`,
-    make("span", one.outcome ?? "runs", /^failed/.test(one.outcome) || one.outcome === "incomplete" ? "bad" : ""),
+    make("span", one.outcome ?? "running", /^failed/.test(one.outcome) || one.outcome === "incomplete" ? "bad" : ""),
   ]));
   const known = new Map((state.fleet?.groups ?? []).flatMap((group) => group.instances).map((one) => [one.id, one]));
   fill("instances", state.instances.map((one) => [
-    one.name, known.get(one.name)?.state ?? "", one.generation ?? "", one.correlation ?? "", ms(one.seconds), how(one),
+    one.name, known.get(one.name)?.state ?? "", one.generation ?? "", one.correlation ?? "", ms(one.seconds), resultOf(one),
   ]));
   byId("components").replaceChildren(...state.components.map((one) =>
-    make("li", `${one.name}: ${one.stalled ? one.detail : one.busy ? "at work" : "idle"}`, one.stalled ? "bad" : "")));
+    make("li", `${one.name}: ${one.stalled ? one.detail : one.busy ? "busy" : "idle"}`, one.stalled ? "bad" : "")));
   const problems = Object.entries(state.problems).flatMap(([source, found]) =>
     found.map((text) => make("li", `${source}: ${text}`, "bad")));
   byId("problems").replaceChildren(...(problems.length ? problems : [make("li", "none", "faint")]));
@@ -78,10 +78,10 @@ function bar(cycle, longest) {
   return found;
 }
 
-function how(one) {
+function resultOf(one) {
   if (one.error) return make("span", one.error, "bad");
-  if (one.held) return make("span", `holds back: ${one.held.join(", ")}`, "warn");
-  if (one.reloaded) return `loaded: ${(one.reasons ?? []).join(", ")}`;
+  if (one.held) return make("span", `waiting for a reload: ${one.held.join(", ")}`, "warn");
+  if (one.reloaded) return `reloaded: ${(one.reasons ?? []).join(", ")}`;
   const count = one.operations ?? 0;
   return one.at ? `${count} operation${count === 1 ? "" : "s"}` : "";
 }
@@ -131,7 +131,7 @@ export function showChannels(channels) {
 
 export const showStores = (stores) => fill("stores", stores.map((one) => [one.name, one.objects, one.version]));
 
-// Of many buttons the Tab key stops at one; arrows lead to the others.
+// The Tab key stops at one of many buttons; arrow keys move between them.
 export function stopAt(buttons, at) {
   for (const [number, button] of buttons.entries()) button.tabIndex = number === at ? 0 : -1;
   return buttons[at];
@@ -150,7 +150,7 @@ export function showLines(page, choose) {
   }));
   const buttons = [...byId("lines").querySelectorAll("button")];
   const stop = stopAt(buttons, Math.min(Math.max(focused, 0), buttons.length - 1));
-  // A new rendering takes nobody away from where he is.
+  // Rendering keeps the focus.
   if (focused >= 0) stop?.focus();
   const last = page.offset + page.lines.length;
   byId("range").textContent = page.total ? `${page.offset + 1} to ${last} of ${page.total}` : "nothing found";
@@ -173,7 +173,7 @@ function choices(id, options, chosen) {
 
 export function showDiff(page) {
   byId("diff-summary").textContent = page.before
-    ? `${page.added} lines came, ${page.removed} went` : "No other configuration was seen since a viewer is there.";
+    ? `${page.added} lines added, ${page.removed} removed` : "The configuration has not changed since a client first requested it.";
   byId("diff").replaceChildren(...page.lines.map((one) => {
     const item = make("li", "", one.sign === "+" ? "came" : "went");
     item.append(make("span", `${one.sign} ${one.line}`, "number"), one.text);
