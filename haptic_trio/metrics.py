@@ -1,9 +1,9 @@
 """Prometheus metrics of the process: one registry, one attribute for each family.
 
-Names follow Prometheus: base units, `_total` for what only grows. Those of
-HAPTIC are kept where they mean the same. No label is named as Prometheus
-names its own (`instance`, `namespace`, `endpoint` and the like), and none
-takes its values from the names of objects without a bound.
+Names follow Prometheus: base units, `_total` for counters. Names of HAPTIC are
+kept for metrics with the same meaning. No label has a name that Prometheus
+sets itself (`instance`, `namespace`, `endpoint` and the like), and the number
+of values of each label is bounded.
 """
 
 import platform
@@ -21,14 +21,14 @@ PREFIX: Final = "haptic_"
 DURATION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 Reading: TypeAlias = tuple[tuple[str, ...], float]
-"""The values of the labels, and the value."""
+"""Label values and sample value."""
 
 
 class Family(msgspec.Struct, frozen=True):
-    """One metric: what its samples are called, and what they mean."""
+    """One metric family: names, kind, help and labels."""
 
     name: str
-    """With `_total` where it is a counter; samples of a histogram add `_bucket`, `_sum` and `_count`."""
+    """With `_total` for a counter; samples of a histogram add `_bucket`, `_sum` and `_count`."""
     kind: str
     """`counter`, `gauge` or `histogram`."""
     text: str
@@ -36,14 +36,14 @@ class Family(msgspec.Struct, frozen=True):
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """The names that its samples may have."""
+        """Names of its samples."""
         if self.kind != "histogram":
             return (self.name,)
         return (f"{self.name}_bucket", f"{self.name}_count", f"{self.name}_sum")
 
 
 class Families:
-    """Makes metrics in one registry, and remembers what it has made."""
+    """Creates metrics in one registry, and lists them in `known`."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str = "") -> None:
         self.registry = registry
@@ -70,7 +70,7 @@ class Families:
 
 
 class Readings(Collector):
-    """Families whose values are read when the registry is scraped, in the thread that does so."""
+    """Families whose values are read when the registry is scraped, in the scraping thread."""
 
     def __init__(self, families: Families) -> None:
         self._families = families
@@ -78,20 +78,20 @@ class Readings(Collector):
         families.registry.register(self)
 
     def add(self, family: Family, read: Callable[[], Iterable[Reading]]) -> None:
-        """Have *family* filled by *read*, which must not block."""
+        """Add *family*; *read* returns its readings and must not block."""
         self.add_together([family], lambda: [read()])
 
     def add_together(self, families: Sequence[Family], read: Callable[[], Iterable[Iterable[Reading]]]) -> None:
-        """Have *families* filled by one look: *read*, which must not block, gives the readings of each, in order."""
+        """Add *families*; *read* returns the readings of each, in order, and must not block."""
         self._families.known += families
         self._reads.append((families, read))
 
     def describe(self) -> Iterable[Metric]:
-        """Name the families that collect() yields."""
+        """Return the families of collect(), without samples."""
         return [_empty(family) for families, _ in self._reads for family in families]
 
     def collect(self) -> Iterable[Metric]:
-        """Read all of them."""
+        """Yield all families with their readings."""
         for families, read in self._reads:
             for family, found in zip(families, read(), strict=True):
                 metric = _empty(family)
@@ -112,7 +112,7 @@ BUILD_INFO: Final = Family(
 
 
 class Metrics:
-    """Every metric that the program exports of what happens, created once per process."""
+    """Metrics that are updated from events; created once per process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
@@ -121,61 +121,61 @@ class Metrics:
 
         self.reconciliations = counter("reconciliation", "Reconciliations that ended, by outcome.", "outcome")
         self.reconciliation_seconds = histogram(
-            "reconciliation_duration_seconds", "From trigger to the end of the reconciliation."
+            "reconciliation_duration_seconds", "Time from the trigger to the end of a reconciliation."
         )
         self.reconciliation_errors = counter("reconciliation_errors", "Failed reconciliations, by phase.", "phase")
         self.phase_seconds = histogram("phase_duration_seconds", "Time spent in one phase of a cycle.", "phase")
         self.propagation_seconds = histogram(
-            "propagation_duration_seconds", "From a change being seen to all of it running on every instance."
+            "propagation_duration_seconds", "Time from the watch event of a change until every instance runs it."
         )
-        self.unpropagated = gauge("unpropagated_changes", "Triggers whose changes some instance does not run yet.")
-        self.fragments = counter("fragments", "Fragments of configurations, by what was done with them.", "outcome")
+        self.unpropagated = gauge("unpropagated_changes", "Triggers with changes that some instance does not run yet.")
+        self.fragments = counter("fragments", "Fragments of rendered configurations, by outcome.", "outcome")
         self.render_differences = counter(
             "render_differences",
-            "Outputs put together from reused parts that were not what rendering anew gives: bugs.",
+            "Incremental renders that differed from a full render (bugs).",
         )
         self.config_bytes = gauge("config_size_bytes", "Size of the newest rendered configuration, without files.")
-        self.validations = counter("validation", "Rendered configurations that were checked, by result.", "result")
+        self.validations = counter("validation", "Validations of rendered configurations, by result.", "result")
         self.deployments = counter("deployment", "Deployments to one endpoint, by result.", "result")
         self.deployment_seconds = histogram("deployment_duration_seconds", "Time of a deployment to one endpoint.")
         self.instance_deployments = counter(
-            "instance_deployments", "Deployments to an instance that is there, by what they did.", "haproxy", "kind"
+            "instance_deployments", "Successful deployments by instance and kind.", "haproxy", "kind"
         )
         self.instance_failing = gauge(
-            "instance_failing", "1 while the newest deployment to the instance has failed.", "haproxy"
+            "instance_failing", "1 while the latest deployment to the instance is a failure.", "haproxy"
         )
         self.instance_holding = gauge(
-            "instance_holding_back", "1 while the instance holds back what needs a reload.", "haproxy"
+            "instance_holding_back", "1 while changes of the instance wait for a reload.", "haproxy"
         )
         self.instance_success = gauge(
-            "instance_last_success_timestamp_seconds", "When a deployment to the instance last succeeded.", "haproxy"
+            "instance_last_success_timestamp_seconds",
+            "Time of the last successful deployment to the instance.",
+            "haproxy",
         )
-        self.reloads = counter("haproxy_reloads", "Reloads that deployments caused, by first reason.", "reason")
+        self.reloads = counter("haproxy_reloads", "Reloads by deployments, by first reason.", "reason")
         self.runtime_operations = counter("haproxy_runtime_operations", "Changes applied without a reload.")
-        self.drift = counter("haproxy_drift", "Things that others had changed, and that were put right.", "kind")
-        self.quarantined = gauge("quarantined_objects", "Objects that are held because they cannot be rendered.")
-        self.endpoints = gauge("endpoints", "HAProxy instances that can be deployed to.")
-        self.fleet_size = gauge("fleet_size", "Instances of the controller's own that shall be ready.", "group")
-        self.fleet_instances = gauge(
-            "fleet_instances", "Instances of the controller's own, by state.", "group", "state"
-        )
-        self.fleet_drains = counter("fleet_drains", "Drains of instances that were begun, by reason.", "reason")
-        self.fleet_errors = counter("fleet_errors", "What failed about instances and is tried again.", "group")
+        self.drift = counter("haproxy_drift", "Repaired differences that were caused from outside, by kind.", "kind")
+        self.quarantined = gauge("quarantined_objects", "Quarantined objects.")
+        self.endpoints = gauge("endpoints", "Known endpoints.")
+        self.fleet_size = gauge("fleet_size", "Desired number of ready instances of the fleet.", "group")
+        self.fleet_instances = gauge("fleet_instances", "Instances of the fleet, by state.", "group", "state")
+        self.fleet_drains = counter("fleet_drains", "Started drains of instances, by reason.", "reason")
+        self.fleet_errors = counter("fleet_errors", "Failed operations on instances; each is retried.", "group")
         self.iterations = counter("iterations", "Iterations that ended, by reason.", "reason")
-        self.http_fetches = counter("http_fetches", "Fetches of contents that templates use, by outcome.", "outcome")
+        self.http_fetches = counter("http_fetches", "Fetches of HTTP contents for templates, by outcome.", "outcome")
         self.http_fetch_seconds = histogram(
-            "http_fetch_duration_seconds", "Time of a fetch with its redirects and retries."
+            "http_fetch_duration_seconds", "Time of a fetch, including redirects and retries."
         )
-        self.http_bytes = counter("http_received_bytes", "Contents that servers sent, decompressed.")
-        self.http_verdicts = counter("http_contents_judged", "Changed contents, by what became of them.", "verdict")
-        self.config_invalid = counter("config_invalid", "Changed configurations that were refused.")
-        self.facts_lost = counter("facts_lost", "Facts that the commentator was too slow for.")
-        self.is_leader = gauge("leader_election_is_leader", "1 while this replica deploys.")
-        self.transitions = counter("leader_election_transitions", "Changes of leadership seen by this replica.")
+        self.http_bytes = counter("http_received_bytes", "Bytes of fetched contents, decompressed.")
+        self.http_verdicts = counter("http_contents_judged", "Changed HTTP contents, by verdict.", "verdict")
+        self.config_invalid = counter("config_invalid", "Changed configurations that were rejected.")
+        self.facts_lost = counter("facts_lost", "Events that were lost because their buffer was full.")
+        self.is_leader = gauge("leader_election_is_leader", "1 while this replica leads.")
+        self.transitions = counter("leader_election_transitions", "Changes of leadership that this replica observed.")
 
 
 def add_process(metrics: Metrics, version: str, haproxy: str) -> None:
-    """Add what is the same for the life of the process, and what the kernel knows of it (`process_…`)."""
+    """Add the build information and, on Linux, the `process_…` metrics."""
     values = (version, platform.python_version(), haproxy)
     readings = Readings(metrics.families)
     readings.add(BUILD_INFO, lambda: [(values, 1.0)])

@@ -15,20 +15,20 @@ from haptic_trio.metrics import PREFIX, Family, Metrics, Readings
 from haptic_trio.telemetry.propagation import Propagation
 
 MOST_INSTANCES = 500
-"""Instances with series of their own; those beyond are in the sums alone."""
+"""Maximum number of instances with their own series; others count in the sums only."""
 OLDEST_CHANGE: Final = Family(
     f"{PREFIX}oldest_unpropagated_change_seconds",
     "gauge",
     "How long the oldest change waits that some instance does not run yet; 0 where there is none.",
 )
 KINDS = ("start", "reload", "runtime", "unchanged", "failed")
-"""What a deployment to an instance did."""
+"""Kinds of successful deployments."""
 
 _CHANGES = frozenset({"added", "removed", "changed", "moved", "refused", "generation"})
 
 
 class Accounts:
-    """Accounts for each fact in the metrics."""
+    """Updates the metrics of `Metrics` from events."""
 
     def __init__(
         self,
@@ -37,24 +37,24 @@ class Accounts:
         clock: Callable[[], float] = trio.current_time,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """*clock* is the one of the facts; *wall_clock* gives seconds since 1970."""
+        """*clock* is the clock of events; *wall_clock* returns seconds since 1970."""
         self._metrics = metrics
         self._clock = clock
         self._wall_clock = wall_clock
         self._propagation = Propagation()
         self._instances: set[str] = set()
-        # Then each valid configuration was prepared before, and its render and parse are counted.
+        # With a fast lane, ConfigPrepared precedes ConfigValidated and counts render and parse.
         self._prepares = False
         self._is_leader = False
         readings = Readings(metrics.families)
         readings.add(OLDEST_CHANGE, lambda: [((), self._propagation.oldest(self._clock()))])
 
     def take(self, fact: msgspec.Struct) -> None:
-        """Account for *fact*; never blocks."""
+        """Update the metrics for *fact*; never blocks."""
         self._count(fact)
         match fact:
             case m.ReconcileTriggered():
-                # Another replica deploys it: how long that takes is not known here.
+                # Another replica deploys it, so its propagation time is unknown here.
                 self._propagation.trigger(fact.correlation, fact.changes if self._is_leader else 0, fact.seen)
             case m.ReconcileFailed():
                 self._propagation.fail(fact.correlation)
@@ -74,7 +74,7 @@ class Accounts:
                     self._forget_standings()
             case m.IterationEnded():
                 self._propagation.clear()
-                # The next one may be of the other mode.
+                # The next iteration may have another mode.
                 self._prepares = False
             case _:
                 return
@@ -125,7 +125,7 @@ class Accounts:
         self._observe(self._propagation.keep(names, self._clock()))
 
     def _forget_standings(self) -> None:
-        """Say nothing more of how the instances stand: another replica deploys to them, and knows."""
+        """Remove the series of instances: from now on another replica deploys to them."""
         for name in self._instances:
             for flag in self._flags:
                 flag.labels(name).set(0)
@@ -137,7 +137,7 @@ class Accounts:
         return self._metrics.instance_failing, self._metrics.instance_holding
 
     def _count_instance(self, name: str, kind: str) -> None:
-        # One that is gone by now must not come back as a series.
+        # A removed instance must not get a series again.
         if name in self._instances:
             self._metrics.instance_deployments.labels(name, kind).inc()
 
@@ -149,7 +149,7 @@ class Accounts:
         for seconds in durations:
             self._metrics.propagation_seconds.observe(seconds)
 
-    def _count(self, fact: msgspec.Struct) -> None:  # noqa: C901, PLR0912  one case for each fact, each trivial
+    def _count(self, fact: msgspec.Struct) -> None:  # noqa: C901, PLR0912  one trivial case for each event type
         metrics = self._metrics
         match fact:
             case m.ReconcileCompleted():
@@ -204,7 +204,7 @@ class Accounts:
 
 
 def kind_of(result: SyncResult) -> str:
-    """Return what a deployment that succeeded did: one of `KINDS`."""
+    """Return the kind of a successful deployment: one of `KINDS`."""
     if not result.changed:
         return "unchanged"
     if not result.reloaded:
@@ -213,7 +213,7 @@ def kind_of(result: SyncResult) -> str:
 
 
 def reload_label(reasons: tuple[str, ...]) -> str:
-    """Return what kind of change the first reason is, without names of objects, so that there are few labels."""
+    """Return the first reason without names of objects, so that the label has few values."""
     if not reasons:
         return "unknown"
     first, *more = reasons[0].replace(":", " ").split()

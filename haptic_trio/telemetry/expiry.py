@@ -16,14 +16,14 @@ from cryptography import x509
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 
 SOONEST: Final = 10
-"""Certificates that are named; all others are counted."""
+"""Number of certificates with their own series."""
 
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _MEMO: Final = "expires"
 
 
 class Expiry(msgspec.Struct, frozen=True, order=True):
-    """When a certificate expires."""
+    """Expiry of one certificate."""
 
     at: float
     """Seconds since 1970."""
@@ -31,16 +31,16 @@ class Expiry(msgspec.Struct, frozen=True, order=True):
 
 
 class Expiries(msgspec.Struct, frozen=True):
-    """The certificates of one generation."""
+    """Expiry times of the certificates of one generation."""
 
     count: int = 0
     times: tuple[float, ...] = ()
-    """When each expires, the soonest first."""
+    """Expiry times in ascending order."""
     soonest: tuple[Expiry, ...] = ()
 
 
 def find_expiries(generation: Generation) -> Expiries:
-    """Return when the certificates of *generation* expire. Takes CPU for each that was not seen before."""
+    """Return the expiry times of *generation*; CPU-bound for certificates that were not parsed before."""
     found = list(_expiries(generation.files_of(FileKind.CERT)))
     return Expiries(len(found), tuple(sorted(one.at for one in found)), tuple(nsmallest(SOONEST, found)))
 
@@ -49,7 +49,7 @@ def _expiries(files: Iterable[AuxFile]) -> Iterable[Expiry]:
     for file in files:
         if _MEMO not in file.memo:
             match = _PEM.search(file.content)
-            # The certificate alone: what is remembered shall hold no private key.
+            # Only the certificate, so that the cache holds no private keys.
             file.memo[_MEMO] = _expiry_of(match[0]) if match is not None else None
         at = file.memo[_MEMO]
         if at is not None:

@@ -25,13 +25,13 @@ from haptic_trio.logs import get_logger
 from haptic_trio.telemetry.traces import Attributes, Piece, Traces
 
 FLUSH_LIMIT: Final = 3.0
-"""Seconds that the end may take in which what is buffered is sent."""
+"""Seconds to send buffered spans at the end."""
 END_LIMIT: Final = 1.0
-"""Seconds after that in which the sending thread may end."""
+"""Further seconds for the sending thread to end."""
 MOST_KNOWN: Final = 500
-"""Traces, ended ones included, to which parts may still be added."""
-COMPLAINT_INTERVAL: Final = 60.0
-"""Seconds between two log lines about what cannot be sent."""
+"""Maximum number of traces, including ended ones, to which spans can be added."""
+WARNING_INTERVAL: Final = 60.0
+"""Seconds between two log lines about failed exports."""
 
 _TRACES_PATH: Final = "/v1/traces"
 
@@ -40,11 +40,11 @@ class _Trace(msgspec.Struct):
     span: Span
     context: Context
     offset: int
-    """What clock times lack to be Unix times, in nanoseconds; of the beginning, so that a trace fits together."""
+    """Nanoseconds from clock time to Unix time, taken at the start, so that all spans of a trace are consistent."""
 
 
 class OtelSink:
-    """A `SpanSink` that hands spans to a tracer of OpenTelemetry."""
+    """A `SpanSink` that passes spans to an OpenTelemetry tracer."""
 
     def __init__(self, tracer: Tracer, clock: Callable[[], float] = trio.current_time) -> None:
         self._tracer = tracer
@@ -54,7 +54,7 @@ class OtelSink:
     def begin(self, correlation: str, began: float, attributes: Attributes) -> None:
         """See `SpanSink.begin`."""
         offset = time.time_ns() - _nanoseconds(self._clock())
-        # Without a parent, whatever the context of the caller is.
+        # Never use the context of the caller as the parent.
         span = self._tracer.start_span(
             "reconciliation", context=Context(), attributes=attributes, start_time=_nanoseconds(began) + offset
         )
@@ -96,7 +96,7 @@ def _nanoseconds(seconds: float) -> int:
 async def exporting(
     endpoint: str, *, version: str, identity: str, flush_limit: float = FLUSH_LIMIT
 ) -> AsyncIterator[Callable[[msgspec.Struct], None]]:
-    """Send traces for as long as the block lasts; yields who is to be shown each fact.
+    """Send traces for the duration of the block; yields an observer of events.
 
     *endpoint* is the base URL of the receiver; empty: as OpenTelemetry's
     variables say. At the end what is buffered is sent, for *flush_limit*
@@ -117,28 +117,28 @@ async def exporting(
 
 async def _flush(provider: TracerProvider, exporter: SpanExporter, limit: float) -> None:
     with trio.move_on_after(limit) as flushing:
-        # The thread is left behind if the receiver hangs; it is no reason for the process to stay.
+        # If the receiver hangs, the thread is abandoned, so that the process can exit.
         await trio.to_thread.run_sync(provider.force_flush, abandon_on_cancel=True)
     if flushing.cancelled_caught:
-        get_logger("tracing").warning("traces are lost: the receiver did not take them in time")
-    # Ends what still waits for the receiver.
+        get_logger("tracing").warning("traces lost: the receiver did not accept them in time")
+    # Cancels a pending export.
     exporter.shutdown()
     await trio.to_thread.run_sync(provider.shutdown, abandon_on_cancel=True)
 
 
 def _describe(version: str, identity: str) -> Resource:
-    """Return what the traces are of; what OpenTelemetry's variables say of that comes first."""
-    ours = {"service.name": "haptic-trio", "service.version": version, "service.instance.id": identity}
-    return Resource.create(ours).merge(OTELResourceDetector().detect())
+    """Return the resource attributes; OpenTelemetry's environment variables take precedence."""
+    own = {"service.name": "haptic-trio", "service.version": version, "service.instance.id": identity}
+    return Resource.create(own).merge(OTELResourceDetector().detect())
 
 
 class _Exporter(OTLPSpanExporter):
-    """One that may be told twice to end, by us and by the SDK."""
+    """Exporter whose `shutdown` may be called twice, by haptic-trio and by the SDK."""
 
     _is_ended = False
 
     def shutdown(self) -> None:
-        """Give up what still waits for the receiver."""
+        """Cancel a pending export."""
         if not self._is_ended:
             self._is_ended = True
             super().shutdown()  # type: ignore[no-untyped-call]
@@ -146,25 +146,25 @@ class _Exporter(OTLPSpanExporter):
 
 @contextmanager
 def _complaining() -> Iterator[None]:
-    """Tell what the SDK says in the program's own log for as long as the block lasts."""
-    logger, complaints = logging.getLogger("opentelemetry"), _Complaints(logging.WARNING)
+    """Forward warnings of the SDK to the log for the duration of the block."""
+    logger, warnings_ = logging.getLogger("opentelemetry"), _SdkWarnings(logging.WARNING)
     propagated, logger.propagate = logger.propagate, False
-    logger.addHandler(complaints)
+    logger.addHandler(warnings_)
     try:
         yield
     finally:
-        logger.removeHandler(complaints)
+        logger.removeHandler(warnings_)
         logger.propagate = propagated
 
 
-class _Complaints(logging.Handler):
-    """Logs what the SDK says, and not without end."""
+class _SdkWarnings(logging.Handler):
+    """Log handler with a rate limit."""
 
-    _last = -COMPLAINT_INTERVAL
+    _last = -WARNING_INTERVAL
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log *record*, unless there was one a short while ago."""
+        """Log *record*, at most one every `WARNING_INTERVAL` seconds."""
         now = time.monotonic()
-        if now - self._last >= COMPLAINT_INTERVAL:
+        if now - self._last >= WARNING_INTERVAL:
             self._last = now
             get_logger("tracing").warning("traces cannot be sent", reason=record.getMessage())

@@ -10,30 +10,30 @@ from collections import OrderedDict
 from collections.abc import Collection
 
 MOST_CYCLES = 1000
-"""Cycles that are remembered; what has not run everywhere by then is given up."""
+"""Maximum number of remembered cycles; older ones are dropped without a measurement."""
 
 
 class Propagation:
-    """The decision; no clock of its own. Times are seconds of any monotonic clock."""
+    """Tracks changes until every instance runs them. No clock: times are seconds of any monotonic clock."""
 
     def __init__(self) -> None:
         self._number = 0
         self._numbers: OrderedDict[str, int] = OrderedDict()
-        # By number of the cycle: when the first of its changes was seen. In order.
+        # By number of the cycle, in order: time of its first change.
         self._waiting: dict[int, float] = {}
         self._reached: dict[str, int] = {}
 
     @property
     def waiting(self) -> int:
-        """Triggers whose changes some instance does not run yet."""
+        """Number of triggers with changes that some instance does not run yet."""
         return len(self._waiting)
 
     def oldest(self, now: float) -> float:
-        """Return how long the oldest of these waits, in seconds; 0 where there is none."""
+        """Return the age of the oldest pending change in seconds, or 0."""
         return now - min(self._waiting.values(), default=now)
 
     def trigger(self, correlation: str, changes: int, seen: float) -> None:
-        """Number the cycle *correlation*, whose first change was *seen* then; without *changes* nothing is measured."""
+        """Number the cycle *correlation*; *seen* is the time of its first change. Not measured without *changes*."""
         self._number += 1
         self._numbers[correlation] = self._number
         if len(self._numbers) > MOST_CYCLES:
@@ -43,11 +43,11 @@ class Propagation:
             self._waiting[self._number] = seen
 
     def fail(self, correlation: str) -> None:
-        """Leave out what *correlation* took in: it gave no configuration. Others' changes among it count later."""
+        """Drop *correlation*, which gave no configuration. Changes of other objects in it count with the next cycle."""
         self._waiting.pop(self._numbers.get(correlation, 0), None)
 
     def deploy(self, instance: str, correlation: str, now: float) -> list[float]:
-        """Note that *instance* runs all of *correlation*; return how long each change took that now runs everywhere."""
+        """Record that *instance* runs *correlation*; return the durations of changes that now run everywhere."""
         number = self._numbers.get(correlation)
         if number is None:
             return []
@@ -55,14 +55,14 @@ class Propagation:
         return self._take_arrived(now)
 
     def keep(self, instances: Collection[str], now: float) -> list[float]:
-        """Forget all but *instances*; return as `deploy` does. One without any configuration yet holds up nothing."""
+        """Keep only *instances*; returns durations as `deploy`. Instances without a configuration are ignored."""
         gone = self._reached.keys() - set(instances)
         for name in gone:
             del self._reached[name]
         return self._take_arrived(now) if gone else []
 
     def clear(self) -> None:
-        """Forget everything: another iteration numbers anew, or another replica deploys."""
+        """Drop all state: a new iteration numbers from the start, or another replica deploys."""
         self._numbers.clear()
         self._waiting.clear()
         self._reached.clear()

@@ -17,60 +17,60 @@ from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.telemetry.accounts import kind_of, reload_label
 
 MOST_OPEN = 200
-"""Traces that may be open at once; the oldest is ended when there are more."""
+"""Maximum number of open traces; beyond it, the oldest is ended."""
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished part of a trace."""
+    """A finished span of a trace."""
 
     name: str
     began: float
-    """Clock time, as all times here."""
+    """Clock time."""
     ended: float
     attributes: Attributes = {}
     failure: str = ""
-    """Why it failed, in words of our own; empty where it did not."""
+    """Reason of a failure, without text from outside; empty after a success."""
     parts: tuple["Piece", ...] = ()
 
 
 class SpanSink(Protocol):
-    """Where traces go. Never blocks."""
+    """Receiver of spans. Never blocks."""
 
     def begin(self, correlation: str, began: float, attributes: Attributes) -> None:
-        """Open the trace of *correlation*."""
+        """Start the trace of *correlation*."""
         ...
 
     def add(self, correlation: str, piece: Piece) -> None:
-        """Add a part, which may come after the end, or without there being such a trace: then it is left out."""
+        """Add a span, also after the end of the trace; ignored if there is no such trace."""
         ...
 
     def end(self, correlation: str, ended: float, attributes: Attributes, failure: str = "") -> None:
-        """Close the trace of *correlation*."""
+        """End the trace of *correlation*."""
         ...
 
 
 class _Open(msgspec.Struct):
-    """What is known of a cycle whose trace is not closed."""
+    """State of a reconciliation with an open trace."""
 
     triggered: float
     rendered: float = 0.0
-    """Seconds of rendering that were told already: a cycle may render more than once."""
+    """Seconds of rendering already added as spans: a cycle may render more than once."""
     is_prepared: bool = False
     ready: float = 0.0
-    """Clock time at which there was something to deploy."""
+    """Clock time at which the first generation was ready to deploy."""
 
 
 class Traces:
-    """Turns facts into traces in *sink*."""
+    """Makes traces from events and passes them to *sink*."""
 
     def __init__(self, sink: SpanSink) -> None:
         self._sink = sink
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
-    def take(self, fact: msgspec.Struct, now: float) -> None:  # noqa: C901  one case for each fact
-        """Take in *fact*, which is told *now*."""
+    def take(self, fact: msgspec.Struct, now: float) -> None:  # noqa: C901  one case for each event type
+        """Record *fact*, which happened at *now*."""
         match fact:
             case m.ReconcileTriggered():
                 self._begin(fact, now)
@@ -87,7 +87,7 @@ class Traces:
                 self._add(fact.correlation, _deployed(fact.result, now))
             case m.InstanceFailed():
                 attributes = {"haptic.instance": fact.endpoint, "haptic.kind": "failed"}
-                failure = "the instance did not take it"
+                failure = "deployment to the instance failed"
                 began = now - fact.seconds
                 self._add(
                     fact.correlation,
@@ -102,7 +102,7 @@ class Traces:
                     self._end(correlation, now, "iteration ended")
 
     def close(self, now: float) -> None:
-        """End what is open."""
+        """End all open traces."""
         for correlation in tuple(self._open):
             self._end(correlation, now, "process ended")
 

@@ -78,7 +78,7 @@ async def test_end_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) -
                 observe(fact)
 
     assert trio.current_time() - began < 3
-    assert [line["event"] for line in logs] == ["traces are lost: the receiver did not take them in time"]
+    assert [line["event"] for line in logs] == ["traces lost: the receiver did not accept them in time"]
 
 
 async def test_refusal_is_told_in_the_log_once(receiver: Receiver) -> None:

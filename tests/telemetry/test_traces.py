@@ -154,7 +154,7 @@ def test_instance_that_fails_is_a_failed_part_without_its_message(traces: Traces
     play(traces, [(10.0, triggered()), (11.0, failure)])
 
     (_, piece) = sink.pieces[-1]
-    assert (piece.name, piece.began, piece.failure) == ("deploy", 10.5, "the instance did not take it")
+    assert (piece.name, piece.began, piece.failure) == ("deploy", 10.5, "deployment to the instance failed")
 
 
 def test_trigger_without_a_change_was_not_debounced(traces: Traces, sink: MemorySink) -> None:

@@ -22,7 +22,7 @@ from haptic_trio.telemetry.expiry import Expiries, find_expiries
 Observe: TypeAlias = Callable[[msgspec.Struct], None]
 
 WITHIN: Final = {"expired": 0.0, "1d": 86400.0, "7d": 7 * 86400.0, "30d": 30 * 86400.0}
-"""Remaining lives that certificates are counted by, in seconds; each takes in those before it."""
+"""Windows for expiring certificates, in seconds; cumulative."""
 
 
 def _family(name: str, kind: str, text: str, *labels: str) -> Family:
@@ -30,40 +30,42 @@ def _family(name: str, kind: str, text: str, *labels: str) -> Family:
 
 
 RESOURCES: Final = _family("resource_count", "gauge", "Objects in a store.", "type")
-CHANNEL_USED: Final = _family("channel_used", "gauge", "Messages that wait in a channel.", "channel")
+CHANNEL_USED: Final = _family("channel_used", "gauge", "Messages in a channel.", "channel")
 CHANNEL_SIZE: Final = _family(
-    "channel_size", "gauge", "Messages that a channel holds before its senders wait.", "channel"
+    "channel_size", "gauge", "Capacity of a channel; senders wait while it is full.", "channel"
 )
-ITERATION: Final = _family("iteration_number", "gauge", "Number of the iteration that runs; 0 between two.")
-STAGE: Final = _family("iteration_stage", "gauge", "Startup stages of the iteration that are ready, 0 to 5.")
-READY: Final = _family("ready", "gauge", "1 while /readyz says so.")
-STALLED: Final = _family("component_stalled", "gauge", "1 while a component takes longer than it may.", "component")
+ITERATION: Final = _family("iteration_number", "gauge", "Number of the running iteration; 0 between two iterations.")
+STAGE: Final = _family("iteration_stage", "gauge", "Completed startup stages of the iteration, 0 to 5.")
+READY: Final = _family("ready", "gauge", "1 while /readyz reports ready.")
+STALLED: Final = _family(
+    "component_stalled", "gauge", "1 while a component exceeds its heartbeat deadline.", "component"
+)
 OUTDATED: Final = _family(
-    "config_is_outdated", "gauge", "1 while the newest configuration is not the one that runs: it may be invalid."
+    "config_is_outdated", "gauge", "1 while the newest ConfigMap or Secret is not in use, such as an invalid one."
 )
 CERTIFICATES: Final = _family("certificates", "gauge", "Certificates in the newest valid configuration.")
 EXPIRING: Final = _family(
     "certificates_expiring",
     "gauge",
-    "Certificates that are valid no longer than this, those before included.",
+    "Certificates that expire within the window (cumulative).",
     "within",
 )
 EXPIRY: Final = _family(
     "certificate_expiry_timestamp_seconds",
     "gauge",
-    "When the certificates expire that do so first, ten at most.",
+    "Expiry of the ten certificates that expire first.",
     "file",
 )
-CONTENTS: Final = _family("http_contents", "gauge", "Contents that are kept for templates.")
+CONTENTS: Final = _family("http_contents", "gauge", "Fetched contents in memory.")
 CONTENT_AGE: Final = _family(
     "http_oldest_content_age_seconds",
     "gauge",
-    "Since when no server has confirmed the content that was confirmed longest ago, of those fetched by an interval.",
+    "Time since a server confirmed the stalest content, of contents with a refresh interval.",
 )
-CONNECTIONS: Final = _family("watch_connections_total", "counter", "Watches that were opened, again or first.", "type")
-LISTS: Final = _family("watch_lists_total", "counter", "Complete lists that were taken, first or anew.", "type")
-FAILURES: Final = _family("watch_failures_total", "counter", "Lists and watches that failed, by why.", "type", "error")
-REQUESTS: Final = _family("api_requests_total", "counter", "Requests that were sent to the API server.")
+CONNECTIONS: Final = _family("watch_connections_total", "counter", "Watch connections that were opened.", "type")
+LISTS: Final = _family("watch_lists_total", "counter", "Complete lists that were received.", "type")
+FAILURES: Final = _family("watch_failures_total", "counter", "Failed lists and watches, by error.", "type", "error")
+REQUESTS: Final = _family("api_requests_total", "counter", "Requests to the API server.")
 
 
 def health_of(process: Process) -> HealthReport:
@@ -75,14 +77,16 @@ def health_of(process: Process) -> HealthReport:
         stage=state.stage if state else 0,
         is_ready=state is not None and state.is_ready,
         is_leader=leadership is not None and leadership.is_leader,
-        missing=state.missing if state is not None else ("no iteration runs: the process starts, or is between two",),
+        missing=state.missing
+        if state is not None
+        else ("no iteration is running: the process is starting or between two iterations",),
         components=state.pulses.states() if state else (),
         fleet=count_groups(fleet.present if fleet is not None else None),
     )
 
 
 def observing(*observers: Observe | None) -> Observe:
-    """Return what shows each fact to all of *observers*, in their order."""
+    """Return an observer that passes each event to all of *observers*, in order."""
     wanted = [observe for observe in observers if observe is not None]
 
     def observe_all(fact: msgspec.Struct) -> None:
@@ -93,12 +97,12 @@ def observing(*observers: Observe | None) -> Observe:
 
 
 class Scrapes:
-    """Adds to the metrics of *families* what is read of *process* when they are scraped."""
+    """Metrics of *families* that are read from *process* when they are scraped."""
 
     def __init__(self, families: Families, process: Process, cluster: Client) -> None:
         self._process = process
         self._expiries = Expiries()
-        self._looked_at = ""
+        self._scanned = ""
         self._one_at_a_time = trio.Lock()
         readings = Readings(families)
         readings.add_together((ITERATION, STAGE, READY, STALLED), self._health)
@@ -112,14 +116,14 @@ class Scrapes:
             readings.add(REQUESTS, lambda: [((), float(cluster.requests))])
 
     async def prepare(self) -> None:
-        """Look at certificates that are new since the last time; to be awaited before each scrape."""
+        """Read the expiry of new certificates; await it before each scrape."""
         newest = self._process.retained.newest_valid.value
-        if newest is None or newest.generation.id == self._looked_at:
+        if newest is None or newest.generation.id == self._scanned:
             return
         async with self._one_at_a_time:
-            # A first look at thousands of certificates takes longer than the event loop may wait.
+            # Parsing thousands of certificates would block the event loop.
             self._expiries = await trio.to_thread.run_sync(find_expiries, newest.generation)
-            self._looked_at = newest.generation.id
+            self._scanned = newest.generation.id
 
     def _levels(self) -> dict[Family, Callable[[], Iterable[Reading]]]:
         return {
@@ -176,7 +180,7 @@ class Scrapes:
 
 
 def fill_of(channels: Channels | None, facts: Facts) -> Iterator[tuple[tuple[str], float, float]]:
-    """Yield the name of each channel with a buffer, what is in it, and its size."""
+    """Yield name, fill level and capacity of each buffered channel."""
     ends = {name.removesuffix("_in"): end for name, end in vars(channels).items()} if channels is not None else {}
     for name, end in {**ends, "facts": facts.receiver}.items():
         if isinstance(end, trio.MemorySendChannel) or end is facts.receiver:
@@ -185,7 +189,7 @@ def fill_of(channels: Channels | None, facts: Facts) -> Iterator[tuple[tuple[str
 
 
 def watch_readings(counts: WatchCounts) -> dict[Family, Callable[[], Iterable[Reading]]]:
-    """Return what is read of *counts*."""
+    """Return the readings of *counts* by family."""
     return {
         CONNECTIONS: lambda: [((kind,), float(number)) for kind, number in counts.connections.items()],
         LISTS: lambda: [((kind,), float(number)) for kind, number in counts.lists.items()],
