@@ -1,7 +1,7 @@
 """Event commentator: the only component that writes the normal flow to the log.
 
-Components log nothing of the normal flow themselves, so that what a person
-reads is one story, told in one voice.
+Components do not log the normal flow themselves. So one module decides which
+events become log lines, with which message, level and fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from haptic_trio.logs import Logger
 from haptic_trio.metrics import Metrics
 
 Story = tuple[str, str, dict[str, Any]]
-"""Level, constant message, key-values."""
+"""Level, constant message, fields."""
 
 
 async def run_commentator(
@@ -28,22 +28,22 @@ async def run_commentator(
     observe: Callable[[msgspec.Struct], None] | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Narrate facts for as long as the process lives; each is then shown to *observe*, which must not block.
+    """Log events until cancelled; started() at once. Each event is then passed to *observe*, which must not block.
 
-    *metrics* gets the number of facts that were lost; the others are accounted for by an observer.
+    Counts lost events in *metrics*; observers update all other metrics.
     """
     with facts.receiver as receiver:
         task_status.started()
         async for fact in receiver:
-            tell = STORIES.get(type(fact))
-            if tell is not None:
-                level, message, values = tell(fact)
+            story_of = STORIES.get(type(fact))
+            if story_of is not None:
+                level, message, values = story_of(fact)
                 getattr(log, level)(message, **values)
             if observe is not None:
                 observe(fact)
             if lost := facts.take_lost():
                 metrics.facts_lost.inc(lost)
-                log.warning("facts lost", count=lost)
+                log.warning("events lost", count=lost)
 
 
 def _ms(seconds: float) -> float:
@@ -68,7 +68,7 @@ def _rendered(fact: m.ConfigRendered) -> Story:
 
 
 def _render_differed(fact: m.RenderDiffered) -> Story:
-    return "error", "output put together from reused parts was wrong: please report this", {
+    return "error", "incremental render differs from a full render: please report this", {
         "correlation": fact.correlation, "outputs": list(fact.outputs),
     }  # fmt: skip
 
@@ -95,8 +95,8 @@ def _validated(fact: m.ConfigValidated) -> Story:
     return "info", "configuration validated", values
 
 
-def _refused(fact: m.ValidationFailed) -> Story:
-    return "error", "configuration refused" if fact.is_verdict else "configuration not checked", {
+def _rejected(fact: m.ValidationFailed) -> Story:
+    return "error", "configuration rejected" if fact.is_verdict else "configuration not checked", {
         "correlation": fact.correlation, "phase": fact.phase, "problems": [str(problem) for problem in fact.problems],
     }  # fmt: skip
 
@@ -118,7 +118,7 @@ def _quarantined(fact: m.Quarantined) -> Story:
         "correlation": fact.correlation,
         "object": str(fact.ref),
         "version": fact.version,
-        "serving": "its last good version" if fact.has_fallback else "nothing of it",
+        "serving": "its last good version" if fact.has_fallback else "nothing",
         "problem": str(fact.problem),
     }  # fmt: skip
 
@@ -152,7 +152,7 @@ def _instance_operation_failed(fact: m.InstanceOperationFailed) -> Story:
 
 def _scheduled(fact: m.DeploymentScheduled) -> Story:
     return "debug", "deployment scheduled", {
-        "correlation": fact.correlation, "why": fact.why, "endpoints": len(fact.endpoints),
+        "correlation": fact.correlation, "reason": fact.why, "endpoints": len(fact.endpoints),
     }  # fmt: skip
 
 
@@ -211,11 +211,11 @@ def _http_accepted(fact: m.HttpContentAccepted) -> Story:
     return "info", "content accepted", {"url": fact.url, "digest": fact.digest[:12], "bytes": fact.bytes}
 
 
-def _http_refused(fact: m.HttpContentRefused) -> Story:
-    return "error", "content refused", {
+def _http_rejected(fact: m.HttpContentRefused) -> Story:
+    return "error", "content rejected", {
         "url": fact.url,
         "digest": fact.digest[:12],
-        "serving": "the content before it" if fact.has_former else "nothing of it",
+        "serving": "the previous content" if fact.has_former else "nothing",
         "problem": str(fact.problem),
     }  # fmt: skip
 
@@ -238,7 +238,7 @@ def _config_changed(fact: m.ConfigChanged) -> Story:
 
 
 def _config_invalid(fact: m.ConfigInvalid) -> Story:
-    return "error", "configuration is invalid and was not taken", {
+    return "error", "invalid configuration ignored", {
         "version": fact.version, "problems": [str(problem) for problem in fact.problems],
     }  # fmt: skip
 
@@ -257,7 +257,7 @@ def _iteration_ended(fact: m.IterationEnded) -> Story:
 
 def _problems(fact: m.ProblemsReported) -> Story:
     if not fact.problems:
-        return "info", "problems solved", {"source": fact.source}
+        return "info", "problems resolved", {"source": fact.source}
     return "warning", "problems reported", {
         "source": fact.source, "problems": [str(problem) for problem in fact.problems],
     }  # fmt: skip
@@ -270,7 +270,7 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.RenderDiffered: _render_differed,
     m.ConfigPrepared: _prepared,
     m.ConfigValidated: _validated,
-    m.ValidationFailed: _refused,
+    m.ValidationFailed: _rejected,
     m.ReconcileFailed: _failed,
     m.ReconcileCompleted: _completed,
     m.Quarantined: _quarantined,
@@ -290,7 +290,7 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.HttpFetched: _http_fetched,
     m.HttpContentChanged: _http_changed,
     m.HttpContentAccepted: _http_accepted,
-    m.HttpContentRefused: _http_refused,
+    m.HttpContentRefused: _http_rejected,
     m.IndexSynchronized: _synchronized,
     m.LeadershipChanged: _leadership,
     m.ConfigChanged: _config_changed,

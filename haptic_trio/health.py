@@ -1,9 +1,9 @@
 """HTTP endpoints for health, readiness and metrics.
 
-Live: no component is stalled; an idle one is healthy. Ready: all stages are
-up, a valid configuration was made, and the leader has deployed it. What is
-not so is said in the answer, under `reasons`. The handlers look at the
-running iteration through callables; they never wait for it.
+Live: no component is stalled; an idle component is healthy. Ready: all stages
+are up, there is a valid configuration, and the leader has deployed it. A
+negative answer lists its `reasons`. The handlers read the state of the running
+iteration through callables and never wait for it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,34 +21,34 @@ from starlette.routing import BaseRoute, Route
 from haptic_trio.heartbeat import PulseState
 
 MOST_RECEIVED = 1 << 16
-"""Bytes of one message on a websocket."""
+"""Maximum bytes of one received websocket message."""
 
 
 class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How many instances of the controller's own there are."""
+    """Number of instances of one group of the fleet."""
 
     name: str
     size: int
-    """How many shall be ready."""
+    """Desired number."""
     ready: int
     starting: int
     draining: int
 
 
 class HealthReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of the process at a moment."""
+    """State of the process."""
 
     iteration: int
-    """Number of the running iteration; 0 between two."""
+    """Number of the running iteration; 0 between two iterations."""
     stage: int
-    """Startup stages that are ready, 0 to 5."""
+    """Completed startup stages, 0 to 5."""
     is_ready: bool
     is_leader: bool
     missing: tuple[str, ...] = ()
-    """Why it is not ready, in words for people; left out where it is."""
+    """Reasons why it is not ready."""
     components: tuple[PulseState, ...]
     fleet: tuple[GroupHealth, ...] = ()
-    """Left out where the instances are somebody else's."""
+    """Empty if the controller does not manage instances."""
 
     @property
     def is_live(self) -> bool:
@@ -57,7 +57,7 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def stalled(self) -> tuple[str, ...]:
-        """Why it is not live, in words for people."""
+        """Reasons why it is not live."""
         return tuple(f"{component.name}: {component.detail}" for component in self.components if component.stalled)
 
 
@@ -68,7 +68,7 @@ def make_app(
     *,
     prepare: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
 ) -> Starlette:
-    """Return the application that answers `/healthz`, `/readyz` and `/metrics`, and *more*.
+    """Return the application with `/healthz`, `/readyz`, `/metrics` and the routes *more*.
 
     *prepare* is awaited before the registry is scraped.
     """
@@ -89,7 +89,7 @@ def make_app(
 
 
 def _json(state: HealthReport, *, ok: bool, reasons: tuple[str, ...]) -> Response:
-    """Return *state* as JSON, with why it is not *ok* before everything else: probes' logs show the beginning."""
+    """Return *state* as JSON, *reasons* first: logs of probes show the beginning of an answer."""
     fields = {name: value for name, value in msgspec.to_builtins(state).items() if name != "missing"}
     content = msgspec.json.encode({"reasons": reasons, **fields} if reasons else fields)
     return Response(content, status_code=200 if ok else 503, media_type="application/json")
@@ -104,9 +104,8 @@ async def serve_app(
 ) -> None:
     """Serve *app* on *bind* (`address:port`, port 0 for any free one, or `unix:PATH`) until cancelled.
 
-    *umask* is that of the unix socket.
-    started() gives the addresses that are bound. Raises OSError when the
-    address is taken.
+    *umask* is that of the unix socket. started() gives the bound addresses.
+    Raises OSError if the address is in use.
     """
     config = ServerConfig()
     config.bind = [bind]
@@ -114,6 +113,6 @@ async def serve_app(
     config.accesslog = None
     config.loglevel = "ERROR"
     config.graceful_timeout = 1.0
-    # Of what is received: viewers of the console ask in a few words.
+    # Limits received messages: requests to the console are small.
     config.websocket_max_message_size = MOST_RECEIVED
     await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]

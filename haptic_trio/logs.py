@@ -21,7 +21,7 @@ def configure_logs(log_format: LogFormat = "console", level: str = "info", *, st
     if log_format == "json":
         shared += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        # The default formatter shows local variables, and so what a Secret holds.
+        # The default formatter prints local variables, which may hold Secrets.
         plain = structlog.dev.plain_traceback
         shared.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain))
     structlog.configure(
@@ -33,7 +33,7 @@ def configure_logs(log_format: LogFormat = "console", level: str = "info", *, st
 
 
 def set_level(level: str) -> None:
-    """From now on log lines from *level* up; the other settings stay."""
+    """Change the minimum level of log lines."""
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(number))
 

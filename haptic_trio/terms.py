@@ -21,10 +21,9 @@ async def run_terms(
 ) -> None:
     """Run *lead* during each term of leadership until cancelled, one term after another.
 
-    started() when it is known who leads. *notify* gets the state at the
-    start and each change of it, before a term begins and after one has
-    ended. A term ends by cancelling *lead*; the next one begins only after
-    *lead* has returned.
+    started() when the leader is known. *notify* gets the first state and each
+    change of it, before a term begins and after a term has ended. A term ends
+    by cancelling *lead*; the next term begins only after *lead* has returned.
     """
     version, state = await leadership.wait_newer(0)
     task_status.started()

@@ -104,7 +104,7 @@ async def test_facts_that_were_lost_are_reported_with_their_number(nursery: trio
     await wait_all_tasks_blocked()
 
     lines = [(call.args[0], call.kwargs) for call in narration.log.calls]
-    assert [line for line in lines if line[0] == "facts lost"] == [("facts lost", {"count": 3})]
+    assert [line for line in lines if line[0] == "events lost"] == [("events lost", {"count": 3})]
     assert len(narration.observed) == 50
     assert narration.metrics.registry.get_sample_value("haptic_facts_lost_total") == 3
     nursery.cancel_scope.cancel()
@@ -127,7 +127,7 @@ async def test_quarantine_says_what_is_served_instead(narration: Narration) -> N
 
     lines = await narration.tell(fact, msgspec.structs.replace(fact, has_fallback=False))
 
-    assert [values["serving"] for _level, _message, values in lines] == ["its last good version", "nothing of it"]
+    assert [values["serving"] for _level, _message, values in lines] == ["its last good version", "nothing"]
     assert {values["object"] for _level, _message, values in lines} == {str(REF)}
 
 
@@ -196,7 +196,7 @@ async def test_problems_that_are_solved_are_good_news(narration: Narration) -> N
     lines = await narration.tell(fact, msgspec.structs.replace(fact, problems=()))
 
     assert [(level, message) for level, message, _values in lines] == [
-        ("warning", "problems reported"), ("info", "problems solved"),
+        ("warning", "problems reported"), ("info", "problems resolved"),
     ]  # fmt: skip
 
 

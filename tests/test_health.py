@@ -118,7 +118,11 @@ async def test_report_follows_the_iteration_and_is_not_ready_between_two(tmp_pat
 
     assert (before.iteration, before.is_ready, before.is_live) == (0, False, True)
     assert (during.iteration, during.stage, during.is_ready, during.is_leader) == (1, 5, True, True)
-    assert before.missing == ("no iteration runs: the process starts, or is between two",) == after.missing
+    assert (
+        before.missing
+        == ("no iteration is running: the process is starting or between two iterations",)
+        == after.missing
+    )
     assert during.missing == ()
     limits = {component.name: component.limit for component in during.components}
     assert limits.keys() == {"checker", "coordinator", "deployer", "scheduler", "drift monitor", "debouncer"}
