@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 MOST_SHOWN = 10
-"""Examples of objects that an answer names; how many there are is told beside them."""
+"""Maximum number of objects listed in an answer; a count is beside each list."""
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,38 +30,38 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a fragment could not be rendered, or was refused, and what is there instead."""
+    """Why a fragment failed or was rejected, and whether a fallback is used."""
 
     object: Named
     fragment: str
     message: str
     place: str
-    """Template and line, or what else the fault is in."""
+    """Template and line, or another place."""
     hint: str
     excerpt: str
     has_stand_in: bool
-    """Its last good output stands in for it; else nothing does."""
+    """Whether its last good output is used."""
 
 
 class MadeBy(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has made something."""
+    """Template, fragment and object that produced something."""
 
     output: str
-    """Template that the file is made by."""
+    """Template of the file."""
     fragment: str
-    """Empty outside all fragments; the rest is, too, then."""
+    """Empty outside of fragments, like the fields below."""
     template: str
-    """The one that holds the fragment."""
+    """Template with the tag of the fragment."""
     line: int
-    """Of the fragment's tag, 1-based."""
+    """Line of that tag, 1-based."""
     object: Named | None
 
 
 class Lookup(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a rendering has looked up, and what it has found."""
+    """A lookup of a render, and its result."""
 
     question: str
-    """As a template writes it."""
+    """The lookup as a template writes it."""
     found: tuple[Named, ...]
     """The first of them."""
     count: int
@@ -74,26 +74,26 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     """1-based."""
     text: str
-    """What stands there; of what derives from a Secret, its hash."""
+    """Text of the line; a digest if it derives from a Secret."""
     is_secret: bool
 
 
 class LineAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="line"):
-    """Who has made a line."""
+    """Explanation of a line."""
 
     line: Line
     section: str
-    """Of haproxy.cfg, such as `backend shop`; else empty."""
+    """Section in haproxy.cfg, such as `backend shop`; else empty."""
     made_by: MadeBy
     sources: tuple[Source, ...]
-    """Lines of templates that read most like it; empty where none does."""
+    """Most similar lines of templates."""
     depends_on: tuple[Lookup, ...]
-    """Of its fragment, or outside of fragments of all the template."""
+    """Lookups of its fragment; outside of fragments, of the template."""
     troubles: tuple[Trouble, ...]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive lines that have one maker."""
+    """Consecutive lines with one maker."""
 
     first: int
     last: int
@@ -108,27 +108,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Host, host with `*` for its first label, or `*`."""
     path: str
     match: str
-    """`exact`, `prefix`, or `default` for what nothing else in the scope takes."""
+    """`exact`, `prefix`, or `default` for requests that match nothing else in the scope."""
     backend: str
     made_by: MadeBy
 
 
 class SectionAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="section"):
-    """Who has made a section of haproxy.cfg."""
+    """Explanation of a section of haproxy.cfg."""
 
     section: str
     first: int
     last: int
     parts: tuple[Part, ...]
     routes: tuple[Entry, ...]
-    """The entries that lead to it."""
+    """Map entries that point to it."""
     routes_count: int
     depends_on: tuple[Lookup, ...]
     troubles: tuple[Trouble, ...]
 
 
 class FileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="file"):
-    """Who has made a file."""
+    """Explanation of a file."""
 
     path: str
     kind: str
@@ -138,7 +138,7 @@ class FileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", 
     is_secret: bool
     lines: int
     output: str
-    """Template that became it or has registered it."""
+    """Template that rendered or registered it."""
     parts: tuple[Part, ...]
     """The first of them."""
     parts_count: int
@@ -147,7 +147,7 @@ class FileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", 
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A look-up that HAProxy makes for a request, until one finds something."""
+    """A map lookup of HAProxy for a request."""
 
     path: str
     """Of the map."""
@@ -169,30 +169,30 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="route"):
-    """Where a request goes, and why."""
+    """Explanation of the route of a request."""
 
     host: str
     path: str
     status: int
-    """0: it goes to `backend`; else the status of HAProxy's own answer."""
+    """0: routed to `backend`; else the status of HAProxy's own response."""
     backend: str
-    """Also of one that does not exist; empty without a route."""
+    """Backend of the route, existing or not; empty without a route."""
     backend_made_by: MadeBy | None
-    """None where there is no such backend."""
+    """None if the backend does not exist."""
     winner: Entry | None
     others: tuple[Entry, ...]
-    """What would match if what stands before it did not, in order."""
+    """Further matching entries, in order."""
     others_count: int
     steps: tuple[Step, ...]
     depends_on: tuple[Lookup, ...]
     certificates: tuple[Certificate, ...]
     notes: tuple[str, ...]
     troubles: tuple[Trouble, ...]
-    """Those of objects that name the host."""
+    """Problems of objects that name the host."""
 
 
 class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="host"):
-    """What a host has: routes in the order in which they are looked for, and certificates."""
+    """Explanation of a host: its routes in lookup order, and its certificates."""
 
     host: str
     entries: tuple[Entry, ...]
@@ -203,7 +203,7 @@ class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", 
 
 
 class CertificateAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="certificate"):
-    """The certificates for a server name: those that name it, then those with a wildcard."""
+    """Explanation of a server name: certificates with the name, then wildcard certificates."""
 
     name: str
     certificates: tuple[Certificate, ...]
@@ -213,7 +213,7 @@ class CertificateAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="an
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
-    """What one fragment of an object has made."""
+    """Output of one fragment of an object."""
 
     made_by: MadeBy
     lines: tuple[Line, ...]
@@ -226,34 +226,34 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """Fragments of one name, or a template, that look an object up without being for it."""
+    """Fragments of other objects, or a template, that look an object up."""
 
     output: str
     fragment: str
     template: str
     line: int
-    """Of the fragment's tag; 0 outside all fragments."""
+    """Line of the fragment's tag; 0 outside of fragments."""
     questions: tuple[str, ...]
     """The first of them."""
     objects: tuple[Named, ...]
-    """The first of those whose fragments these are."""
+    """The first objects of these fragments."""
     count: int
 
 
 class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="object"):
-    """What an object has made, and what depends on it."""
+    """Explanation of an object: its output, and its dependents."""
 
     object: Named
     exists: bool
-    """Objects that do not exist may have been looked for."""
+    """False for an object that is looked up but does not exist."""
     watched_as: tuple[str, ...]
     products: tuple[Product, ...]
     idle: tuple[MadeBy, ...]
-    """Fragments that were rendered for it and gave nothing."""
+    """Fragments for it without output."""
     used_by: tuple[Use, ...]
     troubles: tuple[Trouble, ...]
     remarks: tuple[str, ...] = ()
-    """What its owner should know: a word and what it means."""
+    """Warnings: reason and message."""
 
 
 Answer: TypeAlias = (
@@ -262,13 +262,13 @@ Answer: TypeAlias = (
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
-    """Return *answer* as plain data; `answer` says which one it is."""
+    """Return *answer* as plain data; the field `answer` has its type."""
     data: dict[str, Any] = msgspec.to_builtins(answer, enc_hook=_plain)
     return data
 
 
 def _plain(value: object) -> str:
-    # Templates make texts of a class of their own; names and paths come from them.
+    # Names and paths may be instances of the templates' subclass of `str`.
     if not isinstance(value, str):
         raise NotImplementedError(f"a {type(value).__name__} in an answer")
     return str.__str__(value)

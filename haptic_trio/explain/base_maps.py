@@ -21,16 +21,16 @@ from haptic_trio.haproxy.config.maps import parse_map_file
 EXACT: Final = "path-exact.map"
 PREFIX: Final = "path-prefix.map"
 TLS_HOSTS: Final = "tls-host.map"
-"""Hosts, or hosts with `*` for their first label, whose plain requests the library `ssl` redirects."""
+"""Hosts and wildcards whose plain HTTP requests the library `ssl` redirects."""
 NO_ROUTE: Final = "no-route"
-"""The backend that answers what no other one does."""
+"""Backend for requests without a route."""
 
 _FIRST_LABEL: Final = re.compile(r"^[^.]+")
 _PORT: Final = re.compile(r":[0-9]*\Z")
 
 
 class MapEntry(msgspec.Struct, frozen=True):
-    """An entry of a map, and where it stands."""
+    """An entry of a map, and its line."""
 
     line: int
     key: str
@@ -38,7 +38,7 @@ class MapEntry(msgspec.Struct, frozen=True):
 
 
 class MapLookup(msgspec.Struct, frozen=True):
-    """A look-up in one of the maps, and the entries that match, the one that counts first."""
+    """A lookup in one of the maps, and the matching entries, the effective one first."""
 
     map: str
     """`EXACT` or `PREFIX`."""
@@ -60,7 +60,7 @@ class RouteMap:
         return tuple(self._by_key.get(key, ()))
 
     def prefixes(self, key: str) -> tuple[MapEntry, ...]:
-        """Return the entries that begin *key*, the longest first, equal ones in order."""
+        """Return the entries that are prefixes of *key*, longest first."""
         return tuple(entry for size in range(len(key), 0, -1) for entry in self._by_key.get(key[:size], ()))
 
 
@@ -72,23 +72,23 @@ def read_entries(text: str) -> Iterator[MapEntry]:
 
 
 def plain_host(host: str) -> str:
-    """Return *host* as the look-ups have it: in lower case, without port and trailing dots."""
+    """Return *host* as used in lookups: in lower case, without port and trailing dots."""
     bare = host if host.endswith("]") else _PORT.sub("", host)
     return bare.lower().rstrip(".")
 
 
 def scopes_of(host: str) -> tuple[str, ...]:
-    """Return what rules for *host* may be written for, the narrowest first."""
+    """Return the scopes of *host*: the host, its wildcard, and `*`, the most specific first."""
     return tuple(dict.fromkeys((host, wildcard_of(host), "*")))
 
 
 def wildcard_of(host: str) -> str:
-    """Return *host* with `*` for its first label."""
+    """Return *host* with its first label replaced by `*`."""
     return _FIRST_LABEL.sub("*", host, count=1)
 
 
 def look_up(maps: Mapping[str, RouteMap], host: str, path: str) -> list[MapLookup]:
-    """Return the look-ups for a request in their order, beyond the first that finds something, too."""
+    """Return all lookups for a request in order, including those after the first match."""
     found = []
     for scope in scopes_of(host):
         exact, prefix = f"{scope}|{path}", f"{scope}|{path}/"
@@ -98,7 +98,7 @@ def look_up(maps: Mapping[str, RouteMap], host: str, path: str) -> list[MapLooku
 
 
 def is_refused(host: str) -> bool:
-    """Whether the frontends answer any request for *host* with 400."""
+    """Whether the frontends answer all requests for *host* with 400."""
     return "|" in host or "*" in host
 
 

@@ -22,7 +22,7 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
     found = certificates_for(site, name)
     troubles = site.troubles_at(name)
     if not found and not troubles:
-        raise UnknownTargetError(f"no crt-list has a certificate for {given!r}")
+        raise UnknownTargetError(f"no certificate for {given!r} in any crt-list")
     asked: set[Dependency] = set()
     for certificate in found:
         maker = site.provenance.maker_of(certificate.line.path, certificate.line.line)
@@ -34,12 +34,12 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
 
 
 def server_names(site: Site) -> set[str]:
-    """Return the names that certificates are for, wildcards included."""
+    """Return the names of all certificates, including wildcards."""
     return set(_by_name(site))
 
 
 def certificates_for(site: Site, name: str) -> tuple[Certificate, ...]:
-    """Return the certificates for *name*: those that name it, then those with a wildcard in its place."""
+    """Return the certificates for *name*: those with the name, then wildcard certificates."""
     found = []
     wanted = tuple(dict.fromkeys((name, wildcard_of(name))))
     for rank, known in enumerate(wanted):
@@ -71,7 +71,7 @@ def _by_name(site: Site) -> dict[str, list[_Entry]]:
 
 
 def _entries(site: Site) -> Iterator[_Entry]:
-    """Yield what crt-lists hold: path, line and text, file of the certificate, names that it is not for and is for."""
+    """Yield all entries of crt-lists: path, line, text, certificate file, excluded names, names."""
     for file in site.files.values():
         if file.kind is not FileKind.CRT_LIST:
             continue

@@ -23,12 +23,12 @@ PREFIX: Final = "gateway-prefix.map"
 RULES: Final = "gateway-rules.map"
 MAPS: Final = frozenset({LISTENERS, EXACT, PREFIX, RULES})
 _ENTRY: Final = "gateway-entry::"
-"""What the names of backends that lead to an inner frontend end in."""
+"""Suffix of backends that lead to an inner frontend."""
 _NONE: Final = "!"
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A route that a request may take, and the entry that says so."""
+    """A possible route of a request, and its map entry."""
 
     map: str
     entry: MapEntry
@@ -38,18 +38,18 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """What becomes of a request at one frontend."""
+    """Result of a request at one frontend."""
 
     frontend: str
     front: str
-    """The frontend that hands it on to this one; empty without."""
+    """The frontend that passes the request to this one, if any."""
     listener: str
     hits: tuple[Hit, ...]
-    """In order; the last one is certain if it has no conditions."""
+    """Routes in order; a last route without conditions always matches."""
 
 
 def visits(maps: Mapping[str, RouteMap], host: str, path: str) -> Iterator[Visit]:
-    """Yield what becomes of a request for *host* and *path* at each frontend that has a listener for it.
+    """Yield the result of a request for *host* and *path* at each frontend with a listener for it.
 
     A client is taken to have asked for *host* by TLS, too.
     """
@@ -76,7 +76,7 @@ def _listener(maps: Mapping[str, RouteMap], frontend: str, host: str) -> str:
 
 
 def _scopes(host: str) -> Iterator[str]:
-    """Yield what listeners and routes for *host* may be written for, the narrowest first."""
+    """Yield the scopes of *host*, the most specific first."""
     labels = host.split(".")
     yield host
     for number in range(1, len(labels)):
@@ -101,7 +101,7 @@ def _hits(maps: Mapping[str, RouteMap], listener: str, host: str, path: str) -> 
 
 
 def outcomes(maps: Mapping[str, RouteMap], target: str) -> Iterator[str]:
-    """Yield where a route leads: names of backends with their weights, or what HAProxy answers itself."""
+    """Yield the outcomes of a route: backends with their weights, or a response of HAProxy."""
     if not target.startswith("="):
         yield f"backend {target}"
         return

@@ -19,16 +19,16 @@ class _GatewayMaps(msgspec.Struct, frozen=True):
 def gateway_notes(site: Site, host: str, path: str) -> Iterator[str]:
     """Yield a sentence for each frontend of a Gateway that takes a request for *host* and *path*.
 
-    Without a *path* only the listeners are told.
+    Without a *path*, only the listeners are named.
     """
     known = _maps_of(site)
     if known is not None:
         for visit in visits(known.maps, host, path or "/"):
             place = f"frontend {visit.frontend}"
             if visit.front:
-                place = f"frontend {visit.front}, which hands it on to {place}"
-            taken = f"at {place} it is for the listener {visit.listener}"
-            yield f"{taken} and gets {_routes(site, known, visit)}" if path else taken
+                place = f"frontend {visit.front}, which passes it to {place}"
+            taken = f"{place}: listener {visit.listener}"
+            yield f"{taken}, {_routes(site, known, visit)}" if path else taken
 
 
 def _maps_of(site: Site) -> _GatewayMaps | None:
@@ -41,17 +41,17 @@ def _maps_of(site: Site) -> _GatewayMaps | None:
         return None
     known: _GatewayMaps | None = site.memo.get("gateways")
     if known is None:
-        # Frontends, hosts, listeners and backends alone: which of them there are may depend on a Secret, but no name.
+        # Only names of frontends, hosts, listeners and backends, none of which derives from a Secret.
         maps = {name: RouteMap(tuple(read_entries(site.texts[path].text))) for name, path in paths.items()}
         known = site.memo["gateways"] = _GatewayMaps(paths, maps)
     return known
 
 
 def _routes(site: Site, known: _GatewayMaps, visit: Visit) -> str:
-    told = [_route(site, known, hit) for hit in visit.hits]
+    routes = [_route(site, known, hit) for hit in visit.hits]
     if not visit.hits or visit.hits[-1].is_conditional:
-        told.append("no route")
-    return "; else ".join(told)
+        routes.append("no route")
+    return "; else ".join(routes)
 
 
 def _route(site: Site, known: _GatewayMaps, hit: Hit) -> str:

@@ -14,11 +14,11 @@ from haptic_trio.templating.incremental.subjects import Origin, Subject
 
 _MOST_PARTS = 100
 _MOST_ASKING = 50
-"""Fragments of one section or file whose look-ups are told."""
+"""Maximum number of fragments of a section or file whose lookups are listed."""
 
 
 def explain_line(site: Site, path: str, line: int) -> LineAnswer:
-    """Return who has made *line* of *path*, which must exist; raises `UnknownTargetError` if the line does not."""
+    """Return the explanation of *line* of *path*, which must exist; raises `UnknownTargetError` for a missing line."""
     lines = site.lines_of(path)
     maker = site.provenance.maker_of(path, line) if 1 <= line <= len(lines) else None
     if maker is None:
@@ -37,7 +37,7 @@ def explain_line(site: Site, path: str, line: int) -> LineAnswer:
 
 
 def section_at(site: Site, line: int) -> str:
-    """Return the section of haproxy.cfg that *line* is in; empty where that is not known."""
+    """Return the title of the section with *line* of haproxy.cfg; empty if unknown."""
     found = site.config.locate(line) if site.config is not None else None
     return shown_title(site, found[0], line - found[1] + 1) if found is not None else ""
 
@@ -48,14 +48,14 @@ def title_of(section: Section) -> str:
 
 
 def shown_title(site: Site, section: Section, first: int) -> str:
-    """Return kind and name of *section*, which begins at line *first*, in a form that may be shown."""
+    """Return kind and name of *section*, which begins at line *first*, redacted if it is secret."""
     if site.is_secret(MAIN, site.texts[MAIN].origin_of(first)):
         return f"{section.kind} ({hidden(section.name)})"
     return title_of(section)
 
 
 def shown_sections(site: Site) -> dict[str, str]:
-    """Return the titles of all sections whose names may be shown, by name."""
+    """Return the titles of all sections without secret names, by name."""
     if site.config is None:
         return {}
     firsts = list(site.config.first_lines())
@@ -70,7 +70,7 @@ def shown_sections(site: Site) -> dict[str, str]:
 
 
 def sections_called(site: Site, name: str, kind: str = "") -> list[tuple[Section, int]]:
-    """Return the sections with *name*, of *kind* if that is given, and the lines at which they begin."""
+    """Return the sections *name*, optionally of *kind*, and their first lines."""
     if site.config is None:
         return []
     return [
@@ -81,7 +81,7 @@ def sections_called(site: Site, name: str, kind: str = "") -> list[tuple[Section
 
 
 def explain_section(site: Site, section: Section, first: int) -> SectionAnswer:
-    """Return who has made *section* of haproxy.cfg, which begins at line *first*."""
+    """Return the explanation of *section* of haproxy.cfg, which begins at line *first*."""
     # Blank lines before the next section belong to it in the model; the last one is no line of the file.
     last = first + max(0, len(section.text.rstrip().split("\n")) - 1)
     stretches = list(site.ranges.between(MAIN, first, last))
@@ -100,7 +100,7 @@ def explain_section(site: Site, section: Section, first: int) -> SectionAnswer:
 
 
 def explain_file(site: Site, path: str) -> FileAnswer:
-    """Return who has made the file *path*, which must exist."""
+    """Return the explanation of the file *path*, which must exist."""
     count = len(site.lines_of(path))
     stretches = list(site.ranges.between(path, 1, count))
     file = site.files.get(path)

@@ -15,7 +15,7 @@ _MOST_QUESTIONS = 3
 
 
 def find_objects(site: Site, kind: str, namespace: str | None, name: str) -> list[Resource]:
-    """Return the watched objects that are meant; *kind* may be a plural, in either case, or empty for any."""
+    """Return the matching watched objects; *kind* may be a plural, in any case, or empty for any kind."""
     return [
         resource
         for resource in site.objects(name, namespace)
@@ -24,18 +24,18 @@ def find_objects(site: Site, kind: str, namespace: str | None, name: str) -> lis
 
 
 def is_kind(given: str, kind: str) -> bool:
-    """Whether *given* is *kind* or its plural, in either case."""
+    """Whether *given* is *kind* or its plural, in any case."""
     known = kind.lower()
     return given.lower() in {known, *_plurals(known)}
 
 
 def is_looked_for(site: Site, kind: str, namespace: str, name: str) -> bool:
-    """Whether something asks for an object of *kind*, be it there or not."""
+    """Whether a fragment looks up an object of *kind*, existing or not."""
     return any(True for _ in site.provenance.askers_of(_questions_for_absent(site, kind, namespace, name)))
 
 
 def explain_object(site: Site, resource: Resource) -> ObjectAnswer:
-    """Return what *resource*, which is in a store, has made, and what looks it up."""
+    """Return the explanation of *resource*, which is in a store."""
     subject = subject_of(resource)
     made = site.provenance.made_by(*identity(subject))
     own = {item.origin.key for item in made}
@@ -56,7 +56,7 @@ def explain_object(site: Site, resource: Resource) -> ObjectAnswer:
 
 
 def explain_absent(site: Site, kind: str, namespace: str, name: str) -> ObjectAnswer:
-    """Return what looks for an object that is not there."""
+    """Return the explanation of an object that is looked up but does not exist."""
     questions = _questions_for_absent(site, kind, namespace, name)
     return ObjectAnswer(
         object=Named(kind=kind, namespace=namespace, name=name, resource_version=""),
@@ -80,11 +80,11 @@ def _stores_of(site: Site, kind: str) -> list[str]:
 
 def _questions_for_absent(site: Site, kind: str, namespace: str, name: str) -> list[Dependency]:
     keys = (namespace, name) if namespace else (name,)
-    return [(verb, store, *keys) for verb in ("get", "has") for store in _stores_of(site, kind)]
+    return [(method, store, *keys) for method in ("get", "has") for store in _stores_of(site, kind)]
 
 
 def _questions_for(site: Site, resource: Resource) -> tuple[list[str], list[Dependency]]:
-    """Return the stores that hold *resource*, and every look-up in them that finds it."""
+    """Return the stores that hold *resource*, and all their lookups that find it."""
     ref = ref_of(resource)
     stores, questions = [], list[Dependency]()
     for name, store in site.stores.items():
@@ -93,7 +93,7 @@ def _questions_for(site: Site, resource: Resource) -> tuple[list[str], list[Depe
             stores.append(name)
             questions.append(("get", name))
             prefixes = store.schema.prefixes(held)
-            questions += [(verb, name, *keys) for verb in ("get", "has") for keys in prefixes]
+            questions += [(method, name, *keys) for method in ("get", "has") for keys in prefixes]
     return stores, questions
 
 
@@ -132,7 +132,7 @@ def _sections(site: Site, made: Made) -> Iterator[str]:
 
 
 def _group(askers: Iterable[Asker]) -> list[Use]:
-    """Return *askers* by fragment or template."""
+    """Return *askers* grouped by fragment or template."""
     groups: dict[tuple[str, str, str, int], tuple[dict[str, None], dict[Subject, None]]] = {}
     for asker in askers:
         origin = asker.origin

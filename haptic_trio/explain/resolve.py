@@ -45,7 +45,7 @@ _LIKENESS: Final = 0.6
 
 
 def explain(site: Site, target: str) -> Answer:
-    """Return what there is to say about *target*.
+    """Return the explanation of *target*.
 
     Raises `MalformedTargetError`, `UnknownTargetError` or
     `AmbiguousTargetError`; the latter two suggest targets.
@@ -71,7 +71,7 @@ def explain(site: Site, target: str) -> Answer:
 
 def _explain_line(site: Site, target: LineTarget) -> Answer:
     if target.line < 1:
-        raise MalformedTargetError("lines count from 1")
+        raise MalformedTargetError("line numbers start at 1")
     return explain_line(site, _path(site, target.path), target.line)
 
 
@@ -79,13 +79,13 @@ def _explain_section(site: Site, target: SectionTarget) -> Answer:
     found = sections_called(site, target.name, target.kind)
     title = f"{target.kind} {target.name}".rstrip()
     if found:
-        # HAProxy allows a name once in a kind, but for `defaults` and `global`, whose first ones these are.
+        # Names are unique within a kind, except for `defaults` and `global`: the first one is explained.
         return explain_section(site, *found[0])
     if site.config is None:
         raise UnknownTargetError(
-            f"{MAIN} cannot be parsed, so its sections are not known", hint=f"ask for its lines, such as {MAIN}:1"
+            f"{MAIN} cannot be parsed, so its sections are not known", hint=f"explain a line, such as {MAIN}:1"
         )
-    raise UnknownTargetError(f"there is no section {title!r}", nearest(title, shown_sections(site).values()))
+    raise UnknownTargetError(f"no section {title!r}", nearest(title, shown_sections(site).values()))
 
 
 def _explain_request(site: Site, target: HostTarget) -> Answer:
@@ -93,7 +93,7 @@ def _explain_request(site: Site, target: HostTarget) -> Answer:
         return explain_route(site, target.host, target.path)
     answer = explain_host(site, target.host)
     if not (answer.entries or answer.certificates or answer.troubles or answer.notes):
-        raise UnknownTargetError(f"no route is for the host {answer.host!r}", nearest(answer.host, hosts_of(site)))
+        raise UnknownTargetError(f"no route for the host {answer.host!r}", nearest(answer.host, hosts_of(site)))
     return answer
 
 
@@ -113,21 +113,21 @@ def _explain_object(site: Site, target: ObjectTarget) -> Answer:
     if len(found) == 1:
         return explain_object(site, found[0])
     if found:
-        raise AmbiguousTargetError(f"{len(found)} objects are called {target.name!r}", _titles(found))
+        raise AmbiguousTargetError(f"{len(found)} objects are named {target.name!r}", _titles(found))
     namespace = target.namespace or ""
     if is_looked_for(site, target.kind, namespace, target.name):
         return explain_absent(site, target.kind, namespace, target.name)
     title = f"{target.kind} {target.namespace + '/' if target.namespace else ''}{target.name}"
-    raise UnknownTargetError(f"there is no object {title!r}", *_near_objects(site, target))
+    raise UnknownTargetError(f"no object {title!r}", *_near_objects(site, target))
 
 
 def _near_objects(site: Site, target: ObjectTarget) -> tuple[tuple[str, ...], str]:
-    """Return suggestions for an object that does not exist, and a hint."""
+    """Return suggestions and a hint for an object that does not exist."""
     refs = {ref_of(resource) for store in site.stores.values() for resource in store.list()}
     of_kind = {ref for ref in refs if is_kind(target.kind, ref.kind)}
     if not of_kind:
         kinds = ", ".join(sorted({ref.kind for ref in refs}))
-        return (), f"watched kinds with objects: {kinds}" if kinds else "no object is watched"
+        return (), f"watched kinds with objects: {kinds}" if kinds else "no objects are watched"
     titles: dict[str, str] = {}
     for ref in sorted(of_kind):
         titles.setdefault(f"{ref.namespace}/{ref.name}" if target.namespace is not None else ref.name, str(ref))
@@ -144,24 +144,24 @@ def _explain_name(site: Site, text: str) -> Answer:
         return candidates[0][1]()
     if candidates:
         titles = tuple(title for title, _ in candidates[:_MOST_CANDIDATES])
-        raise AmbiguousTargetError(f"{text!r} means {len(candidates)} things; say which", titles)
+        raise AmbiguousTargetError(f"{text!r} is ambiguous ({len(candidates)} matches)", titles)
     request = as_request(text)
-    # With a path it is a request, which gets an answer whatever its host is.
+    # A target with a path is a request; requests for unknown hosts are explained, too.
     if _may_be_host(request.host) and (_has_catch_all(site) or (request.path and routing_of(site) is not None)):
         return _explain_stray(site, request)
-    raise UnknownTargetError(f"nothing here is called {text!r}", _suggestions(site, text, line))
+    raise UnknownTargetError(f"nothing is named {text!r}", _suggestions(site, text, line))
 
 
 def _explain_stray(site: Site, request: HostTarget) -> Answer:
-    """Return what answers a request for a host that nothing is written for."""
+    """Return the route of a request for a host without routes."""
     answer = explain_route(site, request.host, request.path or "/")
     near = nearest(answer.host, hosts_of(site)) if answer.winner is None else ()
-    notes = [f"no route is for the host; there are routes for {', '.join(near)}"] if near else []
+    notes = [f"no route for the host; there are routes for {', '.join(near)}"] if near else []
     return msgspec.structs.replace(answer, notes=(*notes, *answer.notes))
 
 
 def _candidates(site: Site, text: str) -> Iterator[tuple[str, Callable[[], Answer]]]:
-    """Yield all that *text* may mean: how to write it, and what explains it."""
+    """Yield all meanings of *text*: the notation, and a function that explains it."""
     for path in _known_paths(site, text):
         yield f"file {path}", lambda path=path: explain_file(site, path)  # type: ignore[misc]
     for section, first in sections_called(site, text):
@@ -179,7 +179,7 @@ def _candidates(site: Site, text: str) -> Iterator[tuple[str, Callable[[], Answe
 
 
 def _is_known_host(site: Site, host: str) -> bool:
-    """Whether something is written for *host* or for its wildcard, or an object that names it has failed."""
+    """Whether *host* or its wildcard has a route or certificate, or a rejected object names it."""
     routing = routing_of(site)
     if routing is None:
         return False
@@ -200,7 +200,7 @@ def _has_catch_all(site: Site) -> bool:
 
 
 def _known_paths(site: Site, given: str) -> list[str]:
-    """Return the files that *given* may be: a path as the configuration has it, the end of one, or a longer one."""
+    """Return the files that *given* matches: an exact path, the end of a path, or a longer path."""
     if given in site.texts:
         return [given]
     inside = [path for path in site.texts if given.endswith(f"/{path}")]
@@ -212,9 +212,9 @@ def _known_paths(site: Site, given: str) -> list[str]:
 def _path(site: Site, given: str) -> str:
     found = _known_paths(site, given)
     if not found:
-        raise UnknownTargetError(f"there is no file {given!r}", _near_paths(site, given))
+        raise UnknownTargetError(f"no file {given!r}", _near_paths(site, given))
     if len(found) > 1:
-        raise AmbiguousTargetError(f"{len(found)} files are called {given!r}", tuple(found))
+        raise AmbiguousTargetError(f"{len(found)} files match {given!r}", tuple(found))
     return found[0]
 
 
@@ -245,5 +245,5 @@ def _titles(resources: list[Resource]) -> tuple[str, ...]:
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the names among *known* that are most like *name*, the nearest first."""
+    """Return the names in *known* that are most similar to *name*, the nearest first."""
     return tuple(get_close_matches(name, sorted(known), _MOST_SUGGESTIONS, _LIKENESS))

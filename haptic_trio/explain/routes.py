@@ -19,34 +19,34 @@ from haptic_trio.templating.incremental.records import Dependency
 
 _MOST_OTHERS: Final = 20
 _MOST_ENTRIES: Final = 200
-_HOST_REFUSED: Final = "a host with `|` or `*` in it is refused before anything is looked up"
-_PATH_REFUSED: Final = "the path cannot be decoded, or leads outside of itself once it is: it is rejected"
-_AMBIGUOUS: Final = "applications may read the path in two ways, which lead to different backends: it is rejected"
-_RULES: Final = "rules of the frontends, such as a redirect or a denial, come before the look-up and are not told here"
+_HOST_REFUSED: Final = "a host with `|` or `*` is rejected before the lookup"
+_PATH_REFUSED: Final = "the path is rejected: it cannot be decoded, or it leaves the root after decoding"
+_AMBIGUOUS: Final = "the path is rejected: it is ambiguous, and its two readings lead to different backends"
+_RULES: Final = "rules of frontends, such as redirects or denials, apply before the lookup and are not shown"
 
 
 class Routing(msgspec.Struct, frozen=True):
-    """The maps that route, as one render made them."""
+    """Routing maps of one render."""
 
     paths: Mapping[str, str]
-    """Of the files, by name of the map."""
+    """Paths of the files, by name of the map."""
     maps: Mapping[str, RouteMap]
     is_normalised: bool = False
-    """Whether paths are looked up in their normal form."""
+    """Whether frontends normalise paths before the lookup."""
 
     def read(self, path: str) -> Readings | None:
-        """Return how the frontends read *path*; None if they reject it."""
+        """Return *path* as the frontends read it; None if they reject it."""
         return readings(path) if self.is_normalised else Readings(path, path)
 
     def find(self, key: str) -> str | None:
-        """Return what the map `TLS_HOSTS` has for *key*; None without it."""
+        """Return the value of *key* in the map `TLS_HOSTS`, or None."""
         known = self.maps.get(TLS_HOSTS)
         found = known.exact(key) if known is not None else ()
         return found[0].value if found else None
 
 
 def routing_of(site: Site) -> Routing | None:
-    """Return the maps that route; None where the configuration has not the maps of the library `base`."""
+    """Return the routing maps; None if the configuration does not have the maps of the library `base`."""
     paths = {
         posixpath.basename(file.path): file.path
         for file in site.files.values()
@@ -63,18 +63,18 @@ def routing_of(site: Site) -> Routing | None:
 
 
 def need_routing(site: Site) -> Routing:
-    """Return the maps that route, or raise `UnknownTargetError`."""
+    """Return the routing maps; raises `UnknownTargetError`."""
     routing = routing_of(site)
     if routing is None:
         raise UnknownTargetError(
-            f"routes are not known: the configuration has no maps {EXACT} and {PREFIX}, as the library base has",
+            f"routes are unknown: the configuration does not have the maps {EXACT} and {PREFIX} of the library base",
             hint="ask for a line, a backend or an object",
         )
     return routing
 
 
 def hosts_of(site: Site) -> set[str]:
-    """Return the hosts that routes are written for, wildcards included."""
+    """Return the hosts with routes, including wildcards."""
     routing = routing_of(site)
     if routing is None:
         return set()
@@ -83,7 +83,7 @@ def hosts_of(site: Site) -> set[str]:
 
 
 def entries_for(routing: Routing, host: str) -> list[tuple[str, MapEntry]]:
-    """Return map and entry of what is written for *host*, in the order in which HAProxy looks for it."""
+    """Return map and entry of all routes for *host*, in the lookup order of HAProxy."""
     found = []
     scopes = base_maps.scopes_of(host) if "*" not in host else (host,)
     for scope in scopes:
@@ -94,7 +94,7 @@ def entries_for(routing: Routing, host: str) -> list[tuple[str, MapEntry]]:
 
 
 def explain_host(site: Site, given: str) -> HostAnswer:
-    """Return what *given* has, a host or one with `*` for its first label; raises `UnknownTargetError`."""
+    """Return the explanation of the host or wildcard *given*; raises `UnknownTargetError`."""
     routing = need_routing(site)
     host = _host(given)
     found = entries_for(routing, host)
@@ -109,7 +109,7 @@ def explain_host(site: Site, given: str) -> HostAnswer:
 
 
 def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
-    """Return where a request for *given* and *path* goes; raises `UnknownTargetError` where routes are not known."""
+    """Return the route of a request for *given* and *path*; raises `UnknownTargetError` if routes are unknown."""
     routing = need_routing(site)
     host = given if base_maps.is_refused(given) else _host(given)
     read = routing.read(path)
@@ -156,7 +156,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
 
 
 def _is_ambiguous(routing: Routing, read: Readings, lookup: MapLookup) -> bool:
-    """Whether the literal path leads elsewhere than *lookup* does, in the scope of that."""
+    """Whether the literal path has another backend than *lookup*, in the same scope."""
     if read.literal == read.separated:
         return False
     literal = routing.maps[PREFIX].prefixes(f"{lookup.key.partition('|')[0]}|{read.literal}/")
@@ -164,7 +164,7 @@ def _is_ambiguous(routing: Routing, read: Readings, lookup: MapLookup) -> bool:
 
 
 def routes_to(site: Site, backend: str) -> Iterator[Entry]:
-    """Yield the entries that lead to *backend*, in order of the maps."""
+    """Yield the entries that point to *backend*, in the order of the maps."""
     routing = routing_of(site)
     if routing is not None:
         found = [(name, entry) for name in (EXACT, PREFIX) for entry in routing.maps[name].entries]
@@ -179,7 +179,7 @@ def _host(given: str) -> str:
 
 
 def _header_of(site: Site, backend: str) -> int:
-    """Return the line at which *backend* begins; 0 if there is none."""
+    """Return the first line of *backend*; 0 if it does not exist."""
     if not backend:
         return 0
     if site.config is not None:
@@ -217,11 +217,11 @@ def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, refu
     yield from _redirect_notes(routing, host)
     if status_is_503:
         yield (
-            f"there is no such backend, so `{NO_ROUTE}` answers: "
+            f"the backend does not exist, so `{NO_ROUTE}` answers: "
             "the Service or its port is missing, or the Service could not be served"
         )
     if _has_snippets(site, "frontend-routing-"):
-        yield "snippets `frontend-routing-*` come after the look-up and may choose another backend"
+        yield "snippets `frontend-routing-*` apply after the lookup and may choose another backend"
     yield _RULES
 
 

@@ -29,7 +29,7 @@ _SECRET = "Secret"  # noqa: S105  a kind of object
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A rendered cluster. The stores must not have changed since, and nothing be rendered meanwhile."""
+    """A rendered cluster. Valid as long as the stores do not change and nothing is rendered."""
 
     provenance: Provenance
     texts: Mapping[str, RenderedText]
@@ -38,13 +38,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     refusals: tuple[Refusal, ...]
     stores: Mapping[str, ReadableStore]
     plurals: Mapping[str, str]
-    """Of each store, the plural of its kind, such as `ingresses`."""
+    """By store: the plural of its kind, such as `ingresses`."""
     templates: Mapping[str, str]
-    """Sources by name."""
+    """Template sources by name."""
     config: Config | None = None
-    """haproxy.cfg as parsed; None where it cannot be."""
+    """The parsed haproxy.cfg; None if it is invalid."""
     remarks: tuple[Remark, ...] = ()
-    """What owners of objects should know."""
+    """Warnings to owners of objects."""
 
     def lines_of(self, path: str) -> list[str]:
         """Return the lines of *path*, which must exist."""
@@ -53,21 +53,21 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What others have computed of it, by their own names for it."""
+        """Values that other modules have derived, by key."""
         return {}
 
     @cached_property
     def ranges(self) -> "Ranges":
-        """Who has made the lines of each file."""
+        """Origins of the lines of each file."""
         return Ranges(self.texts)
 
     def line(self, path: str, number: int, text: str, origin: Origin | None) -> Line:
-        """Return the line *number* of *path*, which reads *text*, in a form that may be shown."""
+        """Return the line *number* of *path* with *text*, redacted if it is secret."""
         is_secret = self.is_secret(path, origin)
         return Line(path=path, line=number, text=hidden(text) if is_secret else text, is_secret=is_secret)
 
     def is_secret(self, path: str, origin: Origin | None) -> bool:
-        """Whether what *origin* has put into *path* may derive from a Secret.
+        """Whether the output of *origin* in *path* may derive from a Secret.
 
         That is, the object is one, or the fragment or the template around it
         has looked one up: what a template knows, its fragments may have from
@@ -95,14 +95,14 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return known
 
     def found_by(self, question: Dependency) -> tuple[Resource, ...]:
-        """Return the objects that answer *question*; none if it is not about objects."""
+        """Return the objects that *question* finds; none if it is not about objects."""
         match question:
             case ("get", store, *keys) if store in self.stores:
                 return tuple(self.stores[store].get(*keys))
         return ()
 
     def lookups(self, asked: Iterable[Dependency]) -> tuple[Lookup, ...]:
-        """Return *asked* with what it finds, as a person would write it, in order.
+        """Return the lookups *asked* as templates write them, with their results, in order.
 
         Which templates include each other does not change while a
         configuration runs, and is left out; so are objects that are not to be
@@ -117,7 +117,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 origins = self.ranges.origins_of(self.provenance.path_of(output))
                 found = tuple(dict.fromkeys(named(origin.subject) for origin in origins))
             case ("get" | "has", *rest):
-                # Which objects there are says nothing of what they hold.
+                # The existence of objects is not secret.
                 objects = self.found_by(("get", *rest))
                 shown = tuple(named_resource(resource) for resource in objects[:MOST_SHOWN])
                 return Lookup(question=readable_question(question), found=shown, count=len(objects))
@@ -126,24 +126,24 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Lookup(question=readable_question(question), found=found[:MOST_SHOWN], count=len(found))
 
     def made_by(self, path: str, origin: Origin | None) -> MadeBy:
-        """Return who *origin* in *path* is."""
+        """Return the maker *origin* in *path*."""
         output = self.provenance.output_of(path) or path
         return maker(output, origin)
 
     def troubles_of(self, *subjects: Subject) -> tuple[Trouble, ...]:
-        """Return what is wrong with *subjects*, whatever their versions."""
+        """Return the problems of *subjects* in any version."""
         wanted = {identity(subject) for subject in subjects}
         return tuple(trouble(refusal) for refusal in self.refusals if identity(refusal.subject) in wanted)
 
     def remarks_on(self, subject: Subject) -> tuple[str, ...]:
-        """Return what the owner of *subject* should know."""
+        """Return the warnings about *subject*."""
         wanted = identity(subject)
         return tuple(
             f"{remark.reason}: {remark.message}" for remark in self.remarks if identity(remark.subject) == wanted
         )
 
     def troubles_at(self, host: str) -> tuple[Trouble, ...]:
-        """Return what is wrong with objects that name *host* as a host."""
+        """Return the problems of objects that name *host* as a host."""
         found = []
         for refusal in self.refusals:
             kind, namespace, name = identity(refusal.subject)
@@ -151,7 +151,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 try:
                     is_meant = resource.get("kind") == kind and host in _hosts_in(resource)
                 except ContentUnavailableError:
-                    # Nobody fetches it to be explained.
+                    # Explanations do not fetch on-demand objects.
                     continue
                 if is_meant:
                     found.append(trouble(refusal))
@@ -159,7 +159,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(found)
 
     def objects(self, name: str, namespace: str | None = None) -> Iterator[Resource]:
-        """Yield the watched objects called *name*, each once, in all stores; None is any namespace."""
+        """Yield the watched objects named *name* of all stores, each once; None: any namespace."""
         for resource in self._by_name.get(name, ()):
             if namespace is None or namespace == ref_of(resource).namespace:
                 yield resource
@@ -175,14 +175,14 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Ranges:
-    """Who has made the lines of each file; computed for a file when it is first asked for."""
+    """Origins of the lines of each file; computed at the first use of a file."""
 
     def __init__(self, texts: Mapping[str, RenderedText]) -> None:
         self._texts = texts
         self._ranges: dict[str, tuple[LineRange, ...]] = {}
 
     def of(self, path: str) -> tuple[LineRange, ...]:
-        """Return the lines that fragments have made, in order; none for a file that does not exist."""
+        """Return the lines of fragments, in order; none for a file that does not exist."""
         found = self._ranges.get(path)
         if found is None:
             text = self._texts.get(path)
@@ -190,11 +190,11 @@ class Ranges:
         return found
 
     def origins_of(self, path: str) -> Iterator[Origin]:
-        """Yield the fragments that have made lines of *path*, in order; one may come again."""
+        """Yield the fragments with lines in *path*, in order; with repetitions."""
         return (item.origin for item in self.of(path))
 
     def between(self, path: str, first: int, last: int) -> Iterator[tuple[int, int, Origin | None]]:
-        """Yield the stretches of the lines *first* to *last* of *path*, each with who has made it."""
+        """Yield the ranges within the lines *first* to *last* of *path*, each with its origin."""
         line = first
         for item in self.of(path):
             if item.last < line:
@@ -210,7 +210,7 @@ class Ranges:
 
 
 def named(subject: Subject) -> Named:
-    """Return *subject* as answers name it."""
+    """Return the name of *subject* for answers."""
     return Named(
         kind=subject.kind,
         namespace=subject.namespace,
@@ -220,18 +220,18 @@ def named(subject: Subject) -> Named:
 
 
 def named_resource(resource: Resource) -> Named:
-    """Return *resource* as answers name it."""
+    """Return the name of *resource* for answers."""
     ref = ref_of(resource)
     return Named(kind=ref.kind, namespace=ref.namespace, name=ref.name, resource_version=version_of(resource))
 
 
 def identity(subject: Subject) -> tuple[str, str, str]:
-    """Return which object *subject* is, whatever its version."""
+    """Return the identity of *subject* without its version."""
     return subject.kind, subject.namespace, subject.name
 
 
 def maker(output: str, origin: Origin | None) -> MadeBy:
-    """Return who *origin* is, where the template *output* is rendered."""
+    """Return the maker *origin* in the output of the template *output*."""
     if origin is None:
         return MadeBy(output=output, fragment="", template="", line=0, object=None)
     return MadeBy(
@@ -244,7 +244,7 @@ def maker(output: str, origin: Origin | None) -> MadeBy:
 
 
 def trouble(refusal: Refusal) -> Trouble:
-    """Return *refusal* as answers tell it."""
+    """Return *refusal* in the form of answers."""
     problem = refusal.problem
     return Trouble(
         object=named(refusal.subject),
@@ -258,12 +258,12 @@ def trouble(refusal: Refusal) -> Trouble:
 
 
 def hidden(text: str) -> str:
-    """Return what is shown of a text that derives from a Secret."""
+    """Return the placeholder for a text that derives from a Secret."""
     return f"secret, digest {digest_of(text.encode(errors='surrogatepass'))}"
 
 
 def shown_text(site: Site, path: str) -> str:
-    """Return the text of the file *path*, which must exist, with comments in place of lines that may not be shown."""
+    """Return the text of the file *path*, which must exist, with comments instead of secret lines."""
     if (file := site.files.get(path)) is not None and file.secret:
         return f"# secret, digest {file.digest}, {file.size} bytes\n"
     lines = site.lines_of(path)
@@ -279,7 +279,7 @@ def _commented(line: str) -> str:
 
 
 def _hosts_in(value: object) -> Iterator[str]:
-    """Yield the texts below fields that are named for hosts."""
+    """Yield the texts of fields whose names are about hosts."""
     if isinstance(value, Mapping):
         for field, inner in value.items():
             if field in _HOST_FIELDS:

@@ -23,26 +23,26 @@ LONGEST: Final = 4_096
 
 
 class TargetError(HapticError):
-    """What was asked for cannot be explained; trying again helps once the target or the cluster is another one."""
+    """The target cannot be explained."""
 
     def __init__(self, message: str, suggestions: tuple[str, ...] = (), hint: str = "") -> None:
         self.message = message
         self.suggestions = suggestions
-        """Targets that may have been meant, as they are to be written."""
+        """Similar targets, in their notation."""
         self.hint = hint
         super().__init__(message)
 
 
 class MalformedTargetError(TargetError):
-    """The target means nothing; trying again does not help."""
+    """The target is not valid notation; permanent."""
 
 
 class UnknownTargetError(TargetError):
-    """There is no such thing; trying again helps once there is."""
+    """The target does not exist."""
 
 
 class AmbiguousTargetError(TargetError):
-    """Several things are meant: the suggestions; trying again with one of them helps."""
+    """The target has several meanings, which are the suggestions."""
 
 
 class LineTarget(msgspec.Struct, frozen=True):
@@ -70,11 +70,11 @@ class HostTarget(msgspec.Struct, frozen=True):
 
     host: str
     path: str
-    """Empty: the host as a whole."""
+    """Empty: the host without a path."""
 
 
 class CertificateTarget(msgspec.Struct, frozen=True):
-    """A server name that certificates are for."""
+    """A server name of certificates."""
 
     name: str
 
@@ -83,14 +83,14 @@ class ObjectTarget(msgspec.Struct, frozen=True):
     """An object of the cluster."""
 
     kind: str
-    """As written: a kind or its plural, in either case."""
+    """A kind or its plural, in any case."""
     namespace: str | None
     """None: any."""
     name: str
 
 
 class NameTarget(msgspec.Struct, frozen=True):
-    """A word that may be the name of anything."""
+    """A name without a type."""
 
     text: str
 
@@ -99,7 +99,7 @@ Target: TypeAlias = LineTarget | FileTarget | SectionTarget | HostTarget | Certi
 
 
 def parse_target(text: str) -> Target:
-    """Return what *text* asks about; raises `MalformedTargetError`.
+    """Return the parsed target *text*; raises `MalformedTargetError`.
 
     A word alone may turn out to be a line (`haproxy.cfg:12`), or a host with
     a port; who knows the files decides.
@@ -137,13 +137,13 @@ def _of_phrase(first: str, rest: str) -> Target:
 
 
 def as_line(text: str) -> LineTarget | None:
-    """Return the line that *text* names, also as HAProxy writes it: `[haproxy.cfg:12]`; None if it cannot be one."""
+    """Return the line in *text*, also in HAProxy's notation `[haproxy.cfg:12]`; None if it is not a line."""
     match = _LINE.fullmatch(text)
     return LineTarget(match["path"], int(match["line"])) if match is not None else None
 
 
 def as_request(text: str) -> HostTarget:
-    """Return *text* as host and path; what follows `?` or `#` says nothing of the route."""
+    """Return *text* as host and path, without query and fragment."""
     head = re.split(r"[?#]", text, maxsplit=1)[0]
     host, slash, path = head.partition("/")
     return HostTarget(host, slash + path)
@@ -157,5 +157,5 @@ def _request(text: str) -> HostTarget:
     except ValueError as exc:
         raise MalformedTargetError(f"{text!r} is not a URL: {exc}") from exc
     if not parts.netloc:
-        raise MalformedTargetError(f"{text!r} names no host")
+        raise MalformedTargetError(f"{text!r} has no host name")
     return HostTarget(parts.netloc.rpartition("@")[2], parts.path or "/")

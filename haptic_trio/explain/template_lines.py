@@ -17,11 +17,11 @@ _TAG: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _HALF_TAG: Final = re.compile(r"\{\{|\{%|%\}|\}\}")
 _COMMENT: Final = re.compile(r"\{#.*?#\}", re.DOTALL)
 _MOST: Final = 3
-"""Lines that match equally well, beyond which none is named."""
+"""Maximum number of equally similar lines; if there are more, none is returned."""
 
 
 def find_sources(templates: Mapping[str, str], text: str, origin: Origin | None, output: str) -> tuple[Source, ...]:
-    """Return the lines of *templates* that read most like the line *text*; none where that says little.
+    """Return the lines of *templates* that are most similar to the line *text*; none if the text is too short.
 
     Of equal ones, those of the fragment's own template, or else of *output*'s, count alone.
     """
@@ -45,8 +45,8 @@ def _lines_in(source: str) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
 
 
 def _read(source: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Yield each line that says something: number, how many characters of it are literal, and its literal parts."""
-    # Comments go, line feeds within them stay.
+    """Yield each line with literal text: number, count of literal characters, and the literal parts."""
+    # Remove comments but keep their line feeds.
     plain = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), source)
     for number, line in enumerate(plain.split("\n"), 1):
         literals = tuple(_TAG.split(line.strip()))

@@ -67,9 +67,9 @@ def test_a_target_may_be_several_words(manifests: Path) -> None:
 def test_a_request_is_explained(manifests: Path) -> None:
     told = ask(manifests, "demo.localhost/api/x")
 
-    assert "goes to       backend default_api_80\n" in told
-    assert "because of    maps/path-prefix.map:2  demo.localhost|/api/ default_api_80  (prefix)" in told
-    assert "next would be maps/path-prefix.map:1  demo.localhost|/ default_web_80  (prefix)" in told
+    assert "routed to     backend default_api_80\n" in told
+    assert "matched by    maps/path-prefix.map:2  demo.localhost|/api/ default_api_80  (prefix)" in told
+    assert "next match    maps/path-prefix.map:1  demo.localhost|/ default_web_80  (prefix)" in told
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,18 @@ def test_an_object_that_failed_is_explained_and_others_are_not_disturbed(manifes
     told = ask(manifests, "Ingress default/broken")
 
     assert "problem       Ingress default/broken, fragment ingress-prefix-paths: " in told
-    assert "nothing stands in for it" in told
+    assert "it has no fallback" in told
     assert "problem" not in ask(manifests, "Ingress default/demo")
 
 
 @pytest.mark.parametrize(
     ("target", "code", "messages"),
     [
-        ("demo.localhos", 1, ["nothing here is called 'demo.localhos'", "did you mean  demo.localhost\n"]),
+        ("demo.localhos", 1, ["nothing is named 'demo.localhos'", "did you mean  demo.localhost\n"]),
         ("haproxy.cfg:99999", 1, ["haproxy.cfg has", "did you mean  haproxy.cfg:"]),
         ("backend default_wb_80", 1, ["no section 'backend default_wb_80'", "did you mean  backend default_web_80\n"]),
         ("Service default/wbe", 1, ["no object 'Service default/wbe'", "did you mean  Service default/web\n"]),
-        ("haproxy.cfg:0", 2, ["lines count from 1"]),
+        ("haproxy.cfg:0", 2, ["line numbers start at 1"]),
         ("", 2, ["the target is empty"]),
     ],
 )
@@ -153,7 +153,7 @@ def test_the_line_that_our_parser_refuses_can_be_explained(manifests: Path) -> N
     assert result.exit_code == 0
     assert f"{place[0]}:" in result.stderr
     assert "sett-header" in result.stdout
-    assert "reads like    frontend-rules-greeting:1\n" in result.stdout
+    assert "similar to    frontend-rules-greeting:1\n" in result.stdout
     assert of_section.exit_code == 1
     assert "haproxy.cfg cannot be parsed" in of_section.stderr
 

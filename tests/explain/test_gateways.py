@@ -66,19 +66,19 @@ def test_a_mixed_port_is_followed_to_the_frontend_that_serves() -> None:
     plain, web = notes_of(site, "shop.test/shop/a")
 
     front = "gateway_web_gw_443"
-    place = f"at frontend {front}, which hands it on to frontend {front}_inner_https it is for the listener web/gw/web"
-    assert web.startswith(f"{place} and gets backend gateway::web_app_80 (maps/gateway-prefix.map:")
+    place = f"frontend {front}, which passes it to frontend {front}_inner_https: listener web/gw/web"
+    assert web.startswith(f"{place}, backend gateway::web_app_80 (maps/gateway-prefix.map:")
     assert web.endswith(", HTTPRoute web/web)")
-    assert plain == "at frontend gateway_web_gw_80 it is for the listener web/gw/plain and gets no route"
+    assert plain == "frontend gateway_web_gw_80: listener web/gw/plain, no route"
     _, through = notes_of(site, "through.test/")
-    assert through.startswith(f"at frontend {front} it is for the listener web/gw/through and gets backend")
+    assert through.startswith(f"frontend {front}: listener web/gw/through, backend")
     assert "TLSRoute web/through" in through
 
 
 def test_a_host_has_its_listeners_and_another_one_is_unknown() -> None:
     site = site_of(gateway("gw", {"name": "a", "port": 80, "protocol": "HTTP", "hostname": "a.test"}))
 
-    assert notes_of(site, "a.test") == ["at frontend gateway_web_gw_80 it is for the listener web/gw/a"]
+    assert notes_of(site, "a.test") == ["frontend gateway_web_gw_80: listener web/gw/a"]
     with pytest.raises(UnknownTargetError):
         explain(site, "b.test")
 
@@ -99,10 +99,10 @@ def test_conditions_weights_and_what_haproxy_answers() -> None:
 
     (split,), (away,), (only,) = (notes_of(site, f"a.test{path}") for path in ("/", "/away", "/only"))
 
-    assert "gets under conditions the answer 500 (" in split
+    assert ", under conditions the answer 500 (" in split
     assert "; else backend gateway::web_app_80 for 3 of 4 and backend gateway::web_more_80 for 1 of 4 (" in split
-    assert " gets a redirect (" in away
-    assert " gets under conditions backend gateway::web_app_80 (" in only
+    assert ", a redirect (" in away
+    assert ", under conditions backend gateway::web_app_80 (" in only
 
 
 def maps_of(**texts: str) -> Mapping[str, RouteMap]:

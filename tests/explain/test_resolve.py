@@ -176,7 +176,7 @@ def test_a_request_for_a_host_that_nobody_has_is_told_what_answers_it() -> None:
     assert (stray.status, stray.backend, typo.status) == (404, "", 404)
     assert "a.example.com" not in " ".join(stray.notes)
     assert "there are routes for a.example.com" in typo.notes[0]
-    with pytest.raises(UnknownTargetError, match="nothing here is called"):
+    with pytest.raises(UnknownTargetError, match="nothing is named"):
         explain(site, "never.heard.of")
 
 

@@ -1,4 +1,4 @@
-"""Explanations as text."""
+"""Explanations as text for terminals."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,17 +31,17 @@ _LINES = 20
 _WIDTH = 14
 _NARROWEST = 30
 _DIGITS = 12
-"""Of a digest: enough to see whether two are the same."""
+"""Shown digits of a digest: enough to compare two."""
 
 Row = tuple[str, str, str]
-"""Label, text, and style of the text; a row without a label goes on with the one before."""
+"""Label, text and style; a row without a label continues the previous one."""
 
 
 def print_answer(console: Console, answer: Answer) -> None:
     """Print *answer*; on a terminal each text stays in its column."""
     for label, text, style in rows_of(answer):
-        told = one_line(text)
-        for number, part in enumerate(_fold(told, console.width) if console.is_terminal else [told]):
+        shown = one_line(text)
+        for number, part in enumerate(_fold(shown, console.width) if console.is_terminal else [shown]):
             line = Text()
             line.append(f"{'' if number else label:<{_WIDTH}}", style="dim")
             line.append(part, style=style)
@@ -50,7 +50,7 @@ def print_answer(console: Console, answer: Answer) -> None:
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """Return *text* as lines that fit beside a label; what has no spaces is left whole, to be copied."""
+    """Return *text* as lines that fit beside a label; words are never split, so that they can be copied."""
     lead = text[: len(text) - len(text.lstrip())]
     return textwrap.wrap(
         text,
@@ -62,13 +62,13 @@ def _fold(text: str, width: int) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """Return *text*, which others may have written, as what a terminal shows in one line."""
+    """Return untrusted *text* as one line, with control characters escaped."""
     return visible(text).replace("\n", "\\n")
 
 
 @singledispatch
 def rows_of(answer: Answer) -> Iterator[Row]:
-    """Yield what is to be said of *answer*."""
+    """Yield the rows of *answer*."""
     raise NotImplementedError(type(answer).__name__)
 
 
@@ -79,9 +79,9 @@ def _(answer: LineAnswer) -> Iterator[Row]:
         yield "in", answer.section, ""
     yield from _maker_rows(answer.made_by)
     if answer.sources:
-        yield "reads like", ", or ".join(f"{source.template}:{source.line}" for source in answer.sources), ""
+        yield "similar to", ", or ".join(f"{source.template}:{source.line}" for source in answer.sources), ""
     yield from _lookup_rows(answer.depends_on)
-    yield from _trouble_rows(answer.troubles)
+    yield from _problem_rows(answer.troubles)
 
 
 @rows_of.register
@@ -90,10 +90,10 @@ def _(answer: SectionAnswer) -> Iterator[Row]:
     yield "lines", f"haproxy.cfg:{_span(answer.first, answer.last)}", ""
     yield from _part_rows(answer.parts, len(answer.parts))
     if answer.section.startswith(("backend ", "listen ")):
-        yield from _rows("routes", [_entry(entry) for entry in answer.routes[:_LINES]] or ["no entry leads here"])
+        yield from _rows("routes", [_entry(entry) for entry in answer.routes[:_LINES]] or ["no map entry points to it"])
         yield from _more(answer.routes_count, min(len(answer.routes), _LINES))
     yield from _lookup_rows(answer.depends_on)
-    yield from _trouble_rows(answer.troubles)
+    yield from _problem_rows(answer.troubles)
 
 
 @rows_of.register
@@ -101,31 +101,31 @@ def _(answer: FileAnswer) -> Iterator[Row]:
     yield "file", answer.path, "bold"
     yield "is", f"{answer.kind}, {answer.lines} lines, {answer.size} bytes, digest {answer.digest[:_DIGITS]}", ""
     if answer.is_secret:
-        yield "", "secret: its content is not shown", "yellow"
+        yield "", "secret: content hidden", "yellow"
     if answer.output != answer.path:
         yield "by", f"template {answer.output}", ""
     yield from _part_rows(answer.parts, answer.parts_count)
     yield from _lookup_rows(answer.depends_on)
-    yield from _trouble_rows(answer.troubles)
+    yield from _problem_rows(answer.troubles)
 
 
 @rows_of.register
 def _(answer: RouteAnswer) -> Iterator[Row]:
     yield "request", f"{answer.host}{answer.path}", "bold"
-    yield "goes to", *_destination(answer)
+    yield "routed to", *_destination(answer)
     if answer.winner is not None:
-        yield from _rows("because of", [_entry(answer.winner)])
+        yield from _rows("matched by", [_entry(answer.winner)])
         yield from _maker_rows(answer.winner.made_by)
     if answer.backend_made_by is not None:
         yield "backend by", _maker(answer.backend_made_by), ""
     steps = [f"{step.path}: {step.match} {step.key}{'  <- found' if step.found else ''}" for step in answer.steps]
-    yield from _rows("looked up", steps)
-    yield from _rows("next would be", [_entry(entry) for entry in answer.others])
+    yield from _rows("lookups", steps)
+    yield from _rows("next match", [_entry(entry) for entry in answer.others])
     yield from _more(answer.others_count, len(answer.others))
     yield from _lookup_rows(answer.depends_on)
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
-    yield from _trouble_rows(answer.troubles, excerpt=False)
+    yield from _problem_rows(answer.troubles, excerpt=False)
 
 
 @rows_of.register
@@ -135,7 +135,7 @@ def _(answer: HostAnswer) -> Iterator[Row]:
     yield from _more(answer.entries_count, min(len(answer.entries), _LINES))
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
-    yield from _trouble_rows(answer.troubles, excerpt=False)
+    yield from _problem_rows(answer.troubles, excerpt=False)
 
 
 @rows_of.register
@@ -144,14 +144,14 @@ def _(answer: CertificateAnswer) -> Iterator[Row]:
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
     yield from _lookup_rows(answer.depends_on)
-    yield from _trouble_rows(answer.troubles, excerpt=False)
+    yield from _problem_rows(answer.troubles, excerpt=False)
 
 
 @rows_of.register
 def _(answer: ObjectAnswer) -> Iterator[Row]:
     yield "object", _object(answer.object), "bold"
     if not answer.exists:
-        yield "", "is not there, but is looked for", "yellow"
+        yield "", "does not exist, but fragments look it up", "yellow"
     yield "watched as", ", ".join(answer.watched_as) or "nothing", ""
     if answer.exists and not answer.products:
         yield "made", "nothing", "yellow"
@@ -161,14 +161,14 @@ def _(answer: ObjectAnswer) -> Iterator[Row]:
         yield from _more(product.lines_count, len(product.lines[:_LINES]))
         yield from _rows("", [f"  file {path}" for path in product.files])
         yield from _lookup_rows(product.depends_on)
-    yield from _rows("nothing from", [_fragment(made_by) for made_by in answer.idle])
+    yield from _rows("no output of", [_fragment(made_by) for made_by in answer.idle])
     for use in answer.used_by:
         maker = f"fragment {use.fragment} ({use.template}:{use.line})" if use.fragment else f"template {use.output}"
-        yield "looked up by", f"{maker} as {', '.join(use.questions)}", ""
+        yield "used by", f"{maker} as {', '.join(use.questions)}", ""
         if use.count:
             yield "", f"  for {_some(use.objects, use.count)}", ""
-    yield from _trouble_rows(answer.troubles)
-    yield from _rows("remark", answer.remarks, "yellow")
+    yield from _problem_rows(answer.troubles)
+    yield from _rows("warning", answer.remarks, "yellow")
 
 
 def _written(lines: Sequence[Line]) -> list[Line]:
@@ -194,7 +194,7 @@ def _destination(answer: RouteAnswer) -> tuple[str, str]:
         case 404:
             return "404: no entry matches", "red"
         case _:
-            return f"{answer.status}: the host is refused", "red"
+            return f"{answer.status}: the host is rejected", "red"
 
 
 def _maker_rows(made_by: MadeBy) -> Iterator[Row]:
@@ -247,9 +247,9 @@ def _certificate_rows(certificates: Sequence[Certificate]) -> Iterator[Row]:
 
 
 def _lookup_rows(lookups: Sequence[Lookup]) -> Iterator[Row]:
-    # That a file's name was free is of no use to a person.
-    told = [lookup for lookup in lookups if not lookup.question.startswith("file ")]
-    texts = [f"{one.question}: {_some(one.found, one.count) if one.count else 'nothing'}" for one in told]
+    # Lookups of free file names do not help users.
+    shown = [lookup for lookup in lookups if not lookup.question.startswith("file ")]
+    texts = [f"{one.question}: {_some(one.found, one.count) if one.count else 'nothing'}" for one in shown]
     yield from _rows("depends on", texts)
 
 
@@ -258,11 +258,11 @@ def _some(objects: Sequence[Named], count: int) -> str:
     return f"{text}, … ({count})" if count > len(objects) else text
 
 
-def _trouble_rows(troubles: Sequence[Trouble], *, excerpt: bool = True) -> Iterator[Row]:
-    for trouble in troubles:
-        yield "problem", f"{trouble.object}, fragment {trouble.fragment}: {trouble.message}", "bold red"
-        stand_in = "its last good output stands in for it" if trouble.has_stand_in else "nothing stands in for it"
-        yield "", f"{trouble.place}; {stand_in}", ""
-        yield from _rows("", trouble.excerpt.splitlines() if excerpt else ())
-        if trouble.hint:
-            yield "", f"hint: {trouble.hint}", "green"
+def _problem_rows(problems: Sequence[Trouble], *, excerpt: bool = True) -> Iterator[Row]:
+    for problem in problems:
+        yield "problem", f"{problem.object}, fragment {problem.fragment}: {problem.message}", "bold red"
+        fallback = "its last good output is used" if problem.has_stand_in else "it has no fallback"
+        yield "", f"{problem.place}; {fallback}", ""
+        yield from _rows("", problem.excerpt.splitlines() if excerpt else ())
+        if problem.hint:
+            yield "", f"hint: {problem.hint}", "green"
