@@ -36,9 +36,9 @@ def title_of(assertion: Assertion) -> str:  # noqa: C901, PLR0911  one case for 
         case JsonPathHolds():
             return f"{assertion.path} is as expected"
         case MapEntry():
-            verb = "has no" if assertion.absent else "has"
+            has = "has no" if assertion.absent else "has"
             value = f" → {assertion.value}" if assertion.value else ""
-            return f"{assertion.map} {verb} {_short(assertion.key)}{value}"
+            return f"{assertion.map} {has} {_short(assertion.key)}{value}"
         case Deterministic():
             return "the order of objects makes no difference"
         case RenderingError():

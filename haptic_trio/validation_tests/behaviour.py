@@ -12,7 +12,7 @@ _LONGEST = 200
 
 
 async def observe(assertion: Behaviour, instance: Instance) -> Fault | None:
-    """Return why *assertion* does not hold for *instance*, or None."""
+    """Return why *assertion* fails for *instance*, or None."""
     seen: set[str] = set()
     for number in range(1, assertion.request.times + 1):
         try:
@@ -26,12 +26,12 @@ async def observe(assertion: Behaviour, instance: Instance) -> Fault | None:
             return Fault(f"{which}{'; '.join(found)}")
     expected = set(assertion.expect.endpoints)
     if expected and seen != expected:
-        return Fault(f"the servers that answered are {', '.join(sorted(seen)) or 'none'}")
+        return Fault(f"the answering servers are {', '.join(sorted(seen)) or 'none'}")
     return None
 
 
 def judge(expect: Expect, reply: Reply, arrivals: Sequence[Arrival]) -> Iterator[str]:
-    """Yield in which ways *reply* and *arrivals* are not what is expected."""
+    """Yield the differences of *reply* and *arrivals* from what is expected."""
     if reply.status != expect.status:
         yield f"the status is {reply.status or 'none: the connection was closed'}{_said(reply)}"
     yield from _judge_headers(expect.headers, expect.absent_headers, reply.headers)
@@ -39,11 +39,11 @@ def judge(expect: Expect, reply: Reply, arrivals: Sequence[Arrival]) -> Iterator
         yield f"the body is {_short(reply.body)!r}"
     if expect.certificate and expect.certificate not in reply.certificate:
         names = ", ".join(sorted(reply.certificate))
-        yield f"the certificate is for {names or 'no name'}" if reply.certificate else "there is no certificate"
-    # Of several, after retries, the last one has answered.
+        yield f"the certificate is for {names or 'no name'}" if reply.certificate else "no certificate was presented"
+    # After retries, the last request is the one that was answered.
     last = arrivals[-1] if arrivals else None
     if expect.by_haproxy and last is not None:
-        yield f"it reaches {last.server.endpoint} of backend {last.server.backend}"
+        yield f"the request reached {last.server.endpoint} of backend {last.server.backend}"
     yield from _judge_server(expect, last)
     yield from _judge_arrival(expect.received, last)
 
@@ -78,7 +78,7 @@ def _judge_arrival(received: Received, last: Arrival | None) -> Iterator[str]:
     for field, value in (("method", received.method), ("path", received.path)):
         found: str = getattr(last, field)
         if value and found != value:
-            yield f"what arrives has the {field} {_short(found)!r}"
+            yield f"the request at the server has the {field} {_short(found)!r}"
     for fault in _judge_headers(received.headers, received.absent_headers, last.headers):
         yield f"at the server, {fault}"
 
@@ -89,12 +89,12 @@ def _judge_headers(
     for name, value in expected.items():
         found = headers.get(name.lower())
         if found is None:
-            yield f"there is no header {name}"
+            yield f"the header {name} is missing"
         elif value not in found:
             yield f"the header {name} is {_short(', '.join(found))!r}"
     for name in absent:
         if name.lower() in headers:
-            yield f"there is a header {name}: {_short(', '.join(headers[name.lower()]))!r}"
+            yield f"unexpected header {name}: {_short(', '.join(headers[name.lower()]))!r}"
 
 
 def _short(text: str) -> str:

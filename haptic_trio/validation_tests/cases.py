@@ -17,31 +17,31 @@ from haptic_trio.validation_tests.test_rendering import SceneMaker, Staged
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A test to be run."""
+    """A test with its suite."""
 
     suite: Suite
     name: str
 
     @property
     def test(self) -> ValidationTest:
-        """What it asserts over which fixtures."""
+        """Assertions and fixtures."""
         return self.suite.tests[self.name]
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """A case after the part that needs no HAProxy."""
+    """A case after rendering and the checks without HAProxy."""
 
     case: Case
     staged: Staged | None
-    """None when its templates do not compile."""
+    """None if its templates do not compile."""
     checked: tuple[Checked, ...]
     open: tuple[tuple[int, Assertion], ...]
-    """Assertions, by index, that HAProxy has a word in: these hold as far as we can tell ourselves."""
+    """Indices of assertions that HAProxy must check, too; the checks without HAProxy passed."""
     seconds: float
 
 
 def find_cases(suites: Iterable[Suite], wanted: Callable[[str], bool] = lambda _name: True) -> list[Case]:
-    """Return the tests of *suites* that assert something and whose name, with the suite's before it, is *wanted*."""
+    """Return the tests of *suites* with assertions whose name (`SUITE/TEST`) is *wanted*."""
     return [
         Case(suite=suite, name=name)
         for suite in suites
@@ -51,7 +51,7 @@ def find_cases(suites: Iterable[Suite], wanted: Callable[[str], bool] = lambda _
 
 
 def examine(case: Case, maker: SceneMaker) -> Examined:
-    """Render the case and check what can be checked here; blocking."""
+    """Render the case and check the assertions that need no HAProxy; blocking."""
     began = time.perf_counter()
     checked: list[Checked] = []
     waiting: list[tuple[int, Assertion]] = []
@@ -80,19 +80,19 @@ def examine(case: Case, maker: SceneMaker) -> Examined:
 
 
 def judged(case: Case, index: int, fault: Fault | None, seconds: float) -> Checked:
-    """Return the outcome of the assertion *index* of *case*: *fault*, or that it holds."""
+    """Return the result of the assertion *index* of *case*: failed with *fault*, or passed."""
     verdict = Verdict.PASSED if fault is None else Verdict.FAILED
     fault = fault or Fault("")
     return _outcome(case, index, verdict, fault, seconds)
 
 
 def skipped(case: Case, index: int, why: str) -> Checked:
-    """Return that the assertion *index* of *case* was not looked at."""
+    """Return the result of the assertion *index* of *case*: skipped."""
     return _outcome(case, index, Verdict.SKIPPED, Fault(why), 0.0)
 
 
 def finish(examined: Examined, more: Iterable[Checked], seconds: float) -> CaseResult:
-    """Return what came of the whole case, *seconds* of which went to HAProxy."""
+    """Return the result of the case, of which HAProxy took *seconds*."""
     case = examined.case
     place = case.suite.locate(Problem(message="", path=key_path("validationTests", case.name)))
     return CaseResult(
@@ -107,7 +107,7 @@ def finish(examined: Examined, more: Iterable[Checked], seconds: float) -> CaseR
 
 
 def updates_of(results: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, Checked]]:
-    """Yield the assertions whose `expected` could be what was found."""
+    """Yield the assertions whose `expected` can be updated."""
     for result in results:
         for one in result.checked:
             if one.type == type_of(Equals(expected="")) and one.actual is not None:

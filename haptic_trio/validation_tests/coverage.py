@@ -22,7 +22,7 @@ _TEMPORARY: Final = re.compile(r"t_\d+")
 
 
 class Branch(msgspec.Struct, frozen=True, order=True):
-    """A way that no test goes."""
+    """A branch that no test takes."""
 
     line: int
     way: str
@@ -34,10 +34,10 @@ class TemplateCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     lines: int
-    """How many lines can be rendered."""
+    """Number of lines that can be rendered."""
     missing_lines: tuple[int, ...]
     branches: int
-    """How many ways there are."""
+    """Number of branches."""
     missing_branches: tuple[Branch, ...]
 
     @property
@@ -48,7 +48,7 @@ class TemplateCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(tracer: TemplateTracer) -> list[TemplateCoverage]:
-    """Return the coverage of all templates that belong to those that have run, in order of their names."""
+    """Return the coverage of all template sets with rendered templates, sorted by name."""
     environments = {id(one.environment): one.environment for one in tracer.templates.values()}
     known: dict[str, Template] = {}
     for environment in environments.values():
@@ -74,11 +74,11 @@ def _measure(name: str, template: Template, tracer: TemplateTracer) -> TemplateC
     for node, at in _branches(template, name):
         line = template.get_corresponding_lineno(at)
         inside, past = _ways(node)
-        # That a loop is left tells nothing: all of them are, in the end.
+        # Leaving a loop is not a branch: every loop ends.
         ways |= {Branch(line, way) for way in (inside, past) if way != "left"}
         ends = [end for start, end in arcs if start == node.lineno]
         gone |= {Branch(line, inside if end == node.body[0].lineno else past) for end in ends}
-    # What is never reached is said once, by its line.
+    # Unreached lines are reported as lines, not as branches.
     missing = {branch for branch in ways - gone if branch.line in rendered}
     return TemplateCoverage(
         name=name,
@@ -90,14 +90,14 @@ def _measure(name: str, template: Template, tracer: TemplateTracer) -> TemplateC
 
 
 def _ways(node: ast.If | ast.For) -> tuple[str, str]:
-    """Return what it is called to go into *node*, and past it."""
+    """Return the names of the two ways at *node*: into it, and past it."""
     if isinstance(node, ast.For):
         return "entered", "left"
     return ("empty", "left") if _is_else_of_loop(node) else ("true", "false")
 
 
 def _branches(template: Template, name: str) -> Iterator[tuple[ast.If | ast.For, int]]:
-    """Yield the branches of the compiled template, each with the line there that its author would name."""
+    """Yield the branches of the compiled template with their lines."""
     source = getattr(template.environment, "sources", {}).get(name)
     if source is None:
         return
@@ -112,21 +112,21 @@ def _branches(template: Template, name: str) -> Iterator[tuple[ast.If | ast.For,
 
 
 def _is_else_of_loop(node: ast.If | ast.For) -> bool:
-    """Whether *node* is what Jinja makes of the `else` of a loop: it asks a variable of its own."""
+    """Whether *node* is the compiled `else` of a loop, which tests a generated variable."""
     return (
         isinstance(node, ast.If) and isinstance(node.test, ast.Name) and _TEMPORARY.fullmatch(node.test.id) is not None
     )
 
 
 def _is_ours(node: ast.If | ast.For) -> bool:
-    """Whether no author has written it: the code generators need some of their own."""
+    """Whether *node* was generated and is not part of the template source."""
     if isinstance(node, ast.For):
         return any(isinstance(part, ast.Name) and part.id in {"event", "fiter"} for part in (node.target, node.iter))
     match node.test:
         case ast.Constant():
             return True
         case ast.Name(id=name):
-            # A variable of a template, or what remembers whether a loop was entered.
+            # A template variable, or the flag of an entered loop.
             return _VARIABLE.match(name) is None and _TEMPORARY.fullmatch(name) is None
         case ast.Compare(comparators=[ast.Name(id="missing")]):
             return True
@@ -134,7 +134,7 @@ def _is_ours(node: ast.If | ast.For) -> bool:
 
 
 def line_ranges(lines: tuple[int, ...]) -> str:
-    """Return *lines* in few words, such as `3-5, 9`."""
+    """Return *lines* as ranges, such as `3-5, 9`."""
     ranges: list[list[int]] = []
     for line in lines:
         if ranges and line == ranges[-1][1] + 1:

@@ -20,41 +20,41 @@ from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.validation_tests.live.certificates import issue
 
 CREATED: Final = "2026-01-01T00:00:00Z"
-"""When objects were created whose fixture does not say it."""
+"""Default creation time of objects."""
 
 _PLACE: Final = re.compile(r"\{n(?:(?P<operator>//|%|\+|\*)(?P<operand>[0-9]{1,9}))?(?::0(?P<width>[1-9]))?\}")
 
 Objects = dict[str, list[Resource]]
-"""By name of the watched resource that the test gives them under."""
+"""Fixtures by watched resource."""
 Contents = dict[str, Content | Failure]
-"""By URL."""
+"""Contents by URL."""
 
 
 class Scenery(msgspec.Struct, frozen=True, kw_only=True):
-    """The world of a test, what it extends included."""
+    """Expanded fixtures of a test, including those of extended tests."""
 
     objects: Objects
     previous: Objects | None
-    """The cluster before; None where the test has none."""
+    """The cluster before the change; None without one."""
     contents: Contents
-    """What fetches return, by URL."""
+    """Results of fetches, by URL."""
     previous_contents: Contents
     context: dict[str, Any]
-    """What replaces the configuration's variables."""
+    """Overrides of the configuration's variables."""
     current_config: str
 
 
 class FixtureCache:
-    """Expands fixtures, each list once, so that tests which share them share the objects."""
+    """Expands each list of fixtures once, so that tests with the same list share the objects."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        # The list is kept, too: its id would otherwise be free for another one.
+        # Keep the list alive, so that its id is not reused.
         self._expanded: dict[tuple[int, str], tuple[Any, list[Resource]]] = {}
         self._fetched: dict[int, tuple[Any, Contents]] = {}
 
     def expand(self, test: ValidationTest) -> Scenery:
-        """Return the world of *test*; names and references have been checked before."""
+        """Return the expanded fixtures of *test*; names and references are valid."""
         chain = list(self._chain(test))
         objects: Objects = {}
         context: dict[str, Any] = {}
@@ -81,7 +81,7 @@ class FixtureCache:
     def _contents_of(self, resources: list[HttpResource]) -> Contents:
         key = id(resources)
         if key not in self._fetched:
-            # Equal texts that are other objects would be rendered again.
+            # Keep the identity of equal values: other objects would render again.
             found = {resource.url: _content_of(resource) for resource in resources}
             self._fetched[key] = resources, found
         return self._fetched[key][1]
@@ -112,7 +112,7 @@ def make_stores(config: Config) -> Stores:
 
 
 def objects_by_store(config: Config, objects: Objects) -> Objects:
-    """Return which of *objects* each store holds: those of its kind that it selects, whoever they are given under."""
+    """Return the objects of each store: all objects of its kind that it selects, from any list of fixtures."""
     by_type: dict[ResourceType, list[Resource]] = {}
     for name, resources in objects.items():
         by_type.setdefault(_type_of(config.watched_resources[name]), []).extend(resources)
@@ -123,7 +123,7 @@ def objects_by_store(config: Config, objects: Objects) -> Objects:
 
 
 def fill_stores(stores: Stores, objects: Objects, *, shuffled: random.Random | None = None) -> None:
-    """Make *objects*, by store, what *stores* hold; with *shuffled* they are put in in another order."""
+    """Replace the contents of *stores* by *objects*; with *shuffled*, in another order."""
     for name, resources in objects.items():
         ordered = list(resources)
         if shuffled is not None:
@@ -164,7 +164,7 @@ def _objects(fixture: dict[str, Any], watched: WatchedResource) -> Iterator[Reso
 
 
 def _filled(value: Any, number: int) -> Any:
-    """Return *value* with the places for the number filled."""
+    """Return *value* with its number placeholders filled."""
     if isinstance(value, str):
         return _PLACE.sub(lambda match: _write(match, number), value) if "{n" in value else value
     if isinstance(value, dict):
@@ -189,7 +189,7 @@ def _write(match: re.Match[str], number: int) -> str:
 
 
 def _finished(fixture: dict[str, Any], watched: WatchedResource) -> Resource:
-    """Return *fixture* as an API server would have it, as far as templates can tell."""
+    """Return *fixture* with the fields that an API server sets and templates can see."""
     given = {"apiVersion": watched.api_version, **fixture}
     names = given.pop(CERTIFICATE_FOR, None)
     if names:

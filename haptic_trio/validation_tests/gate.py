@@ -27,16 +27,16 @@ from haptic_trio.validation_tests.static import Fault
 from haptic_trio.validation_tests.test_rendering import SceneMaker
 
 TIME_LIMIT: Final = 30.0
-"""Seconds that all tests of a configuration may take together."""
+"""Seconds for all tests of a configuration."""
 
 Load = Callable[[Resource, Resource | None], LoadedConfig]
 
 
 class GuardedLoad:
-    """Loads configurations and runs their tests; one that has passed is not tested again."""
+    """Loads configurations and runs their tests; a configuration that passed is not tested again."""
 
     def __init__(self, load: Load, binary: Path, *, scratch: Path | None = None, limit: float = TIME_LIMIT) -> None:
-        """*limit* is for all tests together, in seconds."""
+        """*limit* is the time for all tests, in seconds."""
         self._load = load
         self._binary = binary
         self._scratch = scratch
@@ -44,7 +44,7 @@ class GuardedLoad:
         self._passed = ""
 
     def __call__(self, config_map: Resource, secret: Resource | None) -> LoadedConfig:
-        """Do what `load` does, in a worker thread of Trio; raises `ConfigInvalidError` for failed tests, too."""
+        """Load and test a configuration in a worker thread; raises `ConfigInvalidError`, also for failed tests."""
         loaded = self._load(config_map, secret)
         if loaded.version != self._passed:
             problems = tuple(run_gate(suite_of(loaded), self._binary, scratch=self._scratch, limit=self._limit))
@@ -55,14 +55,14 @@ class GuardedLoad:
 
 
 def suite_of(loaded: LoadedConfig) -> Suite:
-    """Return the tests that *loaded* brings along."""
+    """Return the tests of the configuration *loaded*."""
     return Suite(name=loaded.config_map_source, config=loaded.config, layers=loaded.layers)
 
 
 def run_gate(
     suite: Suite, binary: Path | None, *, scratch: Path | None = None, limit: float = TIME_LIMIT
 ) -> Iterator[Problem]:
-    """Run the tests of *suite*, but for behaviour, and yield what fails; for a worker thread of Trio.
+    """Run the tests of *suite* that send no requests, and yield failures. Call it in a worker thread of Trio.
 
     Without a *binary* what HAProxy would say is left open, too. What takes
     longer than *limit* seconds is a problem: nobody knows how it would end.
@@ -74,7 +74,7 @@ def run_gate(
     answers: dict[str, Fault | None] = {}
     maker = SceneMaker(suite.config, keywords=target_keywords(binary) if binary is not None else None)
     for number, case in enumerate(cases):
-        # An iteration that ends waits for this thread.
+        # The end of an iteration waits for this thread.
         trio.from_thread.check_cancelled()
         if time.monotonic() > deadline:
             yield _too_slow(suite, case, number, limit)
@@ -102,7 +102,7 @@ def _ask_haproxy(
 def _too_slow(suite: Suite, case: Case, number: int, limit: float) -> Problem:
     return suite.locate(
         Problem(
-            message=f"the tests take longer than {limit:g} s; this one, after {number} others, was not begun",
+            message=f"the tests take longer than {limit:g} s; {number} tests ran, this one did not",
             path=key_path("validationTests", case.name),
             hint="keep the slow ones in a file for `haptic-trio test --tests FILE`",
         )

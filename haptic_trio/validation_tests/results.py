@@ -10,36 +10,36 @@ from haptic_trio.errors import Problem
 
 
 class Verdict(StrEnum):
-    """How one assertion ended."""
+    """Verdict of one assertion."""
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It was not looked at."""
+    """Not checked."""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """One assertion, and what came of it."""
+    """Result of one assertion."""
 
     index: int
     type: str
     title: str
-    """What it asserts, in a line."""
+    """The assertion in one line."""
     verdict: Verdict = Verdict.PASSED
     message: str = ""
-    """Why it failed or was skipped."""
+    """Reason of a failure or skip."""
     diff: str = ""
     """Expected against found, as a unified diff."""
     seconds: float = 0.0
     source: str = ""
     line: int = 0
-    """Where the assertion stands; 0 where that is not known."""
+    """Line of the assertion; 0 if unknown."""
     actual: str | None = None
-    """What `equals` found, for an update."""
+    """Actual text of `equals`, for `--update`."""
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One test, and what came of it."""
+    """Result of one test."""
 
     suite: str
     name: str
@@ -51,22 +51,22 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether any assertion has failed."""
+        """Whether an assertion failed."""
         return any(one.verdict is Verdict.FAILED for one in self.checked)
 
     @property
     def skipped(self) -> bool:
-        """Whether nothing of it was looked at."""
+        """Whether all assertions were skipped."""
         return all(one.verdict is Verdict.SKIPPED for one in self.checked)
 
 
 def count(cases: Iterable[CaseResult], verdict: Verdict) -> int:
-    """Return how many assertions of *cases* ended with *verdict*."""
+    """Return the number of assertions of *cases* with *verdict*."""
     return sum(one.verdict is verdict for case in cases for one in case.checked)
 
 
 def problems_of(cases: Iterable[CaseResult]) -> Iterator[Problem]:
-    """Yield a problem for each assertion that failed."""
+    """Yield a problem for each failed assertion."""
     for case in cases:
         for one in case.checked:
             if one.verdict is Verdict.FAILED:
@@ -81,7 +81,7 @@ def problems_of(cases: Iterable[CaseResult]) -> Iterator[Problem]:
 
 
 def text_diff(expected: str, found: str, *, limit: int = 200) -> str:
-    """Return a unified diff of at most *limit* lines."""
+    """Return a unified diff with at most *limit* lines."""
     lines = list(difflib.unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", n=2, lineterm=""))
     if len(lines) > limit:
         lines[limit:] = [f"… {len(lines) - limit} more lines"]

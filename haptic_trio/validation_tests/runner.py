@@ -22,22 +22,22 @@ from haptic_trio.validation_tests.test_rendering import SceneMaker, Staged, Trac
 
 NO_HAPROXY: Final = "there is no HAProxy to ask"
 MOST_IDLE: Final = 3
-"""Instances that are kept for a test with the same configuration to come."""
+"""Idle instances that are kept for tests with the same configuration."""
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How tests are run."""
+    """Options of a run."""
 
     binary: Path | None
-    """The HAProxy; without one, what needs it is skipped."""
+    """HAProxy binary; without it, assertions that need it are skipped."""
     jobs: int = 4
-    """How many tests are under way at once."""
+    """Maximum number of concurrent tests."""
     scratch: Path | None = None
-    """Where files of tests are put for the moment; by default the system's temporary directory."""
+    """Directory for temporary files; default: the system's."""
 
 
 class Runner:
-    """Runs cases; what several of them need is done once."""
+    """Runs cases; shares renders and checks between them."""
 
     def __init__(self, options: RunOptions, *, tracing: Tracing | None = None) -> None:
         self._options = options
@@ -48,8 +48,8 @@ class Runner:
         self._checks: dict[str, _Once] = {}
         self._pool: InstancePool | None = None
 
-    async def run(self, cases: Sequence[Case], tell: Callable[[CaseResult], None]) -> list[CaseResult]:
-        """Run *cases* and return their results in the same order; each is told as it comes."""
+    async def run(self, cases: Sequence[Case], report: Callable[[CaseResult], None]) -> list[CaseResult]:
+        """Run *cases* and return their results in the same order; *report* gets each result when it is ready."""
         binary = self._options.binary
         if binary is not None:
             self._keywords = await trio.to_thread.run_sync(target_keywords, binary)
@@ -63,7 +63,7 @@ class Runner:
                 while waiting:
                     number, case = waiting.pop()
                     results[number] = await self._run_case(case, serving)
-                    tell(results[number])
+                    report(results[number])
 
             async with trio.open_nursery() as working:
                 for _ in range(max(1, self._options.jobs)):
@@ -132,7 +132,7 @@ class Runner:
 async def check_with(
     binary: Path, generation: Generation, staged: Staged, *, limit: float, scratch: Path | None
 ) -> Fault | None:
-    """Return what `haproxy -c` has against *generation*, or None."""
+    """Return the failure of `haproxy -c` for *generation*, or None."""
     try:
         await check_config(binary, generation, limit=limit, root=scratch)
     except ConfigRefusedError as exc:
@@ -145,7 +145,7 @@ async def check_with(
 
 
 class _Once:
-    """The same question of several tests, asked once."""
+    """A check that several tests share."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()

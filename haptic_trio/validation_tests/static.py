@@ -37,20 +37,20 @@ _RESOURCE: Final = re.compile(r"\$?\.?resources\.(\w+)")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why an assertion does not hold."""
+    """Reason of a failed assertion."""
 
     message: str
     diff: str = ""
     actual: str | None = None
-    """What `equals` found."""
+    """Actual text of `equals`."""
 
 
-class _Absent(Exception):  # noqa: N818  a signal within this module, never seen outside
-    """What an assertion looks at is not there."""
+class _Absent(Exception):  # noqa: N818  private to this module
+    """The target of an assertion does not exist."""
 
 
 def check(assertion: Assertion, staged: Staged) -> Fault | None:
-    """Return why *assertion* does not hold, or None. Of `haproxy_valid` only our own part is looked at."""
+    """Return why *assertion* fails, or None. For `haproxy_valid`, only the parser of haptic-trio is used."""
     try:
         return _check(assertion, staged)
     except _Absent as absent:
@@ -77,7 +77,7 @@ def _check(assertion: Assertion, staged: Staged) -> Fault | None:  # noqa: C901,
             if values == assertion.expected:
                 return None
             return Fault(
-                "it selects something else" if values else f"it selects nothing{_unknown(assertion.path, staged.seen)}",
+                "it selects another value" if values else f"it selects nothing{_unknown(assertion.path, staged.seen)}",
                 text_diff(_as_json(assertion.expected), _as_json(values)),
             )
         case MapEntry():
@@ -89,11 +89,11 @@ def _check(assertion: Assertion, staged: Staged) -> Fault | None:  # noqa: C901,
         case PlanIs():
             return _check_plan(assertion, staged)
         case Behaviour():
-            raise TypeError("behaviour needs a running HAProxy")
+            raise TypeError("assertion needs a running HAProxy")
 
 
 def describe_problems(problems: Sequence[Problem]) -> str:
-    """Return *problems* in a few words."""
+    """Return *problems* as one line."""
     shown = "; ".join(str(problem) for problem in problems[:3])
     return shown if len(problems) <= 3 else f"{shown}; and {len(problems) - 3} more"
 
@@ -105,7 +105,7 @@ def _check_valid(scene: Scene) -> Fault | None:
     if refusals:
         named = [f"{refusal.subject}: {refusal.problem.message}" for refusal in refusals[:3]]
         more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
-        return Fault(f"left out: {'; '.join(named)}{more}")
+        return Fault(f"rejected: {'; '.join(named)}{more}")
     return None
 
 
@@ -125,9 +125,9 @@ def _check_equals(assertion: Equals, scene: Scene) -> Fault | None:
     )
     if expected == found:
         return None
-    message = f"{_place(assertion)} is something else"
+    message = f"{_place(assertion)} differs"
     if _is_secret(scene, assertion.target):
-        return Fault(f"{message}; it is secret, and not shown")
+        return Fault(f"{message}; the content is secret and not shown")
     return Fault(message, text_diff(expected, found), found)
 
 
@@ -139,22 +139,22 @@ def _normal(text: str) -> str:
 
 
 def _unknown(path: str, seen: Mapping[str, Any]) -> str:
-    """Return why *path* selects nothing, if that is plain."""
+    """Return the reason why *path* selects nothing, if it is known."""
     match = _RESOURCE.match(path)
     known = seen["resources"]
     if match is None or match[1] in known:
         return ""
     hint = nearest_hint(match[1], known)
-    return f": there is no watched resource {match[1]!r}; {hint}"
+    return f": no watched resource {match[1]!r}; {hint}"
 
 
 def _check_entry(assertion: MapEntry, scene: Scene) -> Fault | None:
     entries = parse_map_file(_text(scene, assertion.map).encode(errors="surrogateescape"))
     found = next((value for key, value in entries if key == assertion.key), None)
     if assertion.absent:
-        return None if found is None else Fault(f"there is one, with the value {found!r}")
+        return None if found is None else Fault(f"the key exists, with the value {found!r}")
     if found is None:
-        return Fault(f"there is none among {len(entries)}{_named([key for key, _ in entries])}")
+        return Fault(f"the key is not among the {len(entries)} entries{_named([key for key, _ in entries])}")
     if assertion.value and found != assertion.value:
         return Fault(f"its value is {found!r}, not {assertion.value!r}")
     return None
@@ -200,7 +200,7 @@ def _check_refusal(assertion: RenderingError, scene: Scene) -> Fault | None:
     if scene.rendered is None:
         return Fault(f"the whole render fails: {describe_problems(scene.problems)}")
     others = f", but {candidates[0][0]}: {candidates[0][1]}" if candidates else ""
-    return Fault(f"it is rendered without error{others}")
+    return Fault(f"the object is rendered without error{others}")
 
 
 def _check_plan(assertion: PlanIs, staged: Staged) -> Fault | None:
@@ -208,7 +208,7 @@ def _check_plan(assertion: PlanIs, staged: Staged) -> Fault | None:
     for scene, name in ((before, "the state before"), (after, "the state afterwards")):
         if scene is None or scene.generation is None:
             problems = scene.problems if scene is not None else after.problems
-            raise _Absent(f"{name} is no valid configuration: {describe_problems(problems)}")
+            raise _Absent(f"{name} is not a valid configuration: {describe_problems(problems)}")
     assert before is not None
     assert after.generation is not None
     version = tuple(int(part) for part in assertion.haproxy_version.split("."))
@@ -217,7 +217,7 @@ def _check_plan(assertion: PlanIs, staged: Staged) -> Fault | None:
     outcome = PlanOutcome.RELOAD if plan.reloads else PlanOutcome.RUNTIME if plan.operations else PlanOutcome.NONE
     if outcome is not assertion.outcome:
         why = f": {'; '.join(plan.reasons[:3])}" if plan.reasons else f": {', '.join(kinds)}" if kinds else ""
-        return Fault(f"it is {outcome}{why}")
+        return Fault(f"the change costs {outcome}{why}")
     if assertion.operations and kinds != sorted(set(assertion.operations)):
         return Fault(f"the operations are {', '.join(kinds)}")
     if (assertion.text or assertion.pattern) and not any(_matches(assertion, reason) for reason in plan.reasons):
@@ -238,12 +238,12 @@ def _find_all(assertion: Contains | NotContains | MatchCount, text: str) -> list
 
 
 def _text(scene: Scene, target: str, section: str = "") -> str:
-    """Return what is to be looked at; raises `_Absent`."""
+    """Return the target of the assertion; raises `_Absent`."""
     if scene.rendered is None:
         raise _Absent(f"the render fails: {describe_problems(scene.problems)}")
     path = _path_of(scene, target)
     if path is None:
-        raise _Absent(f"there is no file {target!r}{_named(sorted(scene.rendered.texts))}")
+        raise _Absent(f"no file {target!r}{_named(sorted(scene.rendered.texts))}")
     if not section:
         return scene.rendered.texts[path].text
     if scene.generation is None:
@@ -252,7 +252,7 @@ def _text(scene: Scene, target: str, section: str = "") -> str:
     found = scene.generation.config.find(kind, name.strip())
     if found is None:
         names = [f"{one.kind} {one.name}".strip() for one in scene.generation.config.all(kind)]
-        raise _Absent(f"there is no section {section!r}{_named(names)}")
+        raise _Absent(f"no section {section!r}{_named(names)}")
     return found.text
 
 

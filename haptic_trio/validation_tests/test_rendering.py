@@ -39,31 +39,31 @@ _NOT_GIVEN = Failure(
 )
 
 Tracing = Callable[[], AbstractContextManager[object]]
-"""Entered round each render, in its thread."""
+"""Context manager around each render, in its thread."""
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """One cluster, rendered."""
 
     rendered: Rendered | None
-    """None when a template failed outside any object."""
+    """None if a template failed outside of fragments."""
     generation: Generation | None
-    """None when there is nothing that our own parser accepts."""
+    """None if the parser rejects the output."""
     problems: tuple[Problem, ...] = ()
-    """Why there is none."""
+    """Problems, if there is no generation."""
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """A test with everything that its assertions look at."""
+    """A rendered test: the input of its assertions."""
 
     test: ValidationTest
     scene: Scene
     before: Scene | None
-    """What was there before; None where the test has no such thing."""
+    """Render of the cluster before the change; None without one."""
     seen: Mapping[str, Any]
-    """What templates see, as plain data."""
+    """Variables of templates, as plain data."""
     again: Callable[[int], Scene]
-    """Render everything anew, with the objects in an order that depends on the number."""
+    """Renders everything again, with the objects in an order that depends on the number."""
 
 
 class _Workshop:
@@ -85,11 +85,11 @@ class _Workshop:
         return self._render(self._renderer, self._stores)
 
     def make_anew(self, objects: Objects, contents: Contents, number: int) -> Scene:
-        # A renderer keeps what it knows of one set of stores only.
+        # A renderer keeps the state of one set of stores.
         self._contents.by_url = contents
         self._other = self._other or Renderer(self.config, self._contents)
         stores = make_stores(self.config)
-        fill_stores(stores, objects, shuffled=random.Random(number))  # noqa: S311  the same order each time
+        fill_stores(stores, objects, shuffled=random.Random(number))  # noqa: S311  reproducible order
         return self._render(self._other, stores)
 
     def parse(self, text: str, like: Generation) -> Scene:
@@ -117,10 +117,10 @@ class _Workshop:
 
 
 class SceneMaker:
-    """Stages the tests of one configuration. Blocking, and for one thread at a time."""
+    """Renders the tests of one configuration. Blocking; not thread-safe."""
 
     def __init__(self, config: Config, *, keywords: Keywords | None = None, tracing: Tracing = nullcontext) -> None:
-        """*keywords* is what the HAProxy knows that the tests are for; by default what the newest one does."""
+        """*keywords* are those of the tested HAProxy; default: those of the newest version."""
         self._config = config
         self._keywords = keywords or shipped_keywords()
         self._tracing = tracing
@@ -128,7 +128,7 @@ class SceneMaker:
         self._workshops: dict[bytes, _Workshop] = {}
 
     def stage(self, test: ValidationTest) -> Staged:
-        """Render the world of *test*, and the one before it; raises `ProblemsError` if templates do not compile."""
+        """Render the fixtures of *test*, and those before the change; raises `ProblemsError` for invalid templates."""
         scenery = self._fixtures.expand(test)
         workshop = self._workshop(scenery.context)
         objects = objects_by_store(workshop.config, scenery.objects)

@@ -1,7 +1,7 @@
 """Tracer of rendered template lines and their time.
 
 Python calls the tracer at each call and, when lines are asked for, at each
-line. That makes a render several times slower, so nobody traces unless asked.
+line. Tracing makes a render several times slower, so it is off by default.
 """
 
 import sys
@@ -15,15 +15,15 @@ import msgspec
 from jinja2 import Template
 
 LEAVES: Final = -1
-"""Stands for the end of a function in an arc."""
+"""End of a function in an arc."""
 
 
 class Timing(msgspec.Struct):
-    """How often a template ran, and how long."""
+    """Calls and time of a template."""
 
     calls: int = 0
     seconds: float = 0.0
-    """Without the templates that it includes or calls."""
+    """Own time, without included or called templates."""
 
 
 class _Running:
@@ -38,23 +38,23 @@ class _Running:
 
 
 class TemplateTracer:
-    """Gathers what it sees over any number of renders, one at a time."""
+    """Collects lines and times over several renders, one at a time."""
 
     def __init__(self, *, lines: bool) -> None:
-        """Without *lines* only times are taken."""
+        """Without *lines*, only times are collected."""
         self._lines = lines
         self._stack: list[_Running] = []
         self.templates: dict[str, Template] = {}
-        """One that has run, by name."""
+        """Rendered templates by name."""
         self.timings: dict[str, Timing] = {}
         self.executed: dict[str, set[int]] = {}
         """Lines of the compiled templates."""
         self.arcs: dict[str, set[tuple[int, int]]] = {}
-        """From which line to which a run went; the second may be `LEAVES`."""
+        """Executed transitions between lines; the second may be `LEAVES`."""
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
-        """Trace what this thread does within the block."""
+        """Trace this thread for the duration of the block."""
         before = sys.gettrace()
         sys.settrace(self._enter)
         try:
@@ -78,7 +78,7 @@ class TemplateTracer:
         return self._follow
 
     def _follow(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        # A generator that is given up ends without having been entered again.
+        # An abandoned generator ends without another entry.
         if not self._stack or self._stack[-1].frame is not frame:
             return self._follow
         running = self._stack[-1]
@@ -105,5 +105,5 @@ class TemplateTracer:
 
 
 def slowest_of(tracer: TemplateTracer, most: int) -> list[tuple[str, Timing]]:
-    """Return the *most* templates that took longest, the slowest first."""
+    """Return the *most* slowest templates, slowest first."""
     return sorted(tracer.timings.items(), key=lambda item: -item[1].seconds)[:most]

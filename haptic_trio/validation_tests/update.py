@@ -13,7 +13,7 @@ INDENT: Final = 2
 
 
 class UpdateError(HapticError):
-    """A text cannot be updated in place; trying again helps only after it has been rewritten by hand."""
+    """A text cannot be updated in place and has to be edited by hand."""
 
 
 def update_tests(text: str, found: Mapping[tuple[str, int], str], *, source: str) -> str:
@@ -33,19 +33,19 @@ def update_config_map(
 ) -> str | None:
     """Return *text*, a file of manifests, with new `expected` texts in the ConfigMap; None if that is not in it.
 
-    Raises UpdateError when the configuration is no block of text.
+    Raises UpdateError when the configuration is not a block scalar.
     """
     for chunk, start, _ in split_documents(text):
         try:
             root = read_nodes(chunk)
         except DocumentError:
-            # The configuration has been read: this is something else.
+            # The configuration was valid before: this document is another object.
             continue
         if not _is_config_map(root, namespace, name):
             continue
         _, value = _entry(_child(root, "data"), "config")
         if not isinstance(value, ScalarNode) or value.style != "|":
-            raise UpdateError(f"{source}: the configuration is no block of text (`config: |`)")
+            raise UpdateError(f"{source}: the configuration is not a block scalar (`config: |`)")
         lines = chunk.splitlines()
         first, last = value.start_mark.line + 1, _last_line(value, lines)
         block = lines[first : last + 1]
@@ -73,7 +73,7 @@ class _Edit(NamedTuple):
 
 
 def _edits(text: str, found: Mapping[tuple[str, int], str], source: str, before: int = 0) -> list[_Edit]:
-    """Return what is to be edited in *text*, which begins behind so many lines of the file."""
+    """Return the edits of *text*, which begins after *before* lines of the file."""
     tests = _child(parse_document(text, source=source).root, "validationTests")
     lines = text.splitlines()
     edits = []

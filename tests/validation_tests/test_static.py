@@ -55,14 +55,17 @@ def test_what_is_so_holds(assertion: dict[str, Any]) -> None:
         ({"type": "contains", "target": "x.map", "text": "x"}, "no file 'x.map': haproxy.cfg, maps/host.map"),
         ({"type": "not_contains", "pattern": "10.0.0.[0-9]"}, "contains '10.0.0.2'"),
         ({"type": "match_count", "pattern": "^backend ", "count": 3}, "found 2 times, not 3"),
-        ({"type": "equals", "target": "host.map", "expected": "x"}, "host.map is something else"),
-        ({"type": "jsonpath", "path": "greeting", "expected": ["bye"]}, "selects something else"),
+        ({"type": "equals", "target": "host.map", "expected": "x"}, "host.map differs"),
+        ({"type": "jsonpath", "path": "greeting", "expected": ["bye"]}, "selects another value"),
         ({"type": "jsonpath", "path": "greetin", "expected": ["hello"]}, "it selects nothing"),
         (
             {"type": "jsonpath", "path": "resources.site[*].metadata.name", "expected": ["web"]},
-            "it selects nothing: there is no watched resource 'site'; did you mean `sites`?",
+            "it selects nothing: no watched resource 'site'; did you mean `sites`?",
         ),
-        ({"type": "map_entry", "map": "host.map", "key": "x"}, "none among 2: api.example.com, web.example.com"),
+        (
+            {"type": "map_entry", "map": "host.map", "key": "x"},
+            "not among the 2 entries: api.example.com, web.example.com",
+        ),
         ({"type": "map_entry", "map": "host.map", "key": "web.example.com", "value": "x"}, "is 'web', not 'x'"),
         ({"type": "map_entry", "map": "host.map", "key": "web.example.com", "absent": True}, "the value 'web'"),
         ({"type": "rendering_error"}, "rendered without error"),
@@ -98,7 +101,7 @@ def test_a_configuration_that_leaves_an_object_out_is_not_valid() -> None:
     found = outcome({"type": "haproxy_valid"}, fixtures={"sites": [WEB, BAD]})
 
     assert found.verdict is Verdict.FAILED
-    assert found.message.startswith("left out: Site default/bad: ")
+    assert found.message.startswith("rejected: Site default/bad: ")
 
 
 def test_variables_of_a_test_replace_those_of_the_configuration() -> None:
@@ -130,7 +133,7 @@ def test_a_plan_depends_on_the_state_before_and_the_version(before: Any, asserti
 @pytest.mark.parametrize(
     ("assertion", "why"),
     [
-        ({"outcome": "runtime"}, "it is reload: backend api added"),
+        ({"outcome": "runtime"}, "costs reload: backend api added"),
         ({"outcome": "reload", "text": "sunspots"}, "the reasons are: backend api added"),
         ({"outcome": "runtime", "haproxyVersion": "3.4", "operations": ["AddServer"]}, "the operations are AddBackend"),
     ],

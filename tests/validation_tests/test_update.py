@@ -108,5 +108,5 @@ def test_a_configuration_that_is_no_block_is_left_to_its_author() -> None:
         metadata: {name: haptic-trio}
         data: {config: "validationTests: {}"}
         """)
-    with pytest.raises(UpdateError, match="no block of text"):
+    with pytest.raises(UpdateError, match="not a block scalar"):
         update_config_map(folded, {("one", 0): "x"}, namespace="default", name="haptic-trio", source="x")

@@ -74,7 +74,7 @@ def _check_fixtures(
     for name, objects in fixtures.items():
         where = key_path(path, name)
         if name not in kinds:
-            yield Problem(message=f"there is no watched resource {name!r}", path=where, hint=nearest_hint(name, kinds))
+            yield Problem(message=f"no watched resource {name!r}", path=where, hint=nearest_hint(name, kinds))
         for index, fixture in enumerate(objects):
             yield from _check_fixture(item_path(where, index), fixture)
             if name in kinds:
