@@ -1,1 +1,1 @@
-"""The demo: a running example of the controller with a story to follow."""
+"""The demo: a running example of the controller with steps to follow."""

@@ -17,7 +17,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def make_backend(name: str) -> Starlette:
-    """Return an application that says it is *name*."""
+    """Return an application whose responses contain *name*."""
 
     async def answer(request: Request) -> Response:
         host = request.headers.get("host", "")
@@ -31,7 +31,7 @@ def make_backend(name: str) -> Starlette:
 async def run_backends(
     wanted: Mapping[str, int], *, task_status: trio.TaskStatus[dict[str, int]] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve a backend for each name on the port *wanted*, or another if that is taken, until cancelled.
+    """Serve a backend for each name until cancelled, on the *wanted* port or, if it is in use, another one.
 
     started() gives the port of each.
     """

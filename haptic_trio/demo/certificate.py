@@ -16,7 +16,7 @@ class DemoCertificate(msgspec.Struct, frozen=True, kw_only=True):
     """PEM texts."""
 
     authority: str
-    """The root, for clients to trust."""
+    """Root certificate, for clients."""
     chain: str
     key: str
 
@@ -25,7 +25,7 @@ class DemoCertificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_certificate(host: str) -> DemoCertificate:
-    """Return a certificate for *host*, signed by a root whose key is thrown away."""
+    """Return a certificate for *host*, signed by a root whose key is discarded."""
     root_key = ec.generate_private_key(ec.SECP256R1())
     key = ec.generate_private_key(ec.SECP256R1())
     root_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "haptic-trio demo authority")])

@@ -1,4 +1,4 @@
-"""Self-check of the demo: drives the story, waits for each promised effect, and measures it."""
+"""Self-check of the demo: runs the steps, waits for the effect of each, and measures it."""
 
 import sys
 from collections.abc import Callable
@@ -22,17 +22,17 @@ PIPE_WIDTH = 200
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """How a step of the story went."""
+    """Result of a step."""
 
     title: str
     seconds: float | None = None
-    """What was measured; None when nothing was."""
+    """Measured time in seconds, if any."""
     detail: str = ""
     ok: bool = True
 
 
 class _Record:
-    """The results so far; after a failure no further step is taken, because each builds upon those before."""
+    """The results so far; a failure ends the run, because each step builds on the previous ones."""
 
     def __init__(self, facts: FactLog) -> None:
         self.results: list[Result] = []
@@ -46,7 +46,7 @@ class _Record:
                 seconds, detail = await step()
         except trio.TooSlowError:
             refusal = self._facts.find_last(ValidationFailed)
-            why = f"; last refusal: {refusal.problems[0]}" if refusal is not None else ""
+            why = f"; last rejection: {refusal.problems[0]}" if refusal is not None else ""
             self.results.append(Result(title=title, detail=f"not within {STEP_LIMIT:g} s{why}", ok=False))
         except HapticError as exc:
             self.results.append(Result(title=title, detail=str(exc), ok=False))
@@ -55,7 +55,7 @@ class _Record:
 
 
 async def tell_story(open_demo: Callable[[], AbstractAsyncContextManager[RunningDemo]]) -> list[Result]:
-    """Run the demo once, from start to stop; return how each step went, up to the first that failed."""
+    """Run the demo once, from start to stop; return the results up to the first failure."""
     traffic = Traffic()
     began = trio.current_time()
     async with open_demo() as running, DemoClient.open(running.site) as client:
@@ -66,15 +66,15 @@ async def tell_story(open_demo: Callable[[], AbstractAsyncContextManager[Running
             nursery.start_soon(traffic.run, client)
             for title, step in story.steps:
                 await record.take(title, step)
-            nursery.cancel_scope.cancel(reason="the story is told")
-        told = trio.current_time()
+            nursery.cancel_scope.cancel(reason="all steps are done")
+        finished = trio.current_time()
     stopped = trio.current_time()
     left = await trio.to_thread.run_sync(find_processes, running.site.state)
-    return [*record.results, _judge_traffic(traffic, told - began), _judge_stop(left, stopped - told)]
+    return [*record.results, _judge_traffic(traffic, finished - began), _judge_stop(left, stopped - finished)]
 
 
 def _judge_traffic(traffic: Traffic, seconds: float) -> Result:
-    title = "traffic beside all of it"
+    title = "traffic during all steps"
     if traffic.failures:
         failures = f"{len(traffic.failures)} of {traffic.sent} requests failed, the first: {traffic.failures[0]}"
         return Result(title=title, seconds=seconds, detail=failures, ok=False)
@@ -83,18 +83,18 @@ def _judge_traffic(traffic: Traffic, seconds: float) -> Result:
 
 
 def _judge_stop(left: list[int], seconds: float) -> Result:
-    detail = f"processes are left: {left}" if left else "HAProxy has ended, no process is left"
+    detail = f"processes still running: {left}" if left else "HAProxy has stopped, no process is left"
     return Result(title="stop", seconds=seconds, detail=detail, ok=not left)
 
 
 def find_processes(directory: Path) -> list[int]:
-    """Return the live processes whose command line names something below *directory*."""
+    """Return the running processes whose command line has a path below *directory*."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         try:
-            # A zombie's is empty.
+            # Zombies have an empty command line.
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
@@ -114,6 +114,6 @@ def print_results(results: list[Result]) -> None:
         mark = "ok" if result.ok else "FAILED"
         seconds = f"{result.seconds * 1000:,.0f}" if result.seconds is not None else ""
         table.add_row(mark, result.title, seconds, result.detail, style=None if result.ok else "bold red")
-    # A pipe has no width to keep to.
+    # No wrapping in pipes.
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(table)

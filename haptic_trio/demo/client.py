@@ -20,21 +20,21 @@ TRAFFIC_INTERVAL = 0.01
 
 
 class RequestFailedError(HapticError):
-    """No answer came back; trying again is fine."""
+    """A request got no answer; transient."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     backend: str = ""
-    """Which backend answered; empty when none did."""
+    """Name of the backend that answered; empty for responses of HAProxy."""
     greeting: str = ""
-    """The header that the demo's own snippet sets."""
+    """Header that the snippet of the demo sets."""
 
 
 class DemoClient:
-    """Sends requests to the frontends of *site*. HTTPS trusts the demo's certificate authority alone."""
+    """Sends requests to the frontends of *site*. HTTPS trusts only the certificate authority of the demo."""
 
     def __init__(self, http: httpx.AsyncClient, site: DemoSite) -> None:
         self._http = http
@@ -43,7 +43,7 @@ class DemoClient:
     @classmethod
     @asynccontextmanager
     async def open(cls, site: DemoSite) -> AsyncIterator[Self]:
-        """Open a client of *site*."""
+        """Yield a client of *site*."""
         trust = ssl.create_default_context(cafile=str(site.authority))
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         async with httpx.AsyncClient(verify=trust, limits=limits, trust_env=False, timeout=REQUEST_LIMIT) as http:
@@ -56,7 +56,7 @@ class DemoClient:
             answer = await self._http.get(
                 f"{scheme}://{LOOPBACK}:{port}{path}",
                 headers={"Host": host, "Connection": "close"},
-                # The certificate is verified for the name that is asked for, not for the address.
+                # Verify the certificate for the host, not for the address.
                 extensions={"sni_hostname": host},
             )
         except httpx.TransportError as exc:
@@ -68,12 +68,12 @@ class DemoClient:
         )
 
     async def wait_for(self, accept: Callable[[Answer], bool], path: str = "/", *, host: str = HOST) -> float:
-        """Ask again and again until *accept* takes the answer; return the clock time of that."""
+        """Repeat a request until *accept* returns true for the answer; return the clock time of that."""
         while True:
             try:
                 answer = await self.get(path, host=host)
             except RequestFailedError:
-                # Nobody listens yet.
+                # HAProxy does not listen yet.
                 answer = Answer(status=0)
             if accept(answer):
                 return trio.current_time()
@@ -81,7 +81,7 @@ class DemoClient:
 
 
 class Traffic:
-    """Requests that never end, each on a new connection; each must be answered with 200."""
+    """Continuous requests, each on a new connection; each must get status 200."""
 
     def __init__(self) -> None:
         self.sent = 0

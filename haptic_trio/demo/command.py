@@ -1,4 +1,4 @@
-"""`demo`: runs an example with everything that it needs."""
+"""`demo`: runs a complete example: backends, controller and HAProxy."""
 
 import shutil
 import signal
@@ -30,7 +30,7 @@ PROGRAM = "haptic-trio"
 
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the demo runs."""
+    """Options of `demo`."""
 
     directory: Path
     ports: DemoPorts
@@ -45,12 +45,12 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".demo"),
     show_default=True,
-    help="Where the manifests and HAProxy's files go. The demo's own files are written anew, others stay.",
+    help="Directory for the manifests and HAProxy's files. Files of the demo are overwritten, others stay.",
 )
 @click.option(
     "--check",
     is_flag=True,
-    help="Drive the story by itself, in a temporary directory and on free ports; exit 0 or 1.",
+    help="Run all steps automatically, in a temporary directory and on free ports; exit with 0 or 1.",
 )
 @click.option("--haproxy", metavar="PATH", envvar="HAPTIC_HAPROXY", help="HAProxy binary.")
 @click.option(
@@ -58,17 +58,17 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     type=click.IntRange(1, 8),
     default=1,
     show_default=True,
-    help="How many HAProxy instances to run side by side.",
+    help="Number of HAProxy instances.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="The least level of lines that are logged.",
+    help="Minimum level of log lines.",
 )
 def demo(directory: Path, check: bool, haproxy: str | None, instances: int, log_level: str) -> None:
-    """Run HAProxy over a directory of example manifests, and play with it.
+    """Run HAProxy with a directory of example manifests that you can edit.
 
     Starts small HTTP backends, the controller and HAProxy, all on the
     loopback interface, and prints what to request and what to edit. Ctrl-C
@@ -113,7 +113,7 @@ async def open_demo(options: DemoOptions) -> AsyncIterator[RunningDemo]:
             )
             serving = await nursery.start(partial(run_serve, serve, observe=facts.take))
             yield RunningDemo(site=site, serving=serving, facts=facts)
-            nursery.cancel_scope.cancel(reason="the demo is over")
+            nursery.cancel_scope.cancel(reason="the demo ended")
 
 
 async def _run_until_signalled(options: DemoOptions) -> None:
@@ -122,7 +122,7 @@ async def _run_until_signalled(options: DemoOptions) -> None:
             nursery.start_soon(_show, options)
             async for _number in signals:
                 break
-            click.echo(f"\nEnding. The manifests stay in {options.directory}.")
+            click.echo(f"\nStopping. The manifests stay in {options.directory}.")
             nursery.cancel_scope.cancel(reason="signal")
 
 
@@ -131,12 +131,12 @@ async def _show(options: DemoOptions) -> None:
         with trio.move_on_after(FIRST_ANSWER_LIMIT) as waiting:
             await client.wait_for(lambda answer: answer.status == 200)
         if waiting.cancelled_caught:
-            click.secho("HAProxy does not answer yet; the log says why.", fg="yellow")
+            click.secho("HAProxy does not answer yet; see the log.", fg="yellow")
         click.echo(guide_to(running.site, running.serving.addresses[0], options.directory, _program()))
         await trio.sleep_forever()
 
 
 def _program() -> str:
-    """Return what a shell calls this program by: a virtual environment that nobody entered is not on PATH."""
+    """Return the command for this program in a shell: with its path if it is not on PATH."""
     called = Path(sys.argv[0])
     return str(called) if called.name == PROGRAM and shutil.which(PROGRAM) is None else PROGRAM

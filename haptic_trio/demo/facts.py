@@ -10,7 +10,7 @@ Fact = TypeVar("Fact", bound=msgspec.Struct)
 
 
 class FactLog:
-    """Every fact that was told, in order."""
+    """All recorded events, in order."""
 
     def __init__(self) -> None:
         self._facts: list[msgspec.Struct] = []
@@ -20,13 +20,13 @@ class FactLog:
         return len(self._facts)
 
     def take(self, fact: msgspec.Struct) -> None:
-        """Note *fact* and wake all who wait for one."""
+        """Record *fact* and wake the tasks that wait for events."""
         self._facts.append(fact)
         self._changed.set()
         self._changed = trio.Event()
 
     async def wait_for(self, kind: type[Fact], where: Callable[[Fact], bool], *, since: int) -> Fact:
-        """Return the first fact of *kind* that fulfils *where*, of those told after the first *since*."""
+        """Wait for and return the first event of *kind* after the first *since* events for which *where* is true."""
         position = since
         while True:
             for fact in self._facts[position:]:
@@ -36,9 +36,9 @@ class FactLog:
             await self._changed.wait()
 
     def find_last(self, kind: type[Fact]) -> Fact | None:
-        """Return the newest fact of *kind*, or None."""
+        """Return the newest event of *kind*, or None."""
         return next((fact for fact in reversed(self._facts) if isinstance(fact, kind)), None)
 
     def all(self, kind: type[Fact], *, since: int = 0) -> list[Fact]:
-        """Return every fact of *kind* told after the first *since*, in order."""
+        """Return all events of *kind* after the first *since* events, in order."""
         return [fact for fact in self._facts[since:] if isinstance(fact, kind)]

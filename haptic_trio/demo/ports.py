@@ -8,9 +8,9 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_or_any(port: int) -> int:
-    """Return *port* if nobody listens there, else 0, which is any free one."""
+    """Return *port* if it is free, else 0, which selects any free port."""
     with socket.socket() as probe:
-        # Connections of an earlier run that linger are no obstacle; a listener is.
+        # Ignore lingering connections of an earlier run; only a listener occupies the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

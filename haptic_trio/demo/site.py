@@ -15,7 +15,7 @@ HOST = "demo.localhost"
 
 
 class DemoPorts(msgspec.Struct, frozen=True, kw_only=True):
-    """Ports of the loopback interface; wanted ones may be 0, which is any."""
+    """Ports of the loopback interface; 0 selects a free port."""
 
     http: int = 0
     https: int = 0
@@ -28,19 +28,19 @@ USUAL_PORTS = DemoPorts(http=8080, https=8443, web_one=18081, web_two=18082, api
 
 
 class DemoSite(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the demo is."""
+    """Paths and ports of the demo."""
 
     directory: Path
     ports: DemoPorts
 
     @property
     def manifests(self) -> Path:
-        """The directory that is the cluster."""
+        """Directory of manifests."""
         return self.directory / "manifests"
 
     @property
     def state(self) -> Path:
-        """Where HAProxy's files are."""
+        """State directory of the controller."""
         return self.directory / "state"
 
     @property
@@ -50,7 +50,7 @@ class DemoSite(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_site(directory: Path, ports: DemoPorts) -> DemoSite:
-    """Write the demo's files below *directory*, anew where they exist; whatever else is there stays."""
+    """Write the files of the demo below *directory*; overwrites them, keeps other files."""
     site = DemoSite(directory=directory.absolute(), ports=ports)
     site.manifests.mkdir(parents=True, exist_ok=True)
     values = {

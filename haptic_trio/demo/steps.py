@@ -41,16 +41,16 @@ spec:
                   name: http
 """
 INJECTION = '"/\\n    http-request deny\\n#"'
-"""As a YAML scalar: a path that would be a rule, if it was ever taken as syntax."""
+"""YAML scalar of a path that would be a rule if it became syntax."""
 HALF_WRITTEN = "apiVersion: v1\nkind: Service\nmetadata:\n  name: half\n  labels: {a: b\nspec:\n"
 
 
 class StepFailedError(HapticError):
-    """Something that the demo promises did not happen; trying again is fine."""
+    """An expected effect did not happen."""
 
 
 class Story:
-    """The steps, in their order; each returns what it measured, in seconds, and what it saw."""
+    """The steps; each returns its measured time in seconds and a description of the result."""
 
     def __init__(self, running: RunningDemo, client: DemoClient) -> None:
         self._running = running
@@ -59,13 +59,13 @@ class Story:
 
     @property
     def steps(self) -> Sequence[tuple[str, Step]]:
-        """What happens after the start, by title."""
+        """Steps after the start, by title."""
         return (
             ("HTTPS, certificate chosen by name", self.ask_over_tls),
             ("endpoint moves", self.move_endpoint),
             ("new Ingress", self.add_ingress),
             ("broken Ingress", self.break_ingress),
-            ("broken Ingress mended", self.mend_ingress),
+            ("broken Ingress repaired", self.mend_ingress),
             ("broken YAML", self.break_file),
             ("ConfigMap changes", self.change_config),
             ("invalid ConfigMap", self.break_config),
@@ -77,7 +77,7 @@ class Story:
         return answered - began, "web-one answers through HAProxy"
 
     async def ask_over_tls(self) -> tuple[float, str]:
-        """Ask once over HTTPS, trusting nobody but the demo's own authority."""
+        """Send one request over HTTPS, trusting only the certificate authority of the demo."""
         began = trio.current_time()
         answer = await self._client.get(tls=True)
         _require(answer.status == 200, f"status {answer.status}")
@@ -105,7 +105,7 @@ class Story:
         return answered - began, "shop.localhost answers, no reload"
 
     async def break_ingress(self) -> tuple[float, str]:
-        """Add an Ingress whose path is an attempt at injection: it is reported, and all others are served."""
+        """Add an Ingress whose path is an injection attempt: it is reported, and all others are served."""
         since = len(self._running.facts)
         began = self._write("broken.yaml", INGRESS.format(name="broken", path=INJECTION))
         fact = await self._running.facts.wait_for(Quarantined, lambda fact: fact.ref.name == "broken", since=since)
@@ -118,7 +118,7 @@ class Story:
         return reported - began, f"reported as {fact.ref}, others are served"
 
     async def mend_ingress(self) -> tuple[float, str]:
-        """Mend the broken Ingress: it is served."""
+        """Repair the broken Ingress: it is served."""
         since = len(self._running.facts)
         began = self._write("broken.yaml", INGRESS.format(name="broken", path="/"))
         answered = await self._client.wait_for(lambda answer: answer.status == 200, host="broken.localhost")
@@ -126,7 +126,7 @@ class Story:
         return answered - began, "broken.localhost answers"
 
     async def break_file(self) -> tuple[float, str]:
-        """Add a file that is no YAML: it is reported with its line, and nothing else changes."""
+        """Add a file that is not YAML: it is reported with its line, and nothing else changes."""
         since = len(self._running.facts)
         began = self._write("half.yaml", HALF_WRITTEN)
         fact = await self._running.facts.wait_for(
@@ -141,7 +141,7 @@ class Story:
         return reported - began, f"reported as half.yaml:{line}"
 
     async def change_config(self) -> tuple[float, str]:
-        """Change the ConfigMap: the iteration closes, a new one opens, and its templates reach HAProxy."""
+        """Change the ConfigMap: a new iteration starts, and its templates reach HAProxy."""
         since = len(self._running.facts)
         before = self._running.iteration
         began = self._edit("config.yaml", "greeting: hello", "greeting: howdy")
@@ -149,11 +149,11 @@ class Story:
         await self._wait_deployed(since)
         await self._running.facts.wait_for(IterationEnded, lambda fact: fact.iteration == before, since=since)
         ready = await self._running.facts.wait_for(StageReached, lambda fact: fact.stage == 5, since=since)
-        _require(ready.iteration > before, "no new iteration was opened")
-        return answered - began, f"iteration {before} closed, iteration {ready.iteration} has deployed"
+        _require(ready.iteration > before, "no new iteration was started")
+        return answered - began, f"iteration {before} ended, iteration {ready.iteration} has deployed"
 
     async def break_config(self) -> tuple[float, str]:
-        """Misspell a field of the ConfigMap: it is reported with its line, and the iteration goes on."""
+        """Misspell a field of the ConfigMap: it is reported with its line, and the iteration continues."""
         since = len(self._running.facts)
         before = self._running.iteration
         began = self._edit("config.yaml", "debounceInterval:", "debounceIntervall:")
@@ -161,13 +161,13 @@ class Story:
         reported = trio.current_time()
         problem = fact.problems[0]
         _require(problem.line > 0, "the report names no line")
-        _require(self._running.iteration == before, "the iteration was closed")
+        _require(self._running.iteration == before, "the iteration ended")
         answer = await self._client.get()
-        _require(answer.greeting == "howdy", "the configuration that ran before is gone")
-        return reported - began, f"reported as line {problem.line}, {problem.path}; the iteration goes on"
+        _require(answer.greeting == "howdy", "the previous configuration is no longer in use")
+        return reported - began, f"reported as line {problem.line}, {problem.path}; the iteration continues"
 
     async def _wait_deployed(self, since: int) -> None:
-        # With several instances, one may answer before another has what it needs.
+        # With several instances, one may answer before another has the change.
         await self._running.facts.wait_for(DeploymentCompleted, lambda _fact: True, since=since)
 
     def _write(self, name: str, text: str) -> float:
@@ -176,7 +176,7 @@ class Story:
 
     def _edit(self, name: str, old: str, new: str) -> float:
         text = (self._manifests / name).read_text("utf-8")
-        _require(text.count(old) == 1, f"{name} does not hold {old!r} once")
+        _require(text.count(old) == 1, f"{name} does not contain {old!r} exactly once")
         return self._write(name, text.replace(old, new))
 
 
