@@ -1,1 +1,1 @@
-"""The command line: one file per verb."""
+"""Command line: one module for each subcommand."""

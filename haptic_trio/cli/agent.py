@@ -30,19 +30,19 @@ from haptic_trio.health import serve_app
 from haptic_trio.logs import configure_logs, get_logger
 
 DEFAULT_GRACE = 5.0
-"""Seconds in which an HAProxy that is stopped may end by itself."""
+"""Seconds that HAProxy has to finish open connections when it is stopped."""
 DRAIN_LIMIT = 10.0
-"""Seconds that a deployment in flight is given when the agent is told to end."""
+"""Seconds that a running deployment has to finish after SIGINT or SIGTERM."""
 _MIB = 1 << 20
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class AgentListenError(HapticError):
-    """A port of the agent cannot be bound; trying again helps once the address is free."""
+    """A port of the agent cannot be bound; retry once the address is free."""
 
 
 class AgentCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """How `agent` runs."""
+    """Options of `agent`."""
 
     name: str
     state_dir: Path
@@ -51,13 +51,13 @@ class AgentCommand(msgspec.Struct, frozen=True, kw_only=True):
     health_listen: str | None = None
     on_exit: OnExit = "leave"
     grace: float = DEFAULT_GRACE
-    """Seconds that HAProxy has to finish what it serves, where it is stopped."""
+    """Seconds that HAProxy has to finish open connections before `on_exit: stop` kills it."""
     attach: Path | None = None
-    """The master socket of an HAProxy that somebody else runs."""
+    """Master socket of an HAProxy that is started by another program."""
 
 
 class RunningAgent(msgspec.Struct, frozen=True):
-    """What is running, for those who start it from within."""
+    """Addresses of a started agent, for tests and embedding programs."""
 
     served: ServedAgent
     health: tuple[str, ...] = ()
@@ -74,14 +74,14 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     default=lambda: default_state_dir() / "agent",
     show_default="`agent` in the user's state directory",
     envvar="HAPTIC_AGENT_STATE_DIR",
-    help="Where generations, journal and uploads are kept; for this agent alone.",
+    help="Directory for generations, journal and uploads. Each agent needs its own.",
 )
 @click.option(
     "--name",
     default=socket.gethostname,
     show_default="host name",
     envvar="HAPTIC_AGENT_NAME",
-    help="What the agent calls itself in its log.",
+    help="Name of the agent in its log.",
 )
 @click.option(
     "--listen",
@@ -90,42 +90,52 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     metavar="ADDRESS:PORT",
     callback=check_listen,
     envvar="HAPTIC_AGENT_LISTEN",
-    help="Where controllers connect, over TLS only; port 0 takes any free one.",
+    help="Address for connections of controllers, TLS only. Port 0 selects a free port.",
 )
 @click.option(
-    "--tls-cert", type=_FILE, required=True, envvar="HAPTIC_AGENT_TLS_CERT", help="Our certificate and chain."
+    "--tls-cert",
+    type=_FILE,
+    required=True,
+    envvar="HAPTIC_AGENT_TLS_CERT",
+    help="Certificate chain of the agent (PEM).",
 )
-@click.option("--tls-key", type=_FILE, required=True, envvar="HAPTIC_AGENT_TLS_KEY", help="Its private key.")
 @click.option(
-    "--client-ca", type=_FILE, required=True, envvar="HAPTIC_AGENT_CLIENT_CA", help="Authorities of the controllers."
+    "--tls-key", type=_FILE, required=True, envvar="HAPTIC_AGENT_TLS_KEY", help="Private key of --tls-cert (PEM)."
+)
+@click.option(
+    "--client-ca",
+    type=_FILE,
+    required=True,
+    envvar="HAPTIC_AGENT_CLIENT_CA",
+    help="CA certificates that sign controllers' certificates (PEM).",
 )
 @click.option(
     "--allow-client",
     multiple=True,
     metavar="NAME",
     envvar="HAPTIC_AGENT_ALLOW_CLIENT",
-    help="Common or alternative name that a controller's certificate must have; may be repeated. Without it every"
-    " certificate of the authorities will do.",
+    help="Common name or subject alternative name that a controller's certificate must have; may be repeated. Default:"
+    " any certificate that --client-ca signed.",
 )
 @click.option(
     "--haproxy",
     metavar="PATH",
     envvar="HAPTIC_HAPROXY",
-    help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra.",
+    help="HAProxy binary. Default: the one on PATH, else that of the `haproxy` extra.",
 )
 @click.option(
     "--attach",
     type=click.Path(path_type=Path),
     metavar="SOCKET",
     envvar="HAPTIC_AGENT_ATTACH",
-    help="Do not run HAProxy: somebody else does, with its master socket (-S) here. See docs/agent.md.",
+    help="Do not start HAProxy; use the running one that has this master socket (-S). See docs/agent.md.",
 )
 @click.option(
     "--health-listen",
     metavar="ADDRESS:PORT",
     callback=_check_health_listen,
     envvar="HAPTIC_AGENT_HEALTH_LISTEN",
-    help="Serve /healthz and /readyz here, in clear and to everybody. Without it there is no such port.",
+    help="Address for /healthz and /readyz, plain HTTP without authentication. Default: not served.",
 )
 @click.option(
     "--on-exit",
@@ -133,7 +143,7 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     default="leave",
     show_default=True,
     envvar="HAPTIC_AGENT_ON_EXIT",
-    help="Leave HAProxy serving when the agent ends (the next start adopts it), or stop it.",
+    help="Leave HAProxy running when the agent exits (the next start adopts it), or stop it.",
 )
 @click.option(
     "--grace",
@@ -141,15 +151,45 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     default=DEFAULT_GRACE,
     show_default=True,
     envvar="HAPTIC_AGENT_GRACE",
-    help="Seconds that HAProxy has to finish what it serves before `--on-exit stop` ends it by force.",
+    help="Seconds that HAProxy has to finish open connections before `--on-exit stop` kills it.",
 )
-@click.option("--max-generation", type=click.IntRange(1), default=512, show_default=True, help="MiB of one generation.")
-@click.option("--max-store", type=click.IntRange(1), default=256, show_default=True, help="MiB of uploads kept.")
-@click.option("--max-upload", type=click.IntRange(1), default=8, show_default=True, help="MiB of one upload.")
-@click.option("--max-requests", type=click.IntRange(1), default=16, show_default=True, help="Requests at a time.")
-@click.option("--max-rate", type=click.FloatRange(1), default=200.0, show_default=True, help="Requests per second.")
 @click.option(
-    "--deadline", type=click.FloatRange(1), default=150.0, show_default=True, help="Seconds that a request may take."
+    "--max-generation",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    help="Maximum size of one generation, in MiB.",
+)
+@click.option(
+    "--max-store",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    help="Maximum size of all stored uploads, in MiB.",
+)
+@click.option(
+    "--max-upload", type=click.IntRange(1), default=8, show_default=True, help="Maximum size of one upload, in MiB."
+)
+@click.option(
+    "--max-requests",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Maximum number of concurrent requests.",
+)
+@click.option(
+    "--max-rate",
+    type=click.FloatRange(1),
+    default=200.0,
+    show_default=True,
+    help="Maximum number of requests per second.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(1),
+    default=150.0,
+    show_default=True,
+    help="Maximum duration of one request, in seconds.",
 )
 @log_format_option
 @click.option(
@@ -158,7 +198,7 @@ def _check_health_listen(context: click.Context, parameter: click.Parameter, val
     default="info",
     show_default=True,
     envvar="HAPTIC_LOG_LEVEL",
-    help="The least level of lines that are logged.",
+    help="Minimum level of log lines.",
 )
 def agent(
     *,
@@ -183,21 +223,21 @@ def agent(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Run an HAProxy on this machine for a controller elsewhere.
+    """Run an HAProxy on this machine for a controller on another machine.
 
     The controller (`haptic-trio serve --agent NAME=https://HOST:PORT`)
-    connects with a certificate of its own and deploys as it would locally:
-    what the running HAProxy can take is applied without a reload, everything
-    else is checked with this machine's HAProxy before it is loaded. All files
-    are read again when they change: certificates can be renewed at any time.
+    connects with a client certificate and deploys as it would to a local
+    HAProxy: changes that the running HAProxy can take are applied without a
+    reload, all others are checked with this machine's HAProxy binary first.
+    Certificate files are reloaded when they change.
 
     \b
       haptic-trio agent --tls-cert agent.pem --tls-key agent.key --client-ca ca.pem
-      haptic-trio agent ... --allow-client controller     only who has this name
-      haptic-trio agent ... --health-listen 0.0.0.0:8080   probes for Kubernetes
+      haptic-trio agent ... --allow-client controller     only clients with this name
+      haptic-trio agent ... --health-listen 0.0.0.0:8080  probes for Kubernetes
 
-    Ctrl-C ends the agent and leaves HAProxy serving. Exit codes: 0 it was
-    told to end, 2 it could not do its work.
+    Ctrl-C stops the agent and leaves HAProxy running. Exit codes: 0 stopped
+    by a signal, 2 the command failed.
     """
     configure_logs("json" if log_format == "json" else "console", log_level)
     command = AgentCommand(
@@ -226,7 +266,7 @@ def agent(
 
 
 async def run_agent_until_signalled(command: AgentCommand) -> None:
-    """Run the agent until SIGINT or SIGTERM; a deployment in flight may end first."""
+    """Run the agent until SIGINT or SIGTERM; a running deployment gets `DRAIN_LIMIT` seconds to finish."""
     log = get_logger("agent")
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -236,14 +276,14 @@ async def run_agent_until_signalled(command: AgentCommand) -> None:
                 async with trio.open_nursery() as running:
                     cells.append(await running.start(run_agent, command))
 
-            # Not awaited: a start that hangs can be ended, too.
+            # Not awaited, so that a signal also ends a start that hangs.
             nursery.start_soon(run)
             async for number in signals:
-                log.info("signal received, ending", signal=signal.Signals(number).name)
+                log.info("signal received, stopping", signal=signal.Signals(number).name)
                 break
             if cells:
                 with trio.move_on_after(DRAIN_LIMIT):
-                    # Held from here on: no other deployment begins.
+                    # Never released: no other deployment begins.
                     await cells[0].served.observer.turn.acquire()
             nursery.cancel_scope.cancel(reason="signal")
 
@@ -251,12 +291,12 @@ async def run_agent_until_signalled(command: AgentCommand) -> None:
 async def run_agent(
     command: AgentCommand, *, task_status: trio.TaskStatus[RunningAgent] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run the agent until cancelled; started() when its ports are bound and HAProxy was started, if it can be.
+    """Run the agent until cancelled; started() when its ports are bound and a start of HAProxy was attempted.
 
-    Raises InstanceLockedError when another agent has the state directory,
+    Raises InstanceLockedError if another agent uses the state directory,
     TlsFilesError, and AgentListenError.
     """
-    # Something else by that name would be found out at the first deployment only.
+    # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
     await trio.to_thread.run_sync(probe_version, command.haproxy)
     attach = command.attach
     endpoint = (

@@ -10,24 +10,24 @@ from haptic_trio.cli.output.failures import failures_of, print_failures, words_o
 from haptic_trio.errors import HapticError, ProblemsError, leaves_of
 
 SUMMARIES = {
-    "agent": "Run an HAProxy here for a controller elsewhere.",
-    "completion": "Print what completes commands in a shell.",
+    "agent": "Run an HAProxy for a controller on another machine.",
+    "completion": "Print a shell completion script.",
     "debug": "Show what a running controller does.",
-    "demo": "Run an example with everything it needs.",
-    "diff": "Show what a change would change.",
-    "explain": "Say who made a line, a route, a certificate.",
+    "demo": "Run a complete example on this machine.",
+    "diff": "Show what a change would do to HAProxy.",
+    "explain": "Find the object and template of a line or route.",
     "fleet": "List, replace and resize HAProxy instances.",
     "new": "Write a starting configuration.",
-    "render": "Show what HAProxy would get.",
-    "serve": "Keep HAProxy in step with a cluster.",
+    "render": "Print the HAProxy configuration.",
+    "serve": "Run the controller: keep HAProxy in sync with a cluster.",
     "test": "Run the tests of a configuration.",
-    "validate": "Say everything that is wrong.",
-    "version": "Show versions, and which HAProxy is used.",
+    "validate": "Report every problem at once.",
+    "version": "Show the versions of haptic-trio and HAProxy.",
 }
-"""All subcommands, each with the line that the list of commands shows."""
+"""All subcommands, each with its line in the list of commands."""
 
 _MODULES = {"demo": "haptic_trio.demo.command"}
-"""Modules of subcommands that are not `haptic_trio.cli.NAME`; a command has the name of its subcommand in any case."""
+"""Modules of subcommands that are not `haptic_trio.cli.NAME`; the command is named like the subcommand in each."""
 
 
 class RootGroup(click.Group):
@@ -68,39 +68,39 @@ def cli() -> None:
     Start here:
       haptic-trio demo                       a running example on this machine
       haptic-trio new DIR                    a starting configuration, with something to serve
-      haptic-trio validate --manifests DIR   is what is in DIR good?
-      haptic-trio test --manifests DIR       do its own tests pass?
-      haptic-trio render --manifests DIR     what would HAProxy get?
-      haptic-trio diff --help                what would a change change, and would HAProxy reload?
-      haptic-trio explain --help             which object and template made this line, or this route?
-      haptic-trio serve --manifests DIR      keep local HAProxy processes in step with DIR
-      haptic-trio agent --help               keep HAProxy on other machines in step, too
-      haptic-trio fleet list                 which HAProxy processes does `serve` keep?
-      haptic-trio debug                      what does `serve` do right now?
+      haptic-trio validate --manifests DIR   report every problem in DIR
+      haptic-trio test --manifests DIR       run the tests of the configuration in DIR
+      haptic-trio render --manifests DIR     print the HAProxy configuration
+      haptic-trio diff --help                show what a change would do, and whether HAProxy would reload
+      haptic-trio explain --help             find the object and template of a line or route
+      haptic-trio serve --manifests DIR      keep local HAProxy processes in sync with DIR
+      haptic-trio agent --help               run HAProxy on other machines
+      haptic-trio fleet list                 list the HAProxy processes of `serve`
+      haptic-trio debug                      show what `serve` is doing
 
     DIR holds Kubernetes manifests; one of them is the ConfigMap with the
-    configuration. Exit codes: 0 all is well, 1 the input has problems,
-    2 the command could not do its work.
+    configuration. Exit codes: 0 success, 1 the input has problems,
+    2 the command failed.
     """
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line that consists of *arguments*, tell what goes wrong, and return the exit code."""
+    """Run the command line *arguments*, print errors to standard error, and return the exit code."""
     as_json = wants_json(arguments)
     code = 0
     try:
-        # On its own click tells wrong usage in words, and that it was interrupted as a problem of the input.
+        # In standalone mode, click prints usage errors as text only and exits with 1 after an interruption.
         code = cli.main(arguments, prog_name="haptic-trio", standalone_mode=False) or 0
     except* ProblemsError as group:
-        code = _tell(group, EXIT_PROBLEMS, as_json=as_json)
+        code = _report(group, EXIT_PROBLEMS, as_json=as_json)
     except* (HapticError, OSError, click.ClickException) as group:
-        code = _tell(group, EXIT_FAILED, as_json=as_json)
+        code = _report(group, EXIT_FAILED, as_json=as_json)
     except* (click.Abort, KeyboardInterrupt):
         code = report_interrupted(as_json=as_json)
     return code
 
 
-def _tell(group: BaseException, code: int, *, as_json: bool) -> int:
+def _report(group: BaseException, code: int, *, as_json: bool) -> int:
     if as_json:
         print_failures(failures_of(group))
         return code

@@ -6,18 +6,18 @@ from click.shell_completion import get_completion_class
 from haptic_trio.errors import HapticError
 
 VARIABLE = "_HAPTIC_TRIO_COMPLETE"
-"""Environment variable by which the shell asks; click derives it from the program's name."""
+"""Environment variable that requests completion; click derives it from the program name."""
 
 
 class UnknownShellError(HapticError):
-    """Nothing is known of this shell; trying again is futile."""
+    """The shell is not supported; permanent."""
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script by which SHELL completes verbs, options and their values.
+    """Print the script with which SHELL completes subcommands, options and their values.
 
     \b
       source <(haptic-trio completion bash)                                       in ~/.bashrc

@@ -24,15 +24,15 @@ FORBIDDEN = 403
 
 
 class NoConsoleError(HapticError):
-    """No console answers there; trying again helps once a controller with one runs."""
+    """No console answers at the address; retry once a controller with a console runs."""
 
 
 class ConsoleRefusedError(HapticError):
-    """The console does not answer this; its words say whether trying again helps."""
+    """The console rejected the request; the message gives the reason."""
 
 
 class ConsoleClient:
-    """A viewer of one console."""
+    """Connection to one console: requests, and a subscription to topics."""
 
     def __init__(self, socket: WebSocketConnection, welcome: dict[str, Any]) -> None:
         self.welcome = welcome
@@ -40,7 +40,10 @@ class ConsoleClient:
         self._asked = 0
 
     async def ask(self, topic: str, **arguments: Any) -> Any:
-        """Return the answer about *topic*; raises `ConsoleRefusedError`."""
+        """Return the answer about *topic*.
+
+        Raises `ConsoleRefusedError`, and `NoConsoleError` if the connection ends or no answer comes in time.
+        """
         self._asked += 1
         with _mapped():
             await self._send({"ask": topic, "id": self._asked, **arguments})
@@ -54,12 +57,15 @@ class ConsoleClient:
                     return message["value"]
 
     async def follow(self, topics: Sequence[str], *, interval: float = 1.0, since: int = 0) -> None:
-        """Have `receive` return what the console tells of *topics* from now on."""
+        """Subscribe to *topics*: `receive` returns their messages, at most one of each topic per *interval* seconds.
+
+        *since* is the number of the last event already received.
+        """
         with _mapped():
             await self._send({"follow": list(topics), "interval": interval, "since": since})
 
     async def receive(self) -> Any:
-        """Return the next thing told; raises `NoConsoleError` when the console ends."""
+        """Return the next message; raises `NoConsoleError` when the console ends."""
         with _mapped():
             return await self._receive()
 
@@ -71,7 +77,7 @@ class ConsoleClient:
 
 
 class _mapped:  # noqa: N801  used as a keyword
-    """Turns the end of a connection into an error of ours."""
+    """Turns the end of the connection into a `NoConsoleError`."""
 
     def __enter__(self) -> None:
         return None
@@ -79,8 +85,8 @@ class _mapped:  # noqa: N801  used as a keyword
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, ConnectionClosed):
             reason = error.reason.reason if error.reason is not None else None
-            hint = "; is this its token?" if reason == NOT_ALLOWED else ""
-            raise NoConsoleError(f"the console has closed the connection: {reason or 'it has ended'}{hint}") from error
+            hint = "; check the token" if reason == NOT_ALLOWED else ""
+            raise NoConsoleError(f"the console closed the connection: {reason or 'it ended'}{hint}") from error
         if isinstance(error, trio.TooSlowError):
             raise NoConsoleError("the console does not answer in time") from error
 
@@ -89,7 +95,10 @@ class _mapped:  # noqa: N801  used as a keyword
 async def open_console(
     url: str, token: str, *, headers: Sequence[tuple[bytes, bytes]] = ()
 ) -> AsyncIterator[ConsoleClient]:
-    """Connect to the admin port at *url*, such as `http://127.0.0.1:9090`; raises `NoConsoleError`."""
+    """Connect to the admin port at *url*, such as `http://127.0.0.1:9090`, for the duration of the block.
+
+    Raises `NoConsoleError`.
+    """
     # Our own stream: the connection leaves it open when the other side closes and the block ends at once.
     async with await _connect(url) as stream, trio.open_nursery() as nursery:
         try:
@@ -107,37 +116,35 @@ async def open_console(
         yield ConsoleClient(socket, welcome)
         with trio.move_on_after(CLOSE_LIMIT):
             await socket.aclose()
-        nursery.cancel_scope.cancel(reason="the viewer has seen enough")
+        nursery.cancel_scope.cancel(reason="the client is done")
 
 
 def _reason_of(error: Exception) -> str:
     if not isinstance(error, ConnectionRejected):
-        return str(error) or "it takes too long"
-    # That of a page without a console is 404.
-    hint = "; it may not know itself by this name: see `serve --console-host`" if error.status_code == FORBIDDEN else ""
+        return str(error) or "timeout"
+    # A controller without a console answers 404.
+    hint = "; the host name may be missing in `serve --console-host`" if error.status_code == FORBIDDEN else ""
     return f"status {error.status_code}{hint}"
 
 
 async def _connect(url: str) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise NoConsoleError(f"{url} is no address of a console, such as http://127.0.0.1:9090")
+        raise NoConsoleError(f"{url!r} is not the URL of a console (expected such as http://127.0.0.1:9090)")
     try:
         with trio.fail_after(CONNECT_LIMIT):
             if parts.scheme == "https":
                 return await trio.open_ssl_over_tcp_stream(parts.hostname, parts.port or 443)
             return await trio.open_tcp_stream(parts.hostname, parts.port or 80)
     except (OSError, ValueError, trio.TooSlowError) as exc:
-        raise NoConsoleError(f"no console answers at {url}: {str(exc) or 'it takes too long'}") from exc
+        raise NoConsoleError(f"no console answers at {url}: {str(exc) or 'timeout'}") from exc
 
 
 def find_console(state_dir: Path, url: str | None, token_file: Path | None) -> tuple[str, str]:
-    """Return address and token, as given or from the controller's state directory; raises `NoConsoleError`."""
+    """Return URL and token of the console, as given or from the state directory; raises `NoConsoleError`."""
     try:
         address = url or (state_dir / ADDRESS_NAME).read_text().strip()
         return address, (token_file or state_dir / TOKEN_NAME).read_text().strip()
     except OSError as exc:
-        hint = "name the --state-dir of a running controller, or --url and --token-file"
-        raise NoConsoleError(
-            f"no controller tells where its console is: {exc.filename}: {exc.strerror}; {hint}"
-        ) from exc
+        hint = "give the --state-dir of a running controller, or --url and --token-file"
+        raise NoConsoleError(f"no console found: {exc.filename}: {exc.strerror}; {hint}") from exc

@@ -38,13 +38,13 @@ _LIVE = ("state", "channels", "events")
 
 
 def viewer_options(command: F) -> F:
-    """Add what says which console, and `--output`; what is said before a command holds for it, too."""
+    """Add the options that select the console, and `--output`; those of the group apply to its subcommands, too."""
 
     @wraps(command)
-    def with_where(**values: Any) -> None:
-        command(**values | _said_before(click.get_current_context()))
+    def with_console(**values: Any) -> None:
+        command(**values | _group_options(click.get_current_context()))
 
-    decorated: Any = with_where
+    decorated: Any = with_console
     for decorate in (
         click.option(
             "--token-file",
@@ -60,16 +60,16 @@ def viewer_options(command: F) -> F:
     return cast("F", decorated)
 
 
-def _said_before(context: click.Context) -> dict[str, Any]:
-    """Return the options that stand on the command line before the command and not behind it."""
+def _group_options(context: click.Context) -> dict[str, Any]:
+    """Return the options that were given to the group and not to the subcommand."""
     parent = context.parent
     if parent is None or parent.command is not debug:
         return {}
-    said = click.core.ParameterSource.COMMANDLINE
+    given = click.core.ParameterSource.COMMANDLINE
     return {
         name: value
         for name, value in parent.params.items()
-        if parent.get_parameter_source(name) is said and context.get_parameter_source(name) is not said
+        if parent.get_parameter_source(name) is given and context.get_parameter_source(name) is not given
     }
 
 
@@ -77,20 +77,20 @@ def _said_before(context: click.Context) -> dict[str, Any]:
 @viewer_options
 @click.pass_context
 def debug(context: click.Context, /, **where: Any) -> None:
-    """Look into a running controller; without a command, a live view.
+    """Inspect a running controller; without a subcommand, show a live view.
 
     \b
-      haptic-trio debug                    live view, until Ctrl-C; into a file or pipe, one look
-      haptic-trio debug tasks              all tasks, and where each waits
+      haptic-trio debug                    live view until Ctrl-C; one snapshot into a file or pipe
+      haptic-trio debug tasks              all tasks and what each waits for
       haptic-trio debug channels           how full each channel is
-      haptic-trio debug stores             how many objects are watched
-      haptic-trio debug config             the newest haproxy.cfg, and which object made each line
-      haptic-trio debug diff               what changed in it since it was looked at
-      haptic-trio debug events --follow    what happens
-      haptic-trio debug explain TARGET     what `haptic-trio explain` says, of what runs
+      haptic-trio debug stores             number of watched objects
+      haptic-trio debug config             the newest haproxy.cfg with the object of each line
+      haptic-trio debug diff               changes in it since a client last requested it
+      haptic-trio debug events --follow    the events as they happen
+      haptic-trio debug explain TARGET     `haptic-trio explain` for the running configuration
 
-    Nothing can be changed here, and what derives from a Secret is shown as
-    its hash. Exit codes: 0 done, 2 no console answers.
+    The console is read-only. Text that derives from a Secret is shown as a
+    hash. Exit codes: 0 done, 2 no console answers.
     """
     if context.invoked_subcommand is None:
         _talk(where, _print_live if where["output_format"] == "json" else _show_live)
@@ -99,7 +99,7 @@ def debug(context: click.Context, /, **where: Any) -> None:
 @debug.command()
 @viewer_options
 def tasks(**where: Any) -> None:
-    """Show all tasks, and where each waits."""
+    """Show all tasks and what each waits for."""
 
     def show(value: Any, client: ConsoleClient) -> RenderableType:
         return task_tree(value["root"], client.welcome["now"]["clock"])
@@ -110,25 +110,25 @@ def tasks(**where: Any) -> None:
 @debug.command()
 @viewer_options
 def channels(**where: Any) -> None:
-    """Show how full each channel is, and who waits at it."""
+    """Show how full each channel is, and how many tasks wait for it."""
     _print_answer(where, "channels", lambda value, _client: channel_table(value))
 
 
 @debug.command()
 @viewer_options
 def stores(**where: Any) -> None:
-    """Show how many objects are watched."""
+    """Show number of watched objects."""
     _print_answer(where, "stores", lambda value, _client: store_table(value))
 
 
-@debug.command(short_help="Show the newest haproxy.cfg, and who made each line.")
+@debug.command(short_help="Show the newest haproxy.cfg with the object of each line.")
 @click.argument("path", default="haproxy.cfg")
-@click.option("--search", default="", help="Only lines with this text, in any case.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Lines to leave out at the beginning.")
-@click.option("--limit", type=click.IntRange(1, 500), default=200, show_default=True, help="Lines at most.")
+@click.option("--search", default="", help="Only lines that contain this text, ignoring case.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Number of lines to skip.")
+@click.option("--limit", type=click.IntRange(1, 500), default=200, show_default=True, help="Maximum number of lines.")
 @viewer_options
 def config(*, path: str, search: str, offset: int, limit: int, **where: Any) -> None:
-    """Show the newest haproxy.cfg, or the file PATH, and which object made each line."""
+    """Show the newest haproxy.cfg, or the file PATH, with the object that produced each line."""
 
     async def show(client: ConsoleClient) -> None:
         page = await client.ask("config", path=path, search=search, offset=offset, limit=limit)
@@ -145,10 +145,10 @@ def config(*, path: str, search: str, offset: int, limit: int, **where: Any) -> 
     _talk(where, show)
 
 
-@debug.command(short_help="Show what changed in haproxy.cfg since a look before.")
+@debug.command(short_help="Show what changed in haproxy.cfg.")
 @viewer_options
 def diff(**where: Any) -> None:
-    """Show what changed in haproxy.cfg since a viewer saw it before."""
+    """Show what changed in haproxy.cfg since a client last requested it."""
 
     async def show(client: ConsoleClient) -> None:
         page = await client.ask("diff")
@@ -162,16 +162,16 @@ def diff(**where: Any) -> None:
 
 
 @debug.command()
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Continue until Ctrl-C.")
 @viewer_options
 def events(*, follow: bool, **where: Any) -> None:
-    """Show the last messages; as JSON, one each line."""
+    """Show the latest events; as JSON, one per line."""
 
     async def show(client: ConsoleClient) -> None:
         terminal, now = _terminal(), client.welcome["now"]
         seen = 0
 
-        def tell(found: list[dict[str, Any]]) -> None:
+        def show_events(found: list[dict[str, Any]]) -> None:
             nonlocal seen
             for event in found:
                 seen = event["number"]
@@ -180,22 +180,22 @@ def events(*, follow: bool, **where: Any) -> None:
                 else:
                     terminal.print(event_line(event, now["unix"], now["clock"]), soft_wrap=True)
 
-        tell(await client.ask("events"))
+        show_events(await client.ask("events"))
         if follow:
             await client.follow(["events"], interval=0.5, since=seen)
             while True:
                 message = await client.receive()
                 if message["kind"] == "events":
-                    tell(message["value"])
+                    show_events(message["value"])
 
     _talk(where, show)
 
 
-@debug.command(short_help="Say who made a line, a section, a host or an object.")
+@debug.command(short_help="Find the object and template of a line, section or host.")
 @click.argument("target", nargs=-1, required=True)
 @viewer_options
 def explain(*, target: tuple[str, ...], **where: Any) -> None:
-    """Say who made TARGET: a line, a section, a host, an object; see `haptic-trio explain --help`."""
+    """Show which object and template produced TARGET; see `haptic-trio explain --help`."""
 
     async def show(client: ConsoleClient) -> None:
         answer = await client.ask("explain", target=" ".join(target))
@@ -205,7 +205,7 @@ def explain(*, target: tuple[str, ...], **where: Any) -> None:
         try:
             known: Answer = msgspec.convert(answer, Answer)
         except msgspec.ValidationError:
-            # The controller is of another version.
+            # The controller has another version.
             _print_fields(answer)
         else:
             print_answer(make_console(sys.stdout), known)
@@ -249,7 +249,7 @@ async def _show_live(client: ConsoleClient) -> None:
     happened: deque[dict[str, Any]] = deque(maxlen=200)
     terminal = Console(highlight=False)
     if not terminal.is_terminal:
-        # There is nothing to draw on again.
+        # A file or pipe cannot be redrawn.
         known = {topic: await client.ask(topic) for topic in ("state", "channels")}
         happened.extend(await client.ask("events"))
         terminal.print(live_view(known, happened, client.welcome["now"], terminal.height))
@@ -274,26 +274,26 @@ def _talk(where: dict[str, Any], talk: Talk) -> None:
             nursery.start_soon(_fail_when_unread)
             async with open_console(address, token) as client:
                 await talk(client)
-            nursery.cancel_scope.cancel(reason="everything is said")
+            nursery.cancel_scope.cancel(reason="the subcommand is done")
 
     try:
         trio.run(run)
     except* KeyboardInterrupt:
         click.echo()
     except* (BrokenPipeError, SystemExit):
-        # The reader, such as `head`, has enough; rich exits of itself then.
+        # The reader, such as `head`, closed the pipe; rich raises SystemExit then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _fail_when_unread() -> None:
-    """Raise `BrokenPipeError` when nobody reads the pipe that is standard output: a write may be far away."""
+    """Raise `BrokenPipeError` when the reader of standard output closes the pipe: the next write may be far away."""
     try:
         is_pipe = stat.S_ISFIFO(os.fstat(STDOUT).st_mode)
     except OSError:
         is_pipe = False
     if not is_pipe:
         await trio.sleep_forever()
-    # The end that is written to is never readable, but for that: the kernel tells of an error to whoever waits.
+    # The write end of a pipe becomes readable only when the read end is closed.
     await trio.lowlevel.wait_readable(STDOUT)
     raise BrokenPipeError
 

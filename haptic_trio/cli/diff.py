@@ -1,4 +1,4 @@
-"""`diff`: shows what a change would change in HAProxy, whether it would reload, and why."""
+"""`diff`: shows the effect of a change on HAProxy, and whether and why HAProxy would reload."""
 
 import difflib
 import re
@@ -37,36 +37,36 @@ from haptic_trio.httpstore.entry import ContentMemory
 EXIT_DIFFERENT = 1
 EXIT_UNUSABLE = 2
 _NAMING = ("backend", "server", "map", "key", "path", "certificate", "crt_list", "name")
-"""Fields of operations that say what is concerned; others may hold what is secret."""
+"""Fields of operations that may be printed; the others may hold secrets."""
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that would differ."""
+    """Differences of one file."""
 
     path: str
     lines: tuple[str, ...]
-    """As `diff -u` has them; what derives from a Secret by its digest alone."""
+    """As in the output of `diff -u`; text that derives from a Secret is replaced by its digest."""
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What one of the two clusters gives."""
+    """Rendered configuration of one of the two clusters."""
 
     generation: Generation
     site: Site
-    """What tells which of it derives from Secrets."""
+    """Knows which text derives from Secrets."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """What would change."""
+    """Effect of the change."""
 
     files: tuple[FileDiff, ...]
     operations: tuple[str, ...]
-    """What HAProxy would be told at runtime."""
+    """Runtime operations that HAProxy would get."""
     reasons: tuple[str, ...]
     """Why HAProxy would have to reload; empty if it would not."""
     haproxy: str
-    """The version that this holds for."""
+    """Version of HAProxy for which the plan was made."""
 
 
 @click.command()
@@ -76,45 +76,47 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     required=True,
     metavar="DIR",
-    help="Directory of manifests with the change.",
+    help="Directory of manifests to compare with.",
 )
-@click.option("--overlay", is_flag=True, help="DIR holds only what changes: put it on top of what the cluster has.")
+@click.option(
+    "--overlay", is_flag=True, help="DIR holds only the changed objects; all others are taken from the cluster."
+)
 @click.option(
     "--check/--no-check",
     default=True,
     show_default=True,
-    help="Have HAProxy check both results: what it refuses changes nothing.",
+    help="Check both configurations with `haproxy -c`.",
 )
 @output_option
 def diff(*, source: InputOptions, to: Path, overlay: bool, check: bool, output_format: str) -> None:
-    """Show what would change in HAProxy if the cluster was what is in DIR: lines, runtime commands, reload or not.
+    """Show what would change in HAProxy if the cluster had the manifests in DIR: lines, runtime operations, reload.
 
     \b
-      haptic-trio diff --manifests now --to next                 between two directories
-      haptic-trio diff --kubeconfig FILE --to DIR                between a cluster and a directory
-      haptic-trio diff --kubeconfig FILE --to DIR --overlay      if DIR was applied to the cluster
+      haptic-trio diff --manifests now --to next                 compare two directories
+      haptic-trio diff --kubeconfig FILE --to DIR                compare a cluster with a directory
+      haptic-trio diff --kubeconfig FILE --to DIR --overlay      as if DIR was applied to the cluster
 
-    No HAProxy is touched. Whether a change needs a reload depends on the
-    version; that of the binary in use counts.
+    Nothing is deployed. Whether a change needs a reload depends on the version
+    of HAProxy; the version of the binary in use counts.
 
-    Exit codes: 0 nothing would change, 1 something would, 2 one of the two
-    gives no valid configuration, or the command could not do its work.
+    Exit codes: 0 no difference, 1 differences, 2 one of the two has no valid
+    configuration, or the command failed.
     """
     before = trio.run(read_snapshot, source)
     after = trio.run(partial(read_overlaid, source, to)) if overlay else trio.run(read_snapshot, _moved(source, to))
     console = make_console(sys.stderr)
-    # Fetched once for both: what differs is what the change is to blame for.
+    # Contents are fetched once for both, so that only the change can cause a difference.
     memory = ContentMemory()
-    old, said = _render(before, haproxy=source.haproxy, check=check, memory=memory)
+    old, former = _render(before, haproxy=source.haproxy, check=check, memory=memory)
     new, found = _render(after, haproxy=source.haproxy, check=check, memory=memory)
-    said = list(placed(said, source))
-    # A ConfigMap that DIR has not is that of the cluster.
+    former = list(placed(former, source))
+    # A ConfigMap that is missing in DIR comes from the cluster.
     found = list(placed(placed(found, _moved(source, to)), source))
-    # What was wrong before is not news.
-    known = {_within(finding, source.manifests) for finding in said}
+    # Report only problems that the change introduces.
+    known = {_within(finding, source.manifests) for finding in former}
     fresh = [finding for finding in found if _within(finding, to) not in known]
     if old is None or new is None:
-        unusable = said if old is None else fresh
+        unusable = former if old is None else fresh
         if output_format == "json":
             print_failures(findings_to_json(unusable))
         else:
@@ -139,7 +141,7 @@ def diff(*, source: InputOptions, to: Path, overlay: bool, check: bool, output_f
 
 
 def _within(finding: Finding, directory: Path | None) -> Finding:
-    """Return *finding* with its file named as within *directory*."""
+    """Return *finding* with its file relative to *directory*."""
     problem = finding.problem
     place = problem.source.removeprefix(f"{directory}/")
     return msgspec.structs.replace(finding, problem=msgspec.structs.replace(problem, source=place))
@@ -163,7 +165,7 @@ def _render(
 
 
 def compare(old: Made, new: Made, number: tuple[int, ...], version: str) -> Difference:
-    """Return what it takes to bring an HAProxy of *version*, whose digits are *number*, from *old* to *new*."""
+    """Return the steps from *old* to *new* for an HAProxy of *version*, whose parsed version is *number*."""
     split = split_plan(old.generation, new.generation, capabilities_of(number))
     texts = shown_text(old.site, MAIN), shown_text(new.site, MAIN)
     files = [FileDiff(path=MAIN, lines=tuple(_unified(*texts, MAIN)))]
@@ -188,7 +190,7 @@ def _unified(old: str, new: str, path: str) -> Iterator[str]:
 
 
 def describe(operation: Operation) -> str:
-    """Return what *operation* does to what, in words and without any content."""
+    """Return *operation* as words, without contents."""
     words = re.sub("(?<!^)([A-Z])", lambda match: f" {match[1]}", type(operation).__name__).lower()
     names = [value for field in _NAMING if isinstance(value := getattr(operation, field, None), str)]
     return " ".join([words, *names])
@@ -199,15 +201,15 @@ def _print(console: Console, difference: Difference) -> None:
         for line in file.lines:
             console.print(visible(line), style=_COLOURS.get(line[:1], ""))
     if not difference.files:
-        console.print("nothing would change")
+        console.print("no changes")
         return
     haproxy = f"HAProxy {difference.haproxy}"
-    _print_list(console, f"{haproxy} would be told at runtime:", difference.operations)
+    _print_list(console, f"{haproxy} would get these runtime operations:", difference.operations)
     if difference.reasons:
         lead = "and would reload" if difference.operations else f"{haproxy} would reload"
         _print_list(console, f"{lead}, because of:", difference.reasons)
     else:
-        console.print("no reload" if difference.operations else "no reload: only what HAProxy does not read differs")
+        console.print("no reload" if difference.operations else "no reload: HAProxy does not read the differing lines")
 
 
 def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:

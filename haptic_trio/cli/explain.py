@@ -1,4 +1,4 @@
-"""`explain`: which template, fragment and object made a line, a backend or a route; what an object made."""
+"""`explain`: finds the template, fragment and object that produced a line, backend or route, and the reverse."""
 
 import sys
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from haptic_trio.pipeline.render import Renderer
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be asked, and why no valid configuration could be made, if so."""
+    """A rendered site, and the problems if it is not a valid configuration."""
 
     site: Site
     problems: tuple[Problem, ...] = ()
@@ -40,7 +40,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 @click.command()
 @click.argument("target", nargs=-1, required=True)
 @input_options
-@click.option("--check", is_flag=True, help="Have HAProxy check the result, too: what it refuses is told.")
+@click.option("--check", is_flag=True, help="Also check the result with `haproxy -c` and report its errors.")
 @output_option
 def explain(
     *,
@@ -49,32 +49,32 @@ def explain(
     check: bool,
     output_format: str,
 ) -> None:
-    """Say which template, fragment and object made TARGET, and what it depends on; or what an object made.
+    """Show which template, fragment and object produced TARGET and what TARGET depends on; or the output of an object.
 
     \b
     TARGET is one of
-      haproxy.cfg:120              a line, also as HAProxy writes it: [haproxy.cfg:120]
-      maps/path-exact.map:7        a line of a file, which may be named by its end
+      haproxy.cfg:120              a line; HAProxy's form [haproxy.cfg:120] works, too
+      maps/path-exact.map:7        a line of a file; the end of its path is enough
       maps/path-exact.map          a file
       backend default_shop_80      a section of haproxy.cfg
-      shop.example.com             a host: its routes, in order, and its certificates
-      shop.example.com/cart        a request: the entry that wins, and those that would
+      shop.example.com             a host: its routes in order, and its certificates
+      shop.example.com/cart        a request: the matching route, and those after it
       https://shop.example.com/a   the same
       certificate shop.example.com the certificates for a server name
-      Ingress default/shop         an object: what it made, and who looks it up
-      service default/shop         kinds in any case, and plurals
+      Ingress default/shop         an object: its output, and the fragments that use it
+      service default/shop         kinds ignore case; plurals work, too
 
-    A name alone is enough where it means one thing. The cluster is read and
-    rendered once; no HAProxy is touched. What derives from a Secret is shown
-    as its hash.
+    A name alone is enough if it is unambiguous. The cluster is read and
+    rendered once; nothing is deployed. Text that derives from a Secret is
+    shown as a hash.
 
     \b
       haptic-trio explain --manifests DIR haproxy.cfg:42
       haptic-trio explain --kubeconfig FILE shop.example.com/cart
       haptic-trio explain --in-cluster Service default/shop --output json
 
-    Exit codes: 0 explained, 1 there is no such thing, or several, or nothing
-    could be rendered, 2 the command could not do its work.
+    Exit codes: 0 success, 1 TARGET does not exist or is ambiguous, or nothing
+    could be rendered, 2 the command failed.
     """
     as_json = output_format == "json"
     snapshot = trio.run(read_snapshot, source)
@@ -86,7 +86,7 @@ def explain(
     try:
         answer = answer_to(explained.site, " ".join(target))
     except TargetError as exc:
-        _print_refusal(exc, problems, as_json=as_json)
+        _print_target_error(exc, problems, as_json=as_json)
         sys.exit(2 if isinstance(exc, MalformedTargetError) else 1)
     if as_json:
         document = to_json(answer) | ({"problems": findings_to_json(problems)} if problems else {})
@@ -103,11 +103,11 @@ def _print_findings(findings: Sequence[Finding], *, as_json: bool = False) -> No
         print_findings(make_console(sys.stderr), findings)
 
 
-def _print_refusal(error: TargetError, problems: Sequence[Finding], *, as_json: bool) -> None:
+def _print_target_error(error: TargetError, problems: Sequence[Finding], *, as_json: bool) -> None:
     if as_json:
-        told = {"message": error.message, "suggestions": error.suggestions, "hint": error.hint}
-        refusal = {name: value for name, value in told.items() if value}
-        print_failures([refusal, *findings_to_json(problems)])
+        fields = {"message": error.message, "suggestions": error.suggestions, "hint": error.hint}
+        failure = {name: value for name, value in fields.items() if value}
+        print_failures([failure, *findings_to_json(problems)])
         return
     _print_findings(problems)
     click.secho(f"error: {one_line(error.message)}", fg="red", err=True)
@@ -123,7 +123,7 @@ def _ignore(_happening: ContentEvent) -> None:
 
 
 async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Explained:
-    """Return what is made of *snapshot*, valid or not; raises `ProblemsError` if nothing can be rendered."""
+    """Return the rendered *snapshot*, valid or not; raises `ProblemsError` if nothing can be rendered."""
     assert snapshot.loaded is not None
     config = snapshot.loaded.config
     contents = open_contents(config, _ignore)
@@ -138,7 +138,7 @@ async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Ex
     except RefusedError as exc:
         problems = exc.problems
     try:
-        # What is refused can be explained all the same: it is still there, and not rendered again.
+        # A rejected configuration can be explained, too; this returns the kept output without rendering again.
         rendered = await renderer.render(snapshot.stores, quarantine.recall())
     except RefusedError as exc:
         raise ProblemsError(exc.problems) from exc

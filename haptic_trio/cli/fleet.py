@@ -24,11 +24,11 @@ ANSWER_LIMIT = 10.0
 
 
 class NoControllerError(HapticError):
-    """No controller answers; trying again helps once one runs with this state directory."""
+    """No controller answers; retry once one runs with this state directory."""
 
 
 class RefusedError(HapticError):
-    """The controller does not do what it was asked to; its words say whether trying again helps."""
+    """The controller rejected the request; the message gives the reason."""
 
 
 def control_options(command: F) -> F:
@@ -38,17 +38,17 @@ def control_options(command: F) -> F:
 
 @click.group()
 def fleet() -> None:
-    """Look at the HAProxy instances of the controller that runs on this machine, and replace or resize them.
+    """List, replace and resize the HAProxy instances of the controller that runs on this machine.
 
     \b
-      haptic-trio fleet list             which instances there are
-      haptic-trio fleet show local-3     everything about one
-      haptic-trio fleet rotate local-3   make another one, then let this one finish and leave
-      haptic-trio fleet rotate --all     the same for all, one after the other
-      haptic-trio fleet drain local-3    let it leave now; another one is made meanwhile
-      haptic-trio fleet resize 5         five instances, until the configuration names another size
+      haptic-trio fleet list             list all instances
+      haptic-trio fleet show local-3     show everything about one instance
+      haptic-trio fleet rotate local-3   start a replacement, then drain this instance
+      haptic-trio fleet rotate --all     replace all instances, one after the other
+      haptic-trio fleet drain local-3    drain it now; a replacement starts meanwhile
+      haptic-trio fleet resize 5         run five instances until the configured size changes
 
-    Exit codes: 0 done, 2 it cannot be done, or no controller runs.
+    Exit codes: 0 done, 2 not possible, or no controller runs.
     """
 
 
@@ -63,7 +63,7 @@ def list_instances(*, state_dir: Path, output_format: str) -> None:
     status = msgspec.convert(answer, FleetStatus)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     if status.owner != "controller":
-        console.print(f"These belong to {status.owner}, which alone makes and removes them.")
+        console.print(f"These instances are managed by {status.owner}; haptic-trio does not create or delete them.")
     for group in status.groups:
         console.print(headline(group))
         if group.instances:
@@ -71,8 +71,8 @@ def list_instances(*, state_dir: Path, output_format: str) -> None:
 
 
 def headline(group: GroupStatus) -> str:
-    """Return a line about *group*."""
-    asked = f" (asked for; the configuration says {group.configured_size})" if group.configured_size is not None else ""
+    """Return the summary line of *group*."""
+    asked = f" (requested; configured: {group.configured_size})" if group.configured_size is not None else ""
     return f"{group.name}: {group.ready} ready of {group.size}{asked}"
 
 
@@ -81,17 +81,17 @@ def _table(group: GroupStatus) -> Table:
     for title in ("INSTANCE", "STATE", "HEALTH", "AGE", "NOTE"):
         table.add_column(title, no_wrap=True)
     for one in group.instances:
-        notes = [] if one.is_current else ["made from another configuration"]
+        notes = [] if one.is_current else ["outdated revision"]
         if one.leaves_for:
-            notes.append(f"leaves: {one.leaves_for}")
+            notes.append(f"draining: {one.leaves_for}")
         if one.drain_left is not None:
-            notes.append(f"at most {span(one.drain_left)} more")
+            notes.append(f"at most {span(one.drain_left)} left")
         table.add_row(one.id, one.state, one.health, span(one.age), ", ".join(notes))
     return table
 
 
 def span(seconds: float) -> str:
-    """Return *seconds* as a person says it, in one or two units."""
+    """Return *seconds* as text with one or two units, such as `3h11m`."""
     whole = int(seconds)
     for unit, size, smaller, rest in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if whole >= size:
@@ -115,15 +115,17 @@ def show(*, instance: str, state_dir: Path, output_format: str) -> None:
             click.echo(f"{key.replace('_', ' '):18} {value}")
 
 
-@fleet.command(short_help="Let an instance finish and leave.")
+@fleet.command(short_help="Drain an instance.")
 @click.argument("instance")
 @control_options
 def drain(*, instance: str, state_dir: Path, output_format: str) -> None:
-    """Let INSTANCE take nothing new from now on, and end it when it has finished; another one takes its place.
+    """Drain INSTANCE: it takes no new connections, and stops when its connections have ended. A replacement starts.
 
-    Until that one is ready there is one less: `rotate` makes it first.
+    Until the replacement is ready, the fleet has one instance less; `rotate` starts it first.
     """
-    _tell(output_format, _ask(state_dir, "POST", f"/fleet/instances/{quote(instance, safe='')}/drain"), "Leaving: {}.")
+    _report(
+        output_format, _ask(state_dir, "POST", f"/fleet/instances/{quote(instance, safe='')}/drain"), "Draining: {}."
+    )
 
 
 @fleet.command(short_help="Replace an instance, or all, one after the other.")
@@ -131,29 +133,29 @@ def drain(*, instance: str, state_dir: Path, output_format: str) -> None:
 @click.option("--all", "everything", is_flag=True, help="All instances, one after the other.")
 @control_options
 def rotate(*, instance: str | None, everything: bool, state_dir: Path, output_format: str) -> None:
-    """Have INSTANCE replaced: another one is made, and once it is ready this one finishes and leaves."""
+    """Replace INSTANCE: start another instance, and drain this one once the other is ready."""
     if (instance is None) != everything:
-        raise click.UsageError("name one instance, or say --all")
+        raise click.UsageError("give one instance, or --all")
     path = "/fleet/rotate" if instance is None else f"/fleet/instances/{quote(instance, safe='')}/rotate"
-    _tell(output_format, _ask(state_dir, "POST", path), "To be replaced: {}.")
+    _report(output_format, _ask(state_dir, "POST", path), "Replacing: {}.")
 
 
-@fleet.command(short_help="Have another number of instances.")
+@fleet.command(short_help="Change the number of instances.")
 @click.argument("size", type=click.IntRange(0, 64), required=False)
-@click.option("--reset", is_flag=True, help="As many as the configuration says.")
+@click.option("--reset", is_flag=True, help="Return to the configured number.")
 @control_options
 def resize(*, size: int | None, reset: bool, state_dir: Path, output_format: str) -> None:
-    """Have SIZE instances, until the configuration names another number than it does now."""
+    """Run SIZE instances until the configured number changes."""
     if (size is None) != reset:
-        raise click.UsageError("name a size, or say --reset")
+        raise click.UsageError("give a size, or --reset")
     answer = _ask(state_dir, "PUT", "/fleet/size", {"size": size})
     if output_format == "json":
         _print_json(answer)
     else:
-        click.echo("The size is that of the configuration." if size is None else f"The size is {size}.")
+        click.echo("The configured size applies." if size is None else f"The size is {size}.")
 
 
-def _tell(output_format: str, answer: Any, text: str) -> None:
+def _report(output_format: str, answer: Any, text: str) -> None:
     if output_format == "json":
         _print_json(answer)
     else:
@@ -169,13 +171,13 @@ def _ask(state: Path, method: str, path: str, content: Any = None) -> Any:
 
 
 async def ask_controller(state: Path, method: str, path: str, content: Any = None) -> Any:
-    """Return what the controller that has the directory *state* answers.
+    """Return the answer of the controller with the state directory *state*.
 
     Raises NoControllerError and RefusedError.
     """
-    # Whatever is asked makes directories for sockets; only a controller shall make that of its state.
+    # `control_path` creates the directory for the socket; only the controller may create its state directory.
     if not await trio.Path(state).is_dir():
-        raise NoControllerError(f"no controller has run with {state}: name its directory with --state-dir")
+        raise NoControllerError(f"{state}: no controller has run with this state directory; give its --state-dir")
     socket = await trio.to_thread.run_sync(control_path, state)
     transport = httpx.AsyncHTTPTransport(uds=str(socket))
     body = None if content is None else msgspec.json.encode(content)
@@ -185,12 +187,14 @@ async def ask_controller(state: Path, method: str, path: str, content: Any = Non
         ) as client:
             answer = await client.request(method, path, content=body)
     except httpx.TimeoutException as exc:
-        raise NoControllerError(f"the controller at {state} does not answer") from exc
+        raise NoControllerError(f"{state}: the controller does not answer") from exc
     except httpx.TransportError as exc:
         raise NoControllerError(
-            f"no controller runs with {state}: start `haptic-trio serve`, or name its directory with --state-dir"
+            f"{state}: no controller runs with this state directory; start `haptic-trio serve`, or give its --state-dir"
         ) from exc
     found = msgspec.json.decode(answer.content) if answer.content[:1] in b"{[" else {"error": answer.text}
     if answer.status_code != 200:
-        raise RefusedError(found.get("error") or f"refused with {answer.status_code}")
+        raise RefusedError(
+            found.get("error") or f"the controller rejected the request with status {answer.status_code}"
+        )
     return found

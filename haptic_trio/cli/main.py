@@ -9,11 +9,11 @@ from haptic_trio.cli.exits import report_interrupted, wants_json
 def main() -> None:
     """Run the command line and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal of old may not know a character; that must not end the command. Tests put other things there.
+        # A terminal encoding may lack a character; that must not end the command. Tests replace the streams.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        from haptic_trio.cli.app import run  # noqa: PLC0415  this is what takes the time until anything else runs
+        from haptic_trio.cli.app import run  # noqa: PLC0415  slow
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

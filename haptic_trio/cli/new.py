@@ -1,4 +1,4 @@
-"""`new`: a starting configuration that works, with an example to serve and a test to run."""
+"""`new`: writes a working configuration with an example application and a test."""
 
 import re
 from importlib.resources import files as resources_of
@@ -14,7 +14,7 @@ from haptic_trio.errors import HapticError
 
 CONFIG = """\
 # The configuration of haptic-trio. Check it with `haptic-trio validate --manifests {directory}`, run its tests with
-# `haptic-trio test --manifests {directory}`, and have it served with `haptic-trio serve --manifests {directory}`.
+# `haptic-trio test --manifests {directory}`, and serve it with `haptic-trio serve --manifests {directory}`.
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -23,9 +23,9 @@ metadata:
 data:
   config: |
     templating:
-      # Templates that ship with haptic-trio; leave the list out to write haproxy.cfg wholly by yourself.
+      # Templates that ship with haptic-trio; omit the list to write the complete haproxy.cfg yourself.
       libraries: [{libraries}]
-      # Values that templates see by these names. The page of each library lists what it reads.
+      # Variables of templates. The page of each library lists the variables that it reads.
       extraContext:
         bindAddress: 127.0.0.1
         httpPort: {http_port}
@@ -37,7 +37,7 @@ data:
           http-response set-header X-Served-By haptic-trio
     validationTests:
       example-is-served:
-        description: The example Ingress leads to the endpoints of its Service.
+        description: The example Ingress routes to the endpoints of its Service.
         fixtures:
           ingresses:
             - kind: Ingress
@@ -67,7 +67,7 @@ data:
           - {{type: map_entry, map: path-prefix.map, key: example.localhost|/, value: default_example_80}}
 """
 EXAMPLE = """\
-# Something to serve: start `python3 -m http.server 8000 --bind 127.0.0.1`, and ask
+# An example application: start `python3 -m http.server 8000 --bind 127.0.0.1`, and send a request with
 # `curl -H 'Host: example.localhost' http://127.0.0.1:{http_port}/`.
 apiVersion: networking.k8s.io/v1
 kind: IngressClass
@@ -108,23 +108,23 @@ _NAME = re.compile(r"[a-z](?:[a-z0-9.-]*[a-z0-9])?")
 
 
 class NotEmptyError(HapticError):
-    """There are files already; trying again helps with another directory."""
+    """The files exist already; use another directory."""
 
 
 def check_libraries(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return *names* if libraries of these names ship with the program."""
+    """Return *names* if all are shipped libraries."""
     root = resources_of("haptic_trio") / "libraries"
     known = sorted(one.name for one in root.iterdir() if (one / "library.yaml").is_file())
     for name in names:
         if name not in known:
-            raise click.BadParameter(f"there is no library {name!r}, but {', '.join(known)}")
+            raise click.BadParameter(f"unknown library {name!r} (libraries: {', '.join(known)})")
     return names
 
 
 def check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
-    """Return *name* if an object of Kubernetes can be called so."""
+    """Return *name* if it is a valid name of a Kubernetes object."""
     if not _NAME.fullmatch(name):
-        raise click.BadParameter("expected lower-case letters, digits, - and ., a letter first")
+        raise click.BadParameter(f"{name!r}: expected lower-case letters, digits, - and ., starting with a letter")
     return name
 
 
@@ -134,15 +134,15 @@ def check_name(_context: click.Context, _parameter: click.Parameter, name: str) 
 @click.option(
     "--namespace", default="default", show_default=True, callback=check_name, help="Namespace of the ConfigMap."
 )
-@click.option("--http-port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="HAProxy's port.")
-@click.option("--https-port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="The one for TLS.")
+@click.option("--http-port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port for HTTP.")
+@click.option("--https-port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="Port for HTTPS.")
 @click.option(
     "--library",
     "libraries",
     multiple=True,
     metavar="NAME",
     callback=check_libraries,
-    help="A library beside base, ssl and ingress, such as `nginx-annotations`; may be given several times.",
+    help="Additional library beside base, ssl and ingress, such as `nginx-annotations`; may be repeated.",
 )
 @click.option(
     "--ingress-class",
@@ -150,9 +150,9 @@ def check_name(_context: click.Context, _parameter: click.Parameter, name: str) 
     show_default=True,
     metavar="NAME",
     callback=check_name,
-    help="The class of the Ingresses that are served.",
+    help="IngressClass of the Ingresses to serve.",
 )
-@click.option("--no-example", is_flag=True, help="Write the configuration alone.")
+@click.option("--no-example", is_flag=True, help="Write only the configuration.")
 @output_option
 def new(
     *,
@@ -166,9 +166,9 @@ def new(
     no_example: bool,
     output_format: str,
 ) -> None:
-    """Write a starting configuration to DIRECTORY: libraries, a snippet of one's own, a test, and something to serve.
+    """Write a starting configuration to DIRECTORY: libraries, a custom snippet, a test and an example application.
 
-    What is there already stays: DIRECTORY must not have files of these names.
+    Existing files are not overwritten.
 
     \b
       haptic-trio new site
@@ -191,7 +191,7 @@ def new(
     files = {"config.yaml": CONFIG} | ({} if no_example else {"example.yaml": EXAMPLE})
     taken = [str(directory / file) for file in files if (directory / file).exists()]
     if taken:
-        raise NotEmptyError(f"not overwritten: {', '.join(taken)}; name another directory")
+        raise NotEmptyError(f"{', '.join(taken)}: already exists; use another directory")
     directory.mkdir(parents=True, exist_ok=True)
     for file, template in files.items():
         replace_file(directory / file, template.format(**values))

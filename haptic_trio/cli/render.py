@@ -1,4 +1,4 @@
-"""`render`: writes the configuration that HAProxy would get."""
+"""`render`: writes the HAProxy configuration of a cluster or a directory."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,16 +33,16 @@ from haptic_trio.haproxy.model import AuxFile, Generation
     "--output-dir",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write haproxy.cfg and the files it names below DIR; without it, haproxy.cfg goes to standard output.",
+    help="Write haproxy.cfg and all other files below DIR. Default: haproxy.cfg on standard output.",
 )
-@click.option("--with-files", is_flag=True, help="On standard output, show maps, certificates and other files, too.")
+@click.option("--with-files", is_flag=True, help="On standard output, also show maps, certificates and other files.")
 @click.option(
     "--show-secrets",
     is_flag=True,
-    help="On standard output, show what derives from Secrets, such as keys and passwords, instead of its digest.",
+    help="On standard output, show text that derives from Secrets, such as keys and passwords, not its digest.",
 )
-@click.option("--check", is_flag=True, help="Have HAProxy check the result (`haproxy -c`), too.")
-@click.option("--strict", is_flag=True, help="Write nothing if anything is wrong; HAProxy is asked as by --check.")
+@click.option("--check", is_flag=True, help="Also check the result with `haproxy -c`.")
+@click.option("--strict", is_flag=True, help="Write nothing if there is any problem. Implies --check.")
 def render(
     *,
     source: InputOptions,
@@ -53,20 +53,19 @@ def render(
     check: bool,
     strict: bool,
 ) -> None:
-    """Render a cluster or a directory of manifests once, without touching any HAProxy.
+    """Render a cluster or a directory of manifests once; nothing is deployed.
 
-    Objects that cannot be served are left out and reported on standard
-    error; everything else is rendered as if they were not there, as `serve`
-    would do it. What derives from Secrets is written to files as it is; on
-    standard output its digest stands for it, unless --show-secrets is given.
+    Rejected objects are reported on standard error; all others are rendered
+    without them, as in `serve`. Files get the text of Secrets; standard output
+    gets digests instead, unless --show-secrets is given.
 
     \b
       haptic-trio render --manifests DIR                    haproxy.cfg on standard output
       haptic-trio render --manifests DIR --output-dir OUT   all files below OUT
-      haptic-trio render --manifests DIR --strict > x       only if nothing is wrong
+      haptic-trio render --manifests DIR --strict > x       only if there are no problems
 
-    Exit codes: 0 all is well, 1 something is wrong (standard error says
-    what), 2 the command could not do its work.
+    Exit codes: 0 success, 1 there are problems (on standard error), 2 the
+    command failed.
     """
     snapshot = trio.run(read_snapshot, source)
     findings = list(snapshot.findings)
@@ -93,11 +92,11 @@ def render(
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A generation in a form that may be shown."""
+    """A generation with its secrets hidden, if there is a *site*."""
 
     generation: Generation
     site: Site | None
-    """What tells which of it derives from Secrets; None where everything may be shown."""
+    """Knows which text derives from Secrets; None: show everything."""
 
     @property
     def config(self) -> str:
@@ -113,7 +112,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def to_json(shown: Shown | None, findings: Sequence[Finding], *, with_files: bool) -> dict[str, object]:
-    """Return what was rendered as plain data; None stands for nothing that could be used."""
+    """Return the result as plain data; *shown* is None if there is no valid configuration."""
     return {
         "valid": not count_errors(findings),
         "generation": shown.generation.id if shown is not None else None,

@@ -1,4 +1,4 @@
-"""`serve`: the long-running controller, and the owner of the process's lifetime."""
+"""`serve`: the long-running controller; owns the lifetime of the process."""
 
 import gc
 import os
@@ -64,11 +64,11 @@ from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 
 class ListenError(HapticError):
-    """The port for health and metrics cannot be bound; trying again helps once the address is free."""
+    """The port for health and metrics cannot be bound; retry once the address is free."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How `serve` runs."""
+    """Options of `serve`."""
 
     input: InputOptions
     state_dir: Path
@@ -82,37 +82,37 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     publishing: Publishing = Publishing()
     listen: str = "127.0.0.1:9090"
     console: str = "auto"
-    """Whether there is a debug console: `on`, `off`, or `auto`, which is on where *listen* is a loopback address."""
+    """Debug console: `on`, `off`, or `auto`, which is on if *listen* is a loopback address."""
     console_hosts: tuple[str, ...] = ()
-    """Further names by which the console may be asked for."""
+    """Additional host names in requests to the console."""
     webhook: WebhookOptions | None = None
-    """Where the API server may ask; None: nowhere."""
+    """None: no webhook."""
     otlp_endpoint: str = ""
-    """Where traces are sent; empty: where OpenTelemetry's variables say, if they do."""
+    """Receiver of traces; empty: from OpenTelemetry's environment variables, if set."""
     on_exit: str = "leave"
-    """`leave` HAProxy serving, to be adopted by the next start, or `stop` it."""
+    """`leave` HAProxy running, to be adopted by the next start, or `stop` it."""
     follow_log_level: bool = False
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """What is running, for those who start it from within."""
+    """The started controller, for tests and embedding programs."""
 
     process: Process
     addresses: tuple[str, ...]
-    """Where health and metrics are served."""
+    """Addresses of health and metrics."""
 
 
 @click.command()
 @input_options
-@state_dir_option("Where the files of local HAProxy instances are kept.")
+@state_dir_option("Directory for the files of local HAProxy instances.")
 @click.option(
     "--instances",
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
     envvar="HAPTIC_INSTANCES",
-    help="How many local HAProxy instances to run side by side, where `instances.size` of the configuration says"
-    " nothing; they share their ports.",
+    help="Number of local HAProxy instances, which share their ports, unless `instances.size` of the configuration is"
+    " set.",
 )
 @agent_options
 @publish_options
@@ -123,7 +123,7 @@ class Serving(msgspec.Struct, frozen=True):
     metavar="ADDRESS:PORT",
     callback=check_listen,
     envvar="HAPTIC_LISTEN",
-    help="Where /healthz, /readyz, /metrics and the debug console are served; port 0 takes any free one.",
+    help="Address for /healthz, /readyz, /metrics and the debug console. Port 0 selects a free port.",
 )
 @console_option
 @console_host_option
@@ -134,8 +134,7 @@ class Serving(msgspec.Struct, frozen=True):
     type=click.Choice(["leave", "stop"]),
     default="leave",
     show_default=True,
-    help="Leave HAProxy serving when the controller ends (the next start adopts it), or stop it: it has 5 seconds to"
-    " finish what it serves.",
+    help="Leave HAProxy running when the controller exits (the next start adopts it), or stop it within 5 seconds.",
 )
 @log_format_option
 @click.option(
@@ -143,7 +142,7 @@ class Serving(msgspec.Struct, frozen=True):
     type=click.Choice(["debug", "info", "warning", "error"]),
     envvar="HAPTIC_LOG_LEVEL",
     show_default="`logging.level` of the configuration",
-    help="The least level of lines that are logged, whatever the configuration says.",
+    help="Minimum level of log lines; overrides the configuration.",
 )
 def serve(
     *,
@@ -169,20 +168,20 @@ def serve(
     log_format: str,
     log_level: str | None,
 ) -> None:
-    """Keep HAProxy in step with a cluster: an API server, or a directory in which every YAML document is an object.
+    """Run the controller: keep HAProxy in sync with an API server, or with a directory of manifests.
 
     \b
       haptic-trio serve --manifests DIR                     HAProxy on this machine
-      haptic-trio serve --manifests DIR --instances 2       two of them, which share their ports
+      haptic-trio serve --manifests DIR --instances 2       two instances that share their ports
       haptic-trio serve --kubeconfig FILE                   an API server instead of a directory
-      haptic-trio serve --manifests DIR --agent NAME=URL    HAProxy elsewhere, beside `haptic-trio agent`
+      haptic-trio serve --manifests DIR --agent NAME=URL    HAProxy on other machines, with `haptic-trio agent`
 
-    Change objects while it runs: what the running HAProxy can take is
-    applied without a reload. A changed ConfigMap closes and reopens the
-    whole iteration; an invalid one changes nothing. Ctrl-C ends the
-    controller and leaves HAProxy serving.
+    Changed objects are applied without a reload if the running HAProxy can
+    take the change. A changed ConfigMap starts a new iteration; an invalid
+    ConfigMap is reported and ignored. Ctrl-C stops the controller and leaves
+    HAProxy running.
 
-    Exit codes: 0 it was told to end, 2 it could not do its work.
+    Exit codes: 0 stopped by a signal, 2 the command failed.
     """
     configure_logs("json" if log_format == "json" else "console", log_level or "info")
     options = ServeOptions(
@@ -208,10 +207,10 @@ async def serve_until_signalled(options: ServeOptions) -> None:
     """Run the controller until SIGINT or SIGTERM."""
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            # Not awaited: a start that hangs can be ended, too.
+            # Not awaited, so that a signal also ends a start that hangs.
             nursery.start_soon(run_serve, options)
             async for number in signals:
-                get_logger("serve").info("signal received, ending", signal=signal.Signals(number).name)
+                get_logger("serve").info("signal received, stopping", signal=signal.Signals(number).name)
                 break
             nursery.cancel_scope.cancel(reason="signal")
 
@@ -224,15 +223,15 @@ async def run_serve(
 ) -> None:
     """Run the controller until cancelled; started() when listeners are bound and the cluster has been read.
 
-    Every fact is shown to *observe*, which must not block. Raises
-    InstanceLockedError when another controller has the state directory, and
-    ListenError when the address to listen on cannot be bound.
+    *observe* is called with every event and must not block. Raises
+    InstanceLockedError if another controller uses the state directory, and
+    ListenError if the address to listen on cannot be bound.
 
     Owns, from the outside in: commentator, listeners, cluster, HAProxy
-    instances, iterations. What ends first is the iteration, so that nothing
-    it uses goes away before it.
+    instances, iterations. The iteration ends first, so that everything it
+    uses outlives it.
     """
-    # Before anything in it is touched: it may be another controller's.
+    # Before any access: another controller may use the directory.
     with lock_directory(options.state_dir):
         await _run_locked(options, observe, task_status)
 
@@ -240,15 +239,15 @@ async def run_serve(
 async def _run_locked(
     options: ServeOptions, observe: Callable[[msgspec.Struct], None] | None, task_status: trio.TaskStatus[Serving]
 ) -> None:
-    # Rendering shares the interpreter with this loop: hand over more often than every 5 ms.
+    # Rendering threads share the interpreter with the event loop: switch more often than every 5 ms.
     sys.setswitchinterval(0.0005)
-    # A render makes many small objects, hardly any of them in cycles. With the usual 700 between two looks at them
-    # the garbage collector takes a fifth of the time.
+    # A render makes many small objects, hardly any of them in cycles. With the default threshold of 700, garbage
+    # collection takes a fifth of the time.
     gc.set_threshold(10_000, 10, 3)
     log = get_logger("haptic-trio")
     facts, metrics = Facts(), Metrics()
     binary = find_haproxy(options.input.haproxy)
-    # Something else by that name would be found out at the first deployment only.
+    # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
     add_process(metrics, __version__, (await trio.to_thread.run_sync(probe_version, binary)).text)
     scratch = await trio.to_thread.run_sync(_make_scratch, options.state_dir)
     endpoints: Latest[tuple[Endpoint, ...]] = Latest()
@@ -291,7 +290,7 @@ async def _run_locked(
         observe = observing(Accounts(metrics).take, trace, console.observing(observe))
         await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
-            # Outside of what leads: the lease is given back after the last deployment, and before the connection goes.
+            # Outermost: the Lease is released after the last deployment and before the connection closes.
             async with trio.open_nursery() as electing:
                 with controlled:
                     app = make_app(
@@ -327,18 +326,18 @@ async def _run_locked(
                             partial(serve_reviews, process, options.webhook, metrics.families, report, load=load)
                         )
                         task_status.started(Serving(process, tuple(addresses)))
-                electing.cancel_scope.cancel(reason="the controller has ended")
-            serving.cancel_scope.cancel(reason="the controller has ended")
-        narrating.cancel_scope.cancel(reason="nothing is left to narrate")
+                electing.cancel_scope.cancel(reason="the controller ended")
+            serving.cancel_scope.cancel(reason="the controller ended")
+        narrating.cancel_scope.cancel(reason="the controller ended")
 
 
 @asynccontextmanager
 async def _ending_first() -> AsyncIterator[trio.CancelScope]:
-    """Shield the block, and yield the scope within it that a cancellation from outside is to end.
+    """Shield the block, and yield a scope that is cancelled instead when the caller is cancelled.
 
-    Cancelled all at once, the supervisors would let go of their HAProxy
-    processes while a deployment is still being drained: it would find none,
-    and start another.
+    If all tasks were cancelled at once, supervisors would release their
+    HAProxy processes while a deployment still drains; the deployment would
+    start a new process.
     """
     first = trio.CancelScope()
 
@@ -346,14 +345,14 @@ async def _ending_first() -> AsyncIterator[trio.CancelScope]:
         try:
             await trio.sleep_forever()
         finally:
-            first.cancel(reason="the process ends")
+            first.cancel(reason="the process stops")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(forward)
-        # Bounded by those within: the drain timeout of a deployment, and the grace of an instance.
-        with trio.CancelScope(shield=True):  # noqa: ASYNC100  what waits is in the caller's block
+        # Bounded by the drain timeout of a deployment and the grace period of an instance.
+        with trio.CancelScope(shield=True):  # noqa: ASYNC100  the caller's block waits
             yield first
-        nursery.cancel_scope.cancel(reason="the block has ended")
+        nursery.cancel_scope.cancel(reason="the block ended")
 
 
 def _reason_of(error: BaseException) -> str:
@@ -371,19 +370,19 @@ def _status_access(options: ServeOptions, server: ApiCluster | None, identity: s
 def _make_instances(
     options: ServeOptions, process: Process, fleet: LocalFleet | PodFleet | None
 ) -> Callable[..., Awaitable[None]]:
-    """Return what keeps the instances; its started() may give some, later ones it puts into the process."""
+    """Return the task that provides endpoints: the first ones by started(), later ones in `process.endpoints`."""
     if process.fleet.pods is not None:
         return partial(process.fleet.pods.run, process.endpoints.put)
     if options.agents is not None:
         return partial(run_agent_list, options.agents, process.endpoints.put)
     if options.apis is not None:
         return partial(run_api_list, options.apis, process)
-    assert isinstance(fleet, LocalFleet), "there are no other ways"
+    assert isinstance(fleet, LocalFleet)
     return fleet.provider.run
 
 
 def _make_fleet(options: ServeOptions, process: Process, server: ApiCluster | None) -> LocalFleet | PodFleet | None:
-    """Return who makes the instances, or looks at them; None where they are a list of others'."""
+    """Return the fleet that starts or observes the instances; None if the instances are a fixed list."""
     if options.pods is not None:
         return make_pod_fleet(process, server) if server is not None else None
     if options.agents is not None or options.apis is not None:
@@ -393,7 +392,7 @@ def _make_fleet(options: ServeOptions, process: Process, server: ApiCluster | No
 
 
 def _make_scratch(state_dir: Path) -> Path:
-    """Return an empty private directory; what a killed process left in it, keys perhaps, is removed."""
+    """Return an empty private directory; remnants of a killed process, which may hold keys, are removed."""
     scratch = state_dir / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True)

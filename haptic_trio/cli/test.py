@@ -1,4 +1,4 @@
-"""`test`: runs the tests of a configuration, of files beside it, or of the shipped libraries."""
+"""`test`: runs the tests of a configuration, of test files, or of the shipped libraries."""
 
 import fnmatch
 import os
@@ -32,7 +32,7 @@ EXIT_UNUSABLE = 2
 
 
 class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How `test` runs."""
+    """Options of `test`."""
 
     input: InputOptions | None
     tests: tuple[Path, ...]
@@ -44,7 +44,7 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     coverage: bool
     slowest: int
     progress: bool
-    """Show how far it has come, on standard error."""
+    """Show a progress bar on standard error."""
 
 
 @click.command()
@@ -52,7 +52,7 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     "--manifests",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="HAPTIC_MANIFESTS",
-    help="Directory of Kubernetes manifests; the tests are in its ConfigMap.",
+    help="Directory of Kubernetes manifests with the ConfigMap that has the tests.",
 )
 @click.option("--namespace", envvar="HAPTIC_NAMESPACE", show_default="`default`", help="Namespace of the ConfigMap.")
 @click.option(
@@ -67,50 +67,50 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     type=click.Path(exists=True, path_type=Path),
     multiple=True,
     metavar="PATH",
-    help="More tests for that configuration: a YAML file, or a directory of them; may be given several times.",
+    help="Additional tests for that configuration: a YAML file, or a directory of YAML files; may be repeated.",
 )
 @click.option(
     "--library",
     "libraries",
     multiple=True,
     metavar="NAME",
-    help="Run the tests of a shipped library, or of `all`; may be given several times.",
+    help="Run the tests of a shipped library, or of `all`; may be repeated.",
 )
 @click.option(
     "--filter",
     "filters",
     multiple=True,
     metavar="PATTERN",
-    help="Only tests whose name contains this, or matches it if it has *, ? or [; any of several.",
+    help="Only tests whose name contains PATTERN, or matches it if it has *, ? or [; may be repeated (any matches).",
 )
 @click.option(
     "--haproxy",
     metavar="PATH",
     envvar="HAPTIC_HAPROXY",
-    help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra. Without any, what needs it"
-    " is skipped.",
+    help="HAProxy binary. Default: the one on PATH, else that of the `haproxy` extra. Without HAProxy, assertions that"
+    " need it are skipped.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
     default=max(2, os.cpu_count() or 1),
     show_default="processors",
-    help="How many tests are under way at once.",
+    help="Number of tests that run at once.",
 )
-@click.option("--update", is_flag=True, help="Write what `equals` found into the files as what it expects.")
-@click.option("--coverage", is_flag=True, help="Show which lines and branches of templates no test renders.")
-@click.option("--slowest", type=click.IntRange(1), metavar="N", help="Show the N templates that took longest.")
-@click.option("--verbose", "-v", is_flag=True, help="Show every assertion, not only those that fail.")
+@click.option("--update", is_flag=True, help="Replace the expected texts of `equals` in the files by the actual texts.")
+@click.option("--coverage", is_flag=True, help="Show lines and branches of templates that no test renders.")
+@click.option("--slowest", type=click.IntRange(1), metavar="N", help="Show the N slowest templates.")
+@click.option("--verbose", "-v", is_flag=True, help="Show every assertion, not only failed ones.")
 @click.option(
     "--output",
     "output_format",
     type=click.Choice(["text", "json", "junit"]),
     default="text",
     show_default=True,
-    help="What goes to standard output: a tree for people, or one document for machines.",
+    help="Format of standard output: a tree, a JSON document or a JUnit XML document.",
 )
 @click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit's XML to FILE, too."
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML to FILE."
 )
 def test(
     *,
@@ -129,23 +129,23 @@ def test(
     output_format: str,
     junit: Path | None,
 ) -> None:
-    """Run embedded tests: render fixtures, check what comes out, and ask a real HAProxy how it behaves.
+    """Run the tests of a configuration: render fixtures, check the output, and send requests to a real HAProxy.
 
     \b
       haptic-trio test --manifests DIR                    the tests in DIR's ConfigMap
-      haptic-trio test --manifests DIR --tests TESTS      and those in files of their own, outside of DIR
+      haptic-trio test --manifests DIR --tests TESTS      also the tests in files outside of DIR
       haptic-trio test --library all                      the tests of the shipped libraries
-      haptic-trio test --manifests DIR --update           take what is rendered as expected
+      haptic-trio test --manifests DIR --update           accept the rendered output as expected
 
     Exit codes: 0 all tests passed, 1 a test failed, 2 the tests or the
-    configuration cannot be used.
+    configuration are invalid, or the command failed.
     """
     if manifests is None and not libraries:
-        raise click.UsageError("name what to test: --manifests DIR or --library NAME")
+        raise click.UsageError("give --manifests DIR or --library NAME")
     if manifests is None and tests:
-        raise click.UsageError("--tests are for the configuration in --manifests")
+        raise click.UsageError("--tests needs --manifests")
     if update and (coverage or slowest):
-        raise click.UsageError("--update goes with neither --coverage nor --slowest")
+        raise click.UsageError("--update excludes --coverage and --slowest")
     source = make_input(manifests, namespace, config_map, "haptic-trio", haproxy) if manifests else None
     try:
         options = SuiteOptions(
@@ -169,14 +169,14 @@ def test(
 
 
 def _find_binary(explicit: str | None) -> Path | None:
-    """Return the HAProxy to ask; None where none was named and none is found."""
+    """Return the HAProxy binary; None if none was given and none is found."""
     try:
         binary = find_haproxy(explicit)
     except HaproxyNotFoundError:
         if explicit is not None:
             raise
         return None
-    # Another program might exit with 0 whatever it is asked.
+    # Reject other programs: one that always exits with 0 would pass every check.
     probe_version(binary)
     return binary
 
@@ -185,15 +185,15 @@ async def _run(options: SuiteOptions) -> Report:
     given = await read_input(options.input, options.tests, options.libraries)
     cases = find_cases(given.suites, lambda name: _is_wanted(name, options.filters))
     if not cases:
-        raise NoTestsError(f"no test matches {', '.join(options.filters)}" if options.filters else "there are no tests")
-    # Rendering shares the interpreter with what waits for HAProxy.
+        raise NoTestsError(f"no test matches {', '.join(options.filters)}" if options.filters else "no tests found")
+    # Rendering threads share the interpreter with tasks that wait for HAProxy.
     sys.setswitchinterval(0.0005)
     tracer = TemplateTracer(lines=options.coverage) if options.coverage or options.slowest else None
     began = trio.current_time()
     results = await _run_cases(cases, options, tracer)
     updated = await _update(results, given, options) if options.update else 0
     if updated:
-        # As they stand in the files now.
+        # Read the updated files.
         given = await read_input(options.input, options.tests, options.libraries)
         cases = find_cases(given.suites, lambda name: _is_wanted(name, options.filters))
         results = await _run_cases(cases, options, None)
@@ -217,12 +217,12 @@ async def _run_cases(cases: list[Case], options: SuiteOptions, tracer: TemplateT
         task = progress.add_task("tests", total=len(cases))
         failed = 0
 
-        def tell(result: CaseResult) -> None:
+        def show_result(result: CaseResult) -> None:
             nonlocal failed
             failed += result.failed
             progress.update(task, advance=1, description=f"tests, {failed} failed" if failed else "tests")
 
-        return await runner.run(cases, tell)
+        return await runner.run(cases, show_result)
 
 
 async def _update(results: list[CaseResult], given: Input, options: SuiteOptions) -> int:

@@ -30,17 +30,17 @@ from haptic_trio.validation_tests.gate import run_gate, suite_of
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at, and what was found."""
+    """Result of `validate`."""
 
     snapshot: Snapshot
     outcome: Outcome | None
-    """None when there was no valid configuration to render."""
+    """None if there is no valid configuration to render."""
     findings: tuple[Finding, ...]
-    """Everything that was found."""
+    """All problems and warnings."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no errors."""
         return not count_errors(self.findings)
 
 
@@ -52,18 +52,17 @@ def validate(
     source: InputOptions,
     output_format: str,
 ) -> None:
-    """Check a cluster or a directory of manifests as `serve` would, and report everything that is wrong at once.
+    """Check a cluster or a directory of manifests as `serve` does, and report all problems at once.
 
     \b
-    What is checked, in this order:
-      manifests       is each YAML document something that a cluster would take?
+    Checks, in this order:
+      manifests       each YAML document is a Kubernetes object
       configuration   fields, durations, JSONPaths, templates
-      tests           do its own tests pass? (`haptic-trio test` runs those of behaviour, too)
-      objects         can each one be rendered?
-      output          is the result good, to our parser and to `haproxy -c`?
+      tests           its own tests pass (`haptic-trio test` also runs those that send requests)
+      objects         each object can be rendered
+      output          the parser and `haproxy -c` accept the result
 
-    Exit codes: 0 all is well, 1 something is wrong, 2 the command could not
-    do its work.
+    Exit codes: 0 valid, 1 there are problems, 2 the command failed.
     """
     snapshot = trio.run(read_snapshot, source)
     outcome = None
@@ -116,11 +115,11 @@ def _style(report: Report, area: Area, found: list[Finding]) -> str:
 
 def _verdict(report: Report, area: Area, found: list[Finding]) -> str:
     if not _was_reached(report, area):
-        return "not looked at: there is no valid configuration"
+        return "not checked: the configuration is invalid"
     if errors := count_errors(found):
         return f"{errors} problem{'s' if errors > 1 else ''}"
     if area is Area.OBJECT:
-        # Several stores may hold the same object, by other keys.
+        # Several stores may hold the same object.
         objects = {ref_of(resource) for store in report.snapshot.stores.values() for resource in store.list()}
         return f"ok ({len(objects)} watched)"
     if area is Area.TESTS and report.snapshot.loaded is not None:

@@ -1,4 +1,4 @@
-"""`version`: shows the versions of haptic-trio and of the HAProxy that it would run."""
+"""`version`: shows the versions of haptic-trio, Python and HAProxy."""
 
 import platform
 
@@ -15,11 +15,11 @@ from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, pro
     "--haproxy",
     metavar="PATH",
     envvar="HAPTIC_HAPROXY",
-    help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra.",
+    help="HAProxy binary. Default: the one on PATH, else that of the `haproxy` extra.",
 )
 @output_option
 def version(*, haproxy: str | None, output_format: str) -> None:
-    """Show the version of haptic-trio, Python and the HAProxy that it would use."""
+    """Show the versions of haptic-trio, Python and the HAProxy binary in use."""
     found: dict[str, str] | None = None
     problem = ""
     try:

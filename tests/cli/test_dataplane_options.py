@@ -54,7 +54,7 @@ def test_two_of_one_name_are_refused(tmp_path: Path) -> None:
     result = invoke_cli("serve", "--manifests", tmp_path, *same)
 
     assert result.exit_code == 2
-    assert "a name is given twice" in result.output
+    assert "two endpoints have the same name" in result.output
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         make_api_list(APIS, None, {}, agents=(agent,), pods=False)
     with pytest.raises(click.UsageError, match="excludes"):
         make_api_list(APIS, None, {}, agents=(), pods=True)
-    with pytest.raises(click.UsageError, match="go together"):
+    with pytest.raises(click.UsageError, match="set together"):
         make_api_list(APIS, None, {USERNAME: "admin"}, agents=(), pods=False)
-    with pytest.raises(click.UsageError, match="goes with --dataplane"):
+    with pytest.raises(click.UsageError, match="--dataplane-ca needs --dataplane"):
         make_api_list((), tmp_path, {}, agents=(), pods=False)
 
 

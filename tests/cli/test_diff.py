@@ -21,7 +21,7 @@ def changed(manifests: Path, haproxy_binary: Path) -> Path:
 def test_equal_directories_change_nothing(manifests: Path, changed: Path) -> None:
     result = invoke_cli("diff", "--manifests", manifests, "--to", changed)
 
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "nothing would change\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "no changes\n", "")
 
 
 def test_a_server_that_moves_is_told_at_runtime(manifests: Path, changed: Path) -> None:

@@ -20,7 +20,9 @@ def invoke(state: Path, *arguments: str) -> str:
 
 
 def test_directory_where_no_controller_has_run_is_named_and_not_made(tmp_path: Path) -> None:
-    assert f"no controller has run with {tmp_path / 'state'}" in invoke(tmp_path / "state", "list")
+    assert f"{tmp_path / 'state'}: no controller has run with this state directory" in invoke(
+        tmp_path / "state", "list"
+    )
     assert not (tmp_path / "state").exists()
 
 
@@ -37,10 +39,10 @@ def test_socket_that_a_killed_controller_has_left_is_no_controller(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("rotate",), "name one instance, or say --all"),
-        (("rotate", "local-1", "--all"), "name one instance, or say --all"),
-        (("resize",), "name a size, or say --reset"),
-        (("resize", "3", "--reset"), "name a size, or say --reset"),
+        (("rotate",), "give one instance, or --all"),
+        (("rotate", "local-1", "--all"), "give one instance, or --all"),
+        (("resize",), "give a size, or --reset"),
+        (("resize", "3", "--reset"), "give a size, or --reset"),
         (("resize", "65"), "65 is not in the range"),
         (("drain",), "Missing argument 'INSTANCE'"),
     ],
@@ -61,4 +63,4 @@ def test_headline_tells_of_a_size_that_somebody_asked_for() -> None:
     group = GroupStatus(name="local", size=5, ready=3)
     assert headline(group) == "local: 3 ready of 5"
     asked = GroupStatus(name="local", size=5, ready=3, configured_size=2)
-    assert headline(asked) == "local: 3 ready of 5 (asked for; the configuration says 2)"
+    assert headline(asked) == "local: 3 ready of 5 (requested; configured: 2)"

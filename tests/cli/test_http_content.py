@@ -127,7 +127,7 @@ def test_diff_fetches_once_for_both_sides(cluster: Path, pages: Pages, haproxy_b
 
     result = invoke_cli("diff", "--manifests", cluster, "--to", after)
 
-    assert (result.exit_code, result.stdout) == (0, "nothing would change\n")
+    assert (result.exit_code, result.stdout) == (0, "no changes\n")
     assert pages.asked == 1
 
 

@@ -72,7 +72,7 @@ def test_ingresses_of_another_controller_are_checked_with_what_new_writes(tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--library", "nginx"], "there is no library 'nginx', but base"),
+        (["--library", "nginx"], "unknown library 'nginx'"),
         (["--ingress-class", "No such"], "lower-case"),
         (["--name", "a: b"], "lower-case"),
     ],

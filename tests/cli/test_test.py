@@ -44,7 +44,7 @@ def test_a_test_that_fails_is_shown_with_its_place_and_a_diff(site: Path) -> Non
 
     assert result.exit_code == 1
     assert "✗ web" in result.stdout
-    assert "host.map is something else" in result.stdout
+    assert "host.map differs" in result.stdout
     assert "-old.example.com old" in result.stdout
     assert "+web.example.com web" in result.stdout
     assert f"{site / 'config.yaml'}:" in result.stdout
@@ -144,7 +144,7 @@ def test_a_file_of_tests_is_for_the_configuration_beside_it(site: Path, tmp_path
     ("old", "new", "message"),
     [
         ("type: contains, text: backend", "type: contans, text: backend", "did you mean `contains`?"),
-        ("    sites:\n", "    site:\n", "there is no watched resource 'site'"),
+        ("    sites:\n", "    site:\n", "no watched resource 'site'"),
         ("backend web}", "a, pattern: b}", "`text` and `pattern` exclude each other"),
     ],
 )
@@ -171,9 +171,9 @@ def test_the_tests_of_a_library_run_without_any_manifests() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name what to test"),
+        ((), "give --manifests DIR or --library NAME"),
         (("--library", "bse"), "did you mean `base`?"),
-        (("--library", "base", "--update", "--coverage"), "--update goes with neither"),
+        (("--library", "base", "--update", "--coverage"), "--update excludes --coverage"),
         (("--library", "base", "--haproxy", "no-such-program"), "no such executable"),
     ],
 )
@@ -193,14 +193,14 @@ def test_a_configuration_without_tests_is_no_success(tmp_path: Path) -> None:
     result = invoke_cli("test", "--manifests", tmp_path)
 
     assert result.exit_code == 2
-    assert "there are no tests" in result.stderr
+    assert "no tests found" in result.stderr
 
 
 def test_validate_runs_the_tests_too(site: Path) -> None:
     result = invoke_cli("validate", "--manifests", site)
 
     assert result.exit_code == 1
-    assert "the test 'web' fails: host.map is as expected: host.map is something else" in result.stdout
+    assert "the test 'web' fails: host.map is as expected: host.map differs" in result.stdout
     assert "tests:         1 problem" in result.stdout
 
     replace_in(site / "config.yaml", "old.example.com old", "web.example.com web")
@@ -269,7 +269,7 @@ def test_files_of_tests_that_are_none_are_told(site: Path, tmp_path: Path) -> No
     binary = invoke_cli("test", "--manifests", site, "--tests", tmp_path / "binary.yaml")
 
     assert (empty.exit_code, binary.exit_code) == (2, 2)
-    assert "there is no file of tests in" in empty.stderr
+    assert "no test files" in empty.stderr
     assert f"{tmp_path / 'binary.yaml'}: error: is not UTF-8" in binary.stderr
 
 
@@ -284,7 +284,7 @@ def test_templates_of_ones_own_come_first_in_the_coverage(tmp_path: Path) -> Non
     shown = invoke_cli("test", "--manifests", tmp_path / "site", "--coverage").stdout.splitlines()
 
     (first,) = [at for at, line in enumerate(shown) if "templates rendered" in line]
-    assert shown[first].endswith("of those that are no library's")
+    assert shown[first].endswith("of the configuration's own templates")
     assert "frontend-rules-served-by  never 1 true" in shown[first + 1]
     document = json.loads(invoke_cli("test", "--manifests", tmp_path / "site", "--coverage", "--output", "json").stdout)
     own = {one["name"] for one in document["coverage"]["templates"] if one["own"]}

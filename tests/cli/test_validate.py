@@ -63,7 +63,7 @@ def test_a_line_that_haproxy_refuses_is_traced_to_its_template(tmp_path: Path, h
 
     assert (problem["source"], problem["hint"]) == (
         "haproxy.cfg",
-        "the line reads like frontend-rules-served-by:1; did you mean 'set-header'?",
+        "similar template line: frontend-rules-served-by:1; did you mean 'set-header'?",
     )
 
 
@@ -75,7 +75,7 @@ def test_a_backend_that_is_not_there_is_traced_to_who_asks_for_it(tmp_path: Path
 
     (problem,) = [one for one in problems_of(tmp_path / "site", haproxy_binary) if one["area"] == "output"]
 
-    assert (problem["source"], problem["hint"]) == ("haproxy.cfg", "the line reads like frontend-rules-served-by:1")
+    assert (problem["source"], problem["hint"]) == ("haproxy.cfg", "similar template line: frontend-rules-served-by:1")
     assert problem["line"] > 0
     assert "nowhere" in problem["message"]
 
@@ -160,7 +160,7 @@ def test_without_a_config_map_the_rest_is_still_looked_at(manifests: Path, hapro
     assert result.exit_code == 1
     assert "ConfigMap default/haptic-trio: error: not found" in result.stdout
     assert "half.yaml" in result.stdout
-    assert "not looked at" in result.stdout
+    assert "not checked" in result.stdout
 
 
 def test_an_object_on_which_haproxy_crashes_is_named_and_others_are_fine(

@@ -27,7 +27,7 @@ def test_webhook_has_what_was_said() -> None:
 @pytest.mark.parametrize(
     ("listen", "certificate", "key", "authorities", "clients", "message"),
     [
-        (None, CERTIFICATE, KEY, None, (), "only with --webhook-listen"),
+        (None, CERTIFICATE, KEY, None, (), "need --webhook-listen"),
         ("0.0.0.0:9443", CERTIFICATE, None, None, (), "needs --webhook-cert and --webhook-key"),
         ("0.0.0.0:9443", CERTIFICATE, KEY, None, ("api-server",), "--webhook-client needs --webhook-client-ca"),
     ],
@@ -53,4 +53,4 @@ def test_address_must_name_a_port() -> None:
     done = CliRunner().invoke(command, ["--webhook-listen", "9443", "--webhook-cert", "c", "--webhook-key", "k"])
 
     assert done.exit_code == 2
-    assert "is no address with a port" in done.output
+    assert "is not an address with a port" in done.output

@@ -1,1 +1,1 @@
-"""Options and sources that several commands share."""
+"""Options and input sources that several subcommands share."""

@@ -1,4 +1,4 @@
-"""Options without dependencies on the program, so that light subcommands start fast."""
+"""Options without imports of the program, so that small subcommands start fast."""
 
 import os
 import tempfile
@@ -12,19 +12,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def output_option(command: F) -> F:
-    """Add `--output`: the text for people, or JSON; *command* gets it as `output_format`."""
+    """Add `--output`; *command* gets it as `output_format`."""
     return click.option(
         "--output",
         "output_format",
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="A text for people, or JSON for machines.",
+        help="Output format.",
     )(command)
 
 
 def default_state_dir() -> Path:
-    """Return where instances live when nothing is said: below XDG_STATE_HOME, or the user's own directory."""
+    """Return the default state directory: below XDG_STATE_HOME, else in the home directory, else a temporary one."""
     base = os.environ.get("XDG_STATE_HOME")
     if base:
         return Path(base) / "haptic-trio"
@@ -33,7 +33,7 @@ def default_state_dir() -> Path:
 
 
 def state_dir_option(text: str) -> Callable[[F], F]:
-    """Return what adds `--state-dir`, which *text* explains."""
+    """Return a decorator that adds `--state-dir` with the help *text*."""
     return click.option(
         "--state-dir",
         type=click.Path(file_okay=False, path_type=Path),
@@ -45,7 +45,7 @@ def state_dir_option(text: str) -> Callable[[F], F]:
 
 
 def controller_dir_option(command: F) -> F:
-    """Add `--state-dir`, by which a controller on this machine is found."""
-    return state_dir_option("That of the controller, which has to run on this machine; who may read it may ask.")(
-        command
-    )
+    """Add `--state-dir`, which locates a controller on this machine."""
+    return state_dir_option(
+        "State directory of the controller, which must run on this machine. Access needs permission to read it."
+    )(command)

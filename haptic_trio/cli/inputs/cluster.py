@@ -13,15 +13,15 @@ from haptic_trio.k8s.manifests.directory import DirectoryCluster
 
 
 class Cluster(Client, Protocol):
-    """A client with a task of its own."""
+    """A client with a task that keeps it readable."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the cluster readable until cancelled; started() when it can be used."""
+        """Keep the cluster readable until cancelled; started() when the client is usable."""
         ...
 
 
 def make_cluster(options: InputOptions, report: Report) -> Cluster:
-    """Return the cluster of *options*, to be run by the caller."""
+    """Return the cluster of *options*; the caller runs it. *report* gets problems with manifests or watches."""
     if options.manifests is not None:
         return DirectoryCluster(options.manifests, report=report)
     if options.kubeconfig is not None:

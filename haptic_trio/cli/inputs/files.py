@@ -1,4 +1,4 @@
-"""Files that commands write or read."""
+"""Files that subcommands read and write."""
 
 import os
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ PRIVATE = 0o600
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = PUBLIC) -> None:
-    """Make *content* what *path* holds, at one stroke, as careful editors do: nobody sees half of it.
+    """Replace *path* by a file with *content*, atomically.
 
-    Where it cannot, nothing is left behind; raises an OSError that names *path*.
+    Raises an OSError that names *path*; no temporary file is left behind.
     """
     draft = path.with_name(f".{path.name}.new")
     try:
@@ -31,10 +31,9 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = PUBLIC) -> Non
 
 
 def manifest_texts(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the text of each file of manifests below *directory*, in order of their names.
+    """Yield path and text of each manifest file below *directory*, sorted by path.
 
-    What is no file (nobody may ever write to a named pipe), or no text, is
-    left out: who reads the cluster has reported it.
+    Skips pipes and files that are not UTF-8: the directory's client reports them.
     """
     for path in sorted(one for one in directory.rglob("*") if is_manifest(one.name)):
         try:
@@ -45,10 +44,10 @@ def manifest_texts(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def write_generation(directory: Path, generation: Generation, *, config_file: str) -> None:
-    """Write *generation* below *directory*, secret files for our eyes only.
+    """Write *generation* below *directory*; secret files get mode 0600. Other files stay.
 
-    Absolute paths are taken as if *directory* was the root. Raises
-    `UnsafePathError` for paths that lead elsewhere. Other files stay.
+    Absolute paths are relative to *directory*. Raises `UnsafePathError` for
+    paths that leave it.
     """
     config_path = config_file.lstrip("/")
     paths = {file.path: file.path.lstrip("/") for file in generation.files.values()}

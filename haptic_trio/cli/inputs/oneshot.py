@@ -38,11 +38,11 @@ from haptic_trio.stages.process import ConfigSource
 from haptic_trio.stages.watch_resources import selection_of
 
 READ_LIMIT = 60.0
-"""Seconds within which everything must have been read."""
+"""Seconds that reading the cluster may take."""
 
 
 class IncompleteError(HapticError):
-    """The cluster could not be read completely in time; trying again helps once the causes are gone."""
+    """The cluster could not be read completely in time; retry once the reported causes are gone."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -51,26 +51,26 @@ class IncompleteError(HapticError):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What was in the cluster at one moment."""
+    """Objects and configuration of a cluster at one moment."""
 
     loaded: LoadedConfig | None
-    """None when the configuration is invalid or absent; the findings say why."""
+    """None if the configuration is invalid or missing; the findings give the reason."""
     stores: Stores
     findings: tuple[Finding, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the templates made of a snapshot."""
+    """Result of rendering a snapshot."""
 
     generation: Generation | None
-    """None when no valid configuration could be made; the findings say why."""
+    """None if there is no valid configuration; the findings give the reason."""
     findings: tuple[Finding, ...]
     site: Site | None = None
-    """What is known of it: which lines may be shown, for one. None where there is no generation."""
+    """Provenance and secrecy of its lines; None without a generation."""
 
 
 class ParseOnly(Validator):
-    """Phase 1 without phase 2."""
+    """A validator that parses and does not run `haproxy -c`."""
 
     async def check(
         self,
@@ -84,7 +84,7 @@ class ParseOnly(Validator):
 
 
 async def read_snapshot(options: InputOptions) -> Snapshot:
-    """Return what the cluster holds, with everything that is wrong with it and with the configuration in it.
+    """Return the contents of the cluster, with the problems of its manifests and its configuration.
 
     Raises `IncompleteError` if a kind cannot be read.
     """
@@ -102,7 +102,7 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
         if loaded is not None:
             stores = await _fill_stores(cluster, loaded.config, problems)
         nursery.cancel_scope.cancel(reason="everything has been read")
-    # What an API server holds is well-formed; what it lacks, such as an optional kind, stands in nobody's way.
+    # An API server holds only well-formed objects; a missing optional kind is a warning.
     is_warning = options.manifests is None
     manifests = [
         finding for found in problems.values() for finding in find(Area.MANIFESTS, found, is_warning=is_warning)
@@ -111,7 +111,7 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
 
 
 async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
-    """Return what the cluster would hold if the manifests in the directory *changed* were applied to it.
+    """Return the contents of the cluster as if the manifests in the directory *changed* were applied to it.
 
     Raises `IncompleteError` if a kind cannot be read.
     """
@@ -139,7 +139,7 @@ async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
 
 
 async def read_config(options: InputOptions) -> LoadedConfig:
-    """Return the configuration in the cluster; raises a `ProblemsError` if it is invalid or absent."""
+    """Return the configuration in the cluster; raises `ProblemsError` if it is invalid or missing."""
     cluster = make_cluster(options, _ignore_problems)
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
@@ -147,7 +147,7 @@ async def read_config(options: InputOptions) -> LoadedConfig:
         try:
             outcome = await _load(cluster, options.source)
         except ProblemsError as exc:
-            # Raised in here it would come out in a group.
+            # Raised here, the nursery would wrap it in an exception group.
             outcome = exc
         nursery.cancel_scope.cancel(reason="everything has been read")
     if isinstance(outcome, ProblemsError):
@@ -164,7 +164,7 @@ async def _load(cluster: Client, source: ConfigSource) -> LoadedConfig:
 
 
 async def _load_overlaid(above: Client, below: Client, source: ConfigSource) -> LoadedConfig:
-    """Return the configuration as *above* has it, each of its two objects as *below* has it where that one has none."""
+    """Return the configuration; ConfigMap and Secret come from *above*, or from *below* if *above* has none."""
 
     async def get(resource_type: ResourceType, name: str) -> Resource | None:
         found = await _get(above, resource_type, source.namespace, name)
@@ -177,7 +177,7 @@ async def _load_overlaid(above: Client, below: Client, source: ConfigSource) -> 
                 Problem(
                     message="not found",
                     source=f"ConfigMap {source.namespace}/{source.config_map}",
-                    hint="add it to the manifests, or name another one with --namespace and --config-map",
+                    hint="add it to the manifests, or select another one with --namespace and --config-map",
                 )
             ]
         )
@@ -210,9 +210,9 @@ async def _fill_stores(cluster: Client, config: Config, problems: dict[str, tupl
                 partial(run_reflector, cluster, selection, (store,), _ignore_change, report=problems.__setitem__)
             )
         found = dict(problems)
-        # From here on the stores stay as they are.
+        # No more changes reach the stores.
         nursery.cancel_scope.cancel(reason="every first list is in its store")
-    # A watch that is left takes back what it has told.
+    # A watch withdraws its problems when it is cancelled.
     problems.update(found)
     return stores
 
@@ -222,15 +222,15 @@ async def _ignore_change(_change: ResourceChanged) -> None:
 
 
 async def make_validator(config: Config, *, haproxy: str | None, check: bool) -> Validator:
-    """Return what validates with phase 1, and with phase 2 where *check* asks for it.
+    """Return a validator that parses, and runs `haproxy -c` if *check* is set.
 
-    Raises `HaproxyNotFoundError` when HAProxy has to be asked and there is none.
+    Raises `HaproxyNotFoundError` if *check* is set and there is no HAProxy.
     """
     limit = config.validation.check_timeout
     if not check:
         return ParseOnly(Path(), check_timeout=limit)
     binary = find_haproxy(haproxy)
-    # Another program might exit with 0 whatever it is asked.
+    # Reject other programs: one that always exits with 0 would pass every check.
     await trio.to_thread.run_sync(probe_version, binary)
     return Validator(binary, check_timeout=limit)
 
@@ -238,11 +238,11 @@ async def make_validator(config: Config, *, haproxy: str | None, check: bool) ->
 async def render_snapshot(
     snapshot: Snapshot, *, haproxy: str | None, check: bool, memory: ContentMemory | None = None
 ) -> Outcome:
-    """Render and validate a snapshot whose configuration is valid; with *check*, HAProxy is asked, too.
+    """Render and validate a snapshot whose configuration is valid; with *check*, also with `haproxy -c`.
 
-    What templates fetch is fetched once; not what is in *memory*, to which it
-    is added. Raises `HaproxyNotFoundError` when HAProxy has to be asked and
-    there is none.
+    Contents that templates fetch are taken from *memory*, or fetched once and
+    added to it. Raises `HaproxyNotFoundError` if *check* is set and there is
+    no HAProxy.
     """
     assert snapshot.loaded is not None
     config = snapshot.loaded.config
@@ -262,7 +262,7 @@ async def render_snapshot(
         findings = (*_found(quarantine), *_fetched(happened), *find(Area.OUTPUT, problems))
         return Outcome(generation=None, findings=findings)
     warnings = find(Area.OUTPUT, valid.warnings, is_warning=True)
-    # Nothing is rendered again.
+    # Returns the kept output.
     rendered = await renderer.render(snapshot.stores, quarantine.recall())
     return Outcome(
         generation=valid.generation,
@@ -274,7 +274,7 @@ async def render_snapshot(
 def site_of(
     config: Config, stores: Stores, renderer: Renderer, rendered: Rendered, parsed: ConfigModel | None = None
 ) -> Site:
-    """Return what explains *rendered*, the newest that *renderer* has made of *stores*."""
+    """Return the site for explanations of *rendered*, the newest output of *renderer* for *stores*."""
     provenance = renderer.provenance()
     assert provenance is not None
     return Site(
@@ -295,7 +295,7 @@ async def _with_origins(
 ) -> tuple[Problem, ...]:
     assert snapshot.loaded is not None
     try:
-        # What was refused is still there, and not rendered again.
+        # Returns the kept output of the rejected configuration.
         rendered = await renderer.render(snapshot.stores, quarantine.recall())
     except RefusedError:
         return problems

@@ -18,20 +18,20 @@ _LISTEN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
 
 
 class InputOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the input is: in *manifests*, or at the API server of *kubeconfig*, or of the pod that we are in."""
+    """Location of the input: *manifests*, the API server of *kubeconfig*, or that of the own pod."""
 
     manifests: Path | None = None
     kubeconfig: Path | None = None
     context: str | None = None
-    """Which context of the kubeconfig; None: its current one."""
+    """Context of the kubeconfig; None: its current context."""
     source: ConfigSource
     haproxy: str | None
 
 
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what says where the cluster is, what in it is the configuration, and which HAProxy.
+    """Add the options for the cluster, the configuration in it, and the HAProxy binary.
 
-    *command* gets all of it as one value, `source`; see `make_input`.
+    *command* gets them as one value, `source`; see `make_input`.
     """
 
     @wraps(command)
@@ -66,22 +66,22 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
                 "--manifests",
                 type=click.Path(exists=True, file_okay=False, path_type=Path),
                 envvar="HAPTIC_MANIFESTS",
-                help="Directory of Kubernetes manifests that is the cluster.",
+                help="Use a directory of Kubernetes manifests as the cluster.",
             ),
             click.option(
                 "--kubeconfig",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
                 envvar="HAPTIC_KUBECONFIG",
-                help="Kubeconfig that names the API server and the credentials.",
+                help="Kubeconfig with the API server and the credentials.",
             ),
             click.option(
-                "--context", envvar="HAPTIC_CONTEXT", help="Context of the kubeconfig; by default its current one."
+                "--context", envvar="HAPTIC_CONTEXT", help="Context of the kubeconfig. Default: its current context."
             ),
             click.option(
                 "--in-cluster",
                 is_flag=True,
                 envvar="HAPTIC_IN_CLUSTER",
-                help="Use the API server and the service account of the pod that this runs in.",
+                help="Use the API server and the service account of the own pod.",
             ),
             click.option(
                 "--namespace",
@@ -101,13 +101,13 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
                 default="haptic-trio",
                 show_default=True,
                 envvar="HAPTIC_SECRET",
-                help="Name of the Secret with credentials; it may be absent for local instances.",
+                help="Name of the Secret with credentials; optional for local instances.",
             ),
             click.option(
                 "--haproxy",
                 metavar="PATH",
                 envvar="HAPTIC_HAPROXY",
-                help="HAProxy binary; by default the one on PATH, else that of the `haproxy` extra.",
+                help="HAProxy binary. Default: the one on PATH, else that of the `haproxy` extra.",
             ),
         )
     ):
@@ -116,10 +116,12 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Return *value* if it names an address and a port."""
+    """Return *value* if it is an address with a port."""
     match = _LISTEN.fullmatch(value)
     if match is None or int(match["port"]) > 65535:
-        raise click.BadParameter(f"{value!r} is no address with a port, such as 127.0.0.1:9090 or [::1]:9090")
+        raise click.BadParameter(
+            f"{value!r} is not an address with a port (expected such as 127.0.0.1:9090 or [::1]:9090)"
+        )
     return value
 
 
@@ -131,7 +133,7 @@ def log_format_option(command: F) -> F:
         default="console",
         show_default=True,
         envvar="HAPTIC_LOG_FORMAT",
-        help="Lines for people, or JSON.",
+        help="Format of log lines.",
     )(command)
 
 
@@ -146,11 +148,11 @@ def make_input(
     context: str | None = None,
     in_cluster: bool = False,
 ) -> InputOptions:
-    """Return the shared options as one value; raises `click.UsageError` unless they name exactly one cluster."""
+    """Return the shared options as one value; raises `click.UsageError` unless they select exactly one cluster."""
     if (manifests is not None) + (kubeconfig is not None) + in_cluster != 1:
-        raise click.UsageError("name one cluster: --manifests DIR, --kubeconfig FILE or --in-cluster")
+        raise click.UsageError("give one of --manifests DIR, --kubeconfig FILE or --in-cluster")
     if context is not None and kubeconfig is None:
-        raise click.UsageError("--context is of a --kubeconfig")
+        raise click.UsageError("--context needs --kubeconfig")
     if namespace is None:
         namespace = (read_namespace() if in_cluster else "") or "default"
     return InputOptions(

@@ -23,18 +23,18 @@ class Block(msgspec.Struct, frozen=True):
     """The text of a configuration within a file."""
 
     source: str
-    """What its places are called that know of no file."""
+    """Source of problems in the configuration, such as `ConfigMap default/haptic-trio`."""
     path: Path
     first: int
-    """Its first line, from 1 on."""
+    """Number of its first line, from 1."""
     indent: int
 
 
 def placed(findings: Iterable[Finding], options: InputOptions | None) -> tuple[Finding, ...]:
-    """Return *findings*, those of the configuration with their place in the file that has the ConfigMap.
+    """Return *findings*, with places in the configuration mapped to the file that holds the ConfigMap.
 
-    As they are where the configuration is no block of text (`config: |`) of a
-    file. Blocking.
+    Returns them unchanged unless the configuration is a block scalar
+    (`config: |`) in a file. Reads files.
     """
     found = tuple(findings)
     block = _block_for((finding.problem for finding in found), options)
@@ -49,7 +49,7 @@ def placed(findings: Iterable[Finding], options: InputOptions | None) -> tuple[F
 
 
 def placing(load: Load, options: InputOptions) -> Load:
-    """Return *load*, whose problems have their place in the file that has the ConfigMap, as `placed` says."""
+    """Return *load* with the places of its problems mapped as in `placed`."""
 
     def load_placed(config_map: Resource, secret: Resource | None) -> LoadedConfig:
         try:
@@ -62,7 +62,7 @@ def placing(load: Load, options: InputOptions) -> Load:
 
 
 def placed_cases(cases: Iterable[CaseResult], options: InputOptions | None) -> tuple[CaseResult, ...]:
-    """Return *cases*, they and their assertions with their place in the file with the ConfigMap, as `placed` does."""
+    """Return *cases* with the places of tests and assertions mapped as in `placed`."""
     found = tuple(cases)
     assertions = (one for case in found for one in case.checked)
     block = _block_for(chain(found, assertions), options)
@@ -89,7 +89,7 @@ def _is_in(place: Problem | CaseResult | Checked, block: Block) -> bool:
 
 
 def _block_for(places: Iterable[Problem | CaseResult | Checked], options: InputOptions | None) -> Block | None:
-    """Return where the configuration is, if any of *places* is in it."""
+    """Return the block of the configuration if any of *places* is in it."""
     if options is None or options.manifests is None:
         return None
     namespace, name = options.source.namespace, options.source.config_map
@@ -100,7 +100,7 @@ def _block_for(places: Iterable[Problem | CaseResult | Checked], options: InputO
 
 
 def find_block(directory: Path, namespace: str, name: str) -> Block | None:
-    """Return where the configuration of the ConfigMap *name* is below *directory*; None if it is no block of text."""
+    """Return the configuration of the ConfigMap *name* in a file below *directory*; None unless a block scalar."""
     for path, text in manifest_texts(directory):
         for chunk, _, line in split_documents(text):
             if "ConfigMap" not in chunk:
@@ -109,7 +109,7 @@ def find_block(directory: Path, namespace: str, name: str) -> Block | None:
             if value is not None:
                 lines = chunk.splitlines()[value.start_mark.line + 1 : value.end_mark.line + 1]
                 indents = [len(one) - len(one.lstrip(" ")) for one in lines if one.strip()]
-                # Blank lines at the beginning are part of the text.
+                # Leading blank lines are part of the text.
                 return Block(
                     f"ConfigMap {namespace}/{name}",
                     path,

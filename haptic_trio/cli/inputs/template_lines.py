@@ -14,16 +14,16 @@ _QUOTED: Final = re.compile(r"'([^']+)'")
 
 
 def with_origins(problems: Iterable[Problem], text: str, templates: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield *problems*, those of haproxy.cfg, which is *text*, with a hint that names the template line most like each.
+    """Yield *problems*; those of haproxy.cfg (*text*) get a hint with the most similar template line.
 
-    Where HAProxy names no line, such as for a backend that is not there, it
-    is the only one that has the last word which its message quotes.
+    If HAProxy names no line, as for a missing backend, the line is used that
+    alone contains the last word quoted in the message.
     """
     lines = text.split("\n")
     words = _Words(lines)
     for problem in problems:
         if problem.subject:
-            # It is known exactly.
+            # The object is known exactly.
             yield problem
             continue
         number = problem.line if problem.source == MAIN_TEMPLATE else 0
@@ -34,20 +34,20 @@ def with_origins(problems: Iterable[Problem], text: str, templates: Mapping[str,
             continue
         sources = find_sources(templates, lines[number - 1], None, MAIN_TEMPLATE)
         places = ", or ".join(f"{source.template}:{source.line}" for source in sources)
-        hints = [f"the line reads like {places}"] if places else []
+        hints = [f"similar template line: {places}"] if places else []
         hints += [problem.hint] if problem.hint else []
         yield msgspec.structs.replace(problem, source=MAIN_TEMPLATE, line=number, hint="; ".join(hints))
 
 
 class _Words:
-    """Which line has a word; they are read once, however many problems there are, and not without need."""
+    """Index from words to lines, built at first use."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._numbers: dict[str, int] = {}
 
     def find(self, words: Sequence[str]) -> int:
-        """Return the number of the only line with the first of *words*; 0 if there is none, or another one."""
+        """Return the number of the line with the first of *words*; 0 if no line or several lines have it."""
         if words and not self._numbers:
             for number, line in enumerate(self._lines, 1):
                 for word in set(line.split()):

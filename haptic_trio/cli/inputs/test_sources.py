@@ -22,11 +22,11 @@ SUFFIXES = (".yaml", ".yml")
 
 
 class NoTestsError(HapticError):
-    """There is nothing to be tested; trying again helps after tests have been written, or named."""
+    """No tests were found."""
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """The tests, and the files that some of them are in."""
+    """Test suites, and the files of those that are in files."""
 
     suites: tuple[Suite, ...]
     files: dict[str, Path]
@@ -34,13 +34,13 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_templates(self) -> frozenset[str]:
-        """The names of the templates that a configuration has written itself, or in place of those of a library."""
+        """Names of the templates that the configuration adds or overrides."""
         own = (layer.value for suite in self.suites for layer in suite.layers if isinstance(layer.value, Config))
         return frozenset(name for config in own for name in template_set(config).texts)
 
 
 async def read_input(options: InputOptions | None, tests: Sequence[Path], libraries: Sequence[str]) -> Input:
-    """Return all tests; raises `ConfigInvalidError` with what is wrong with them, OSError, and IncompleteError."""
+    """Return all tests; raises `ConfigInvalidError` with all their problems, OSError, and IncompleteError."""
     suites: list[Suite] = []
     files: dict[str, Path] = {}
     problems: list[Problem] = []
@@ -74,7 +74,7 @@ def _read_file(path: Path, loaded: LoadedConfig) -> Suite:
 
 
 def _is_suite(path: Path) -> bool:
-    # Not what an editor leaves beside it, nor a pipe: nobody may ever write to that.
+    # Skip files of editors, and pipes, from which a read may never return.
     return path.suffix in SUFFIXES and is_manifest(path.name) and not path.is_dir() and not path.is_fifo()
 
 
@@ -83,6 +83,6 @@ def _find_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         own = sorted(filter(_is_suite, path.rglob("*"))) if path.is_dir() else [path]
         if not own:
-            raise NoTestsError(f"there is no file of tests in {path}: their names end in {' or '.join(SUFFIXES)}")
+            raise NoTestsError(f"{path}: no test files (expected names that end in {' or '.join(SUFFIXES)})")
         found += own
     return found

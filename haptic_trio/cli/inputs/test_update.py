@@ -14,7 +14,7 @@ from haptic_trio.validation_tests.update import UpdateError, update_config_map, 
 def update_files(
     results: Sequence[CaseResult], given: Input, manifests: Path | None, source: ConfigSource | None
 ) -> int:
-    """Rewrite the expected texts that differ; return how many. Raises UpdateError, and OSError."""
+    """Rewrite the expected texts that differ and return their number. Raises UpdateError and OSError."""
     changes: dict[str, dict[tuple[str, int], str]] = {}
     for result, one in updates_of(results):
         assert one.actual is not None
@@ -40,7 +40,7 @@ def _update_manifests(manifests: Path, found: dict[tuple[str, int], str], source
 
 
 def _replace(path: Path, text: str) -> None:
-    # Lines end as they did, and a link stays one.
+    # Keep line endings and symbolic links.
     if b"\r\n" in path.read_bytes():
         text = text.replace("\n", "\r\n")
     replace_file(path.resolve(), text, mode=path.stat().st_mode & 0o777)

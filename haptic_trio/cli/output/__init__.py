@@ -1,1 +1,1 @@
-"""Results of commands for terminals, and as JSON."""
+"""Rendering of results for terminals and as JSON."""

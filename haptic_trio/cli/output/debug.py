@@ -17,7 +17,7 @@ _MOST_FIELDS = 12
 
 
 def table(*titles: str) -> Table:
-    """Return an empty table in our manner."""
+    """Return an empty table with the columns *titles*."""
     made = Table(box=None, pad_edge=False, expand=False)
     for title in titles:
         made.add_column(title, no_wrap=True, overflow="ellipsis")
@@ -25,7 +25,7 @@ def table(*titles: str) -> Table:
 
 
 def task_tree(root: dict[str, Any], clock: float) -> Tree:
-    """Return the tasks below *root*; deadlines are told relative to *clock*."""
+    """Return the tasks below *root*; deadlines are shown relative to *clock*."""
     tree = Tree(_task_line(root))
     _add_children(tree, root, clock)
     return tree
@@ -62,7 +62,7 @@ def _task_line(task: dict[str, Any]) -> Text:
 
 
 def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
-    """Return how full the channels are."""
+    """Return the fill levels of the channels."""
     made = table("CHANNEL", "FILL", "HIGH", "SIZE", "ENDS", "WAITING")
     for one in channels:
         if one["kind"] == "latest":
@@ -77,7 +77,7 @@ def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
 
 
 def store_table(stores: Iterable[dict[str, Any]]) -> Table:
-    """Return how large the stores are."""
+    """Return the sizes of the stores."""
     made = table("STORE", "OBJECTS", "CHANGES")
     for one in stores:
         made.add_row(one["name"], str(one["objects"]), str(one["version"]))
@@ -85,7 +85,7 @@ def store_table(stores: Iterable[dict[str, Any]]) -> Table:
 
 
 def event_line(event: dict[str, Any], unix: float, clock: float) -> Text:
-    """Return one event; *unix* and *clock* are the same instant."""
+    """Return one event as a line; *unix* and *clock* are the same instant."""
     at = unix + event["at"] - clock
     style = _LEVELS.get(event["level"], "")
     line = Text(f"{_time_of_day(at)} ", style="dim")
@@ -111,8 +111,8 @@ def _time_of_day(unix: float) -> str:
 
 
 def cycle_table(cycles: Iterable[dict[str, Any]]) -> Table:
-    """Return the reconciliations, the oldest first; durations in milliseconds."""
-    made = table("CYCLE", "WHY", "RENDER", "PARSE", "CHECK", "DEPLOY", "FRAGMENTS", "OUTCOME")
+    """Return the reconciliations, oldest first; durations in milliseconds."""
+    made = table("CYCLE", "REASON", "RENDER", "PARSE", "CHECK", "DEPLOY", "FRAGMENTS", "OUTCOME")
     for one in cycles:
         times = [_ms(one.get(name)) for name in ("render", "parse", "check", "deploy_seconds")]
         fragments = f"{one.get('rendered', 0)}+{one.get('reused', 0)}"
@@ -121,19 +121,21 @@ def cycle_table(cycles: Iterable[dict[str, Any]]) -> Table:
 
 
 def instance_table(instances: Iterable[dict[str, Any]]) -> Table:
-    """Return the instances and what they took last."""
-    made = table("INSTANCE", "GENERATION", "CYCLE", "MS", "HOW")
+    """Return the instances and their latest deployments."""
+    made = table("INSTANCE", "GENERATION", "CYCLE", "MS", "RESULT")
     for one in instances:
         if one.get("error"):
-            how = Text(one["error"], style="red")
+            result = Text(one["error"], style="red")
         elif one.get("held"):
-            how = Text("holds back: " + ", ".join(one["held"]), style="yellow")
+            result = Text("waiting for a reload: " + ", ".join(one["held"]), style="yellow")
         elif one.get("reloaded"):
-            how = Text("loaded: " + ", ".join(one.get("reasons", ())))
+            result = Text("reloaded: " + ", ".join(one.get("reasons", ())))
         else:
             count = one.get("operations", 0)
-            how = Text(f"{count} operation{'' if count == 1 else 's'}")
-        made.add_row(one["name"], one.get("generation", ""), one.get("correlation", ""), _ms(one.get("seconds")), how)
+            result = Text(f"{count} operation{'' if count == 1 else 's'}")
+        made.add_row(
+            one["name"], one.get("generation", ""), one.get("correlation", ""), _ms(one.get("seconds")), result
+        )
     return made
 
 
@@ -152,18 +154,18 @@ def config_lines(page: dict[str, Any]) -> Iterator[Text]:
 
 
 def diff_lines(page: dict[str, Any]) -> Iterator[Text]:
-    """Yield what differs."""
+    """Yield the summary and the lines of a diff."""
     if not page["before"]:
-        yield Text("No other configuration was seen since a viewer is there.")
+        yield Text("The configuration has not changed since a client first requested it.")
         return
-    yield Text(f"{page['added']} lines came, {page['removed']} went")
+    yield Text(f"{page['added']} lines added, {page['removed']} removed")
     for one in page["lines"]:
         style = "green" if one["sign"] == "+" else "red"
         yield Text(f"{one['sign']}{one['line']:>6} {visible(one['text'])}", style=style, no_wrap=True)
 
 
 def headline(state: dict[str, Any]) -> Text:
-    """Return one line on the whole."""
+    """Return the summary line of the controller."""
     iteration = state["iteration"]
     if iteration is None:
         return Text("between two iterations", style="yellow")
@@ -177,7 +179,7 @@ def headline(state: dict[str, Any]) -> Text:
 
 
 def live_view(known: dict[str, Any], events: Iterable[dict[str, Any]], now: dict[str, float], height: int) -> Group:
-    """Return the whole picture in at most *height* lines."""
+    """Return the live view in at most *height* lines."""
     state = known["state"]
     parts: list[RenderableType] = [headline(state), Text()]
     instances, cycles = state["instances"], state["cycles"]

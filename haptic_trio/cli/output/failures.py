@@ -9,7 +9,7 @@ from haptic_trio.errors import ProblemsError, leaves_of
 
 
 def failures_of(error: BaseException) -> list[dict[str, object]]:
-    """Return each error in *error* as plain data: `message`, and of a problem all that is known of it."""
+    """Return each leaf of *error* as plain data: `message`, and all fields of a problem."""
     return [entry for leaf in leaves_of(error) for entry in _entries_of(leaf)]
 
 
@@ -25,7 +25,7 @@ def _entries_of(error: BaseException) -> list[dict[str, object]]:
 
 
 def words_of(error: BaseException) -> str:
-    """Return *error* in words for people: of one of the system its file and what is wrong, without its number."""
+    """Return the message of *error*; for an OSError file name and reason, without the error number."""
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | None):
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

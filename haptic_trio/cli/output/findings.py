@@ -15,27 +15,27 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 class Area(StrEnum):
-    """What a problem is in."""
+    """The step of validation that found a problem."""
 
     MANIFESTS = "manifests"
-    """A file is not what a cluster would take."""
+    """A file that the API server would not accept."""
     CONFIGURATION = "configuration"
     """The ConfigMap or the Secret with credentials."""
     TESTS = "tests"
-    """The configuration's own tests, those that need nothing that serves."""
+    """The configuration's own tests, except those that send requests."""
     OBJECT = "objects"
-    """One object cannot be served; all others are."""
+    """An object that is rejected; all others are served."""
     OUTPUT = "output"
     """No valid configuration could be rendered."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem, and what it is in."""
+    """A problem and its area."""
 
     area: Area
     problem: Problem
     is_warning: bool = False
-    """Nothing has to be done about it."""
+    """It does not make the input invalid."""
 
 
 def find(area: Area, problems: Iterable[Problem], *, is_warning: bool = False) -> list[Finding]:
@@ -44,20 +44,17 @@ def find(area: Area, problems: Iterable[Problem], *, is_warning: bool = False) -
 
 
 def count_errors(findings: Iterable[Finding]) -> int:
-    """Return how many of *findings* are more than warnings."""
+    """Return the number of *findings* that are not warnings."""
     return sum(not finding.is_warning for finding in findings)
 
 
 def visible(text: str) -> str:
-    """Return *text* without what would steer a terminal: control characters become their escapes.
-
-    Messages quote what others wrote into manifests.
-    """
+    """Return *text* with control characters escaped: messages may quote untrusted manifests."""
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def make_console(stream: TextIO) -> Console:
-    """Return a console that colours for a terminal and writes plain text, unwrapped, into a pipe."""
+    """Return a console that writes colours to a terminal and plain, unwrapped text to a pipe."""
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 def to_junit(cases: Sequence[CaseResult]) -> str:
-    """Return a document with a test suite for each suite and a test case for each test."""
+    """Return an XML document with one `testsuite` for each suite and one `testcase` for each test."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites {_totals(cases)}>"]
     for suite in dict.fromkeys(case.suite for case in cases):
         own = [case for case in cases if case.suite == suite]

@@ -1,4 +1,4 @@
-"""Test results as a tree for people and as JSON for programs."""
+"""Test results as a tree and as JSON."""
 
 from collections.abc import Sequence
 from typing import TextIO
@@ -23,17 +23,17 @@ _WIDE = 10_000
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a run has to tell."""
+    """Results of a test run."""
 
     cases: tuple[CaseResult, ...]
     seconds: float
     coverage: tuple[TemplateCoverage, ...] | None = None
-    """None when it was not asked for."""
+    """None unless requested."""
     own: frozenset[str] = frozenset()
-    """The templates that are no library's."""
+    """Templates that the configuration adds or overrides."""
     slowest: tuple[tuple[str, Timing], ...] | None = None
     updated: int = 0
-    """How many expected texts have been rewritten."""
+    """Number of expected texts that were rewritten."""
 
     @property
     def passed(self) -> bool:
@@ -42,9 +42,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_report(stream: TextIO, report: Report, *, verbose: bool) -> None:
-    """Print the tree, then coverage and times where they were asked for, and the summary last.
+    """Print the tree, then coverage and times if requested, and the summary.
 
-    A terminal gets lines that fit it; a pipe gets them whole.
+    Lines are cut to the width of a terminal; a pipe gets complete lines.
     """
     width = None if stream.isatty() else _WIDE
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
@@ -113,8 +113,8 @@ def _print_coverage(console: Console, found: Sequence[TemplateCoverage], names: 
     own = [one for one in found if one.name in names]
     others = [one for one in found if one.name not in names]
     whole = f"templates rendered: {total(list(found)):.0%} of lines and branches"
-    # Whoever takes templates of a library tests his own.
-    part = f", {total(own):.0%} of those that are no library's" if own and others else ""
+    # Users of a library test their own templates.
+    part = f", {total(own):.0%} of the configuration's own templates" if own and others else ""
     console.print(Text(f"{whole}{part}", style="bold"))
     for one in (*own, *others):
         if not one.missing_lines and not one.missing_branches:

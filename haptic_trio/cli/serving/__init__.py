@@ -1,1 +1,1 @@
-"""The parts of `serve`: probes, console, webhook, fleet and traces."""
+"""Components of `serve`: endpoints, probes, console, webhook, fleet and traces."""

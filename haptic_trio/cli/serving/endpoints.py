@@ -30,35 +30,35 @@ _API = re.compile(
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 USERNAME = "HAPTIC_DATAPLANE_USERNAME"
 PASSWORD = "HAPTIC_DATAPLANE_PASSWORD"  # noqa: S105  the name of a variable
-"""In the environment, in place of what the Secret says: on a command line everybody could read it."""
+"""Environment variables that override the Secret; options would be visible in the process list."""
 
 
 class AgentList(msgspec.Struct, frozen=True, kw_only=True):
-    """Agents that are there from beginning to end."""
+    """A fixed list of agents."""
 
     addresses: tuple[AgentAddress, ...]
     tls: TlsFiles
 
 
 class ApiList(msgspec.Struct, frozen=True, kw_only=True):
-    """Data Plane APIs that are there from beginning to end."""
+    """A fixed list of Data Plane APIs."""
 
     addresses: tuple[ApiAddress, ...]
     authorities: Path | None = None
-    """Who has signed their certificates; None: those that the system trusts."""
+    """CA certificates; None: those of the system."""
     credentials: Credentials | None = None
-    """In place of those in the Secret."""
+    """Override those in the Secret."""
 
 
 class PodMode(msgspec.Struct, frozen=True, kw_only=True):
-    """Instances are the pods that the configuration chooses."""
+    """Instances are the pods that `podSelector` selects."""
 
     access: AgentAccess | None = None
-    """To agents in them; None: there are only Data Plane APIs."""
+    """Access to agents in the pods; None: only Data Plane APIs are used."""
 
 
 def agent_options(command: F) -> F:
-    """Add `--agent`, `--pods`, `--dataplane`, and what goes with each."""
+    """Add `--agent`, `--pods`, `--dataplane` and their related options."""
     for decorate in reversed(
         (
             click.option(
@@ -68,32 +68,37 @@ def agent_options(command: F) -> F:
                 metavar="NAME=URL",
                 envvar="HAPTIC_AGENTS",
                 callback=_read_agents,
-                help="Deploy to the agent at https://HOST:PORT instead of to local instances; may be repeated"
-                " (in the environment separated by spaces).",
+                help="Deploy to the agent at https://HOST:PORT, not to local instances; may be repeated"
+                " (in the environment: separated by spaces).",
             ),
             click.option(
                 "--pods",
                 is_flag=True,
                 envvar="HAPTIC_PODS",
-                help="Deploy to the pods that `podSelector` chooses, in the controller's namespace.",
+                help="Deploy to the pods in the controller's namespace that `podSelector` selects.",
             ),
             click.option(
                 "--agent-ca",
                 type=_FILE,
                 envvar="HAPTIC_AGENT_CA",
-                help="Authorities that signed the agents' certificates.",
+                help="CA certificates of agents (PEM).",
             ),
             click.option(
-                "--agent-cert", type=_FILE, envvar="HAPTIC_AGENT_CERT", help="Certificate that is shown to agents."
+                "--agent-cert",
+                type=_FILE,
+                envvar="HAPTIC_AGENT_CERT",
+                help="Client certificate for connections to agents (PEM).",
             ),
-            click.option("--agent-key", type=_FILE, envvar="HAPTIC_AGENT_KEY", help="Its private key."),
+            click.option(
+                "--agent-key", type=_FILE, envvar="HAPTIC_AGENT_KEY", help="Private key of --agent-cert (PEM)."
+            ),
             click.option(
                 "--agent-server-name",
                 default=AGENT_NAME,
                 show_default=True,
                 metavar="NAME",
                 envvar="HAPTIC_AGENT_SERVER_NAME",
-                help="Name in the certificates of agents in pods, which have no names of their own.",
+                help="DNS name in the certificates of agents in pods.",
             ),
             click.option(
                 "--dataplane",
@@ -102,14 +107,14 @@ def agent_options(command: F) -> F:
                 metavar="[NAME=]URL",
                 envvar="HAPTIC_DATAPLANES",
                 callback=_take_apis,
-                help="Deploy over the HAProxy Data Plane API at https://HOST:PORT instead of to local instances; may be"
-                f" repeated. User and password are those of the Secret, or {USERNAME} and {PASSWORD}.",
+                help="Deploy through the HAProxy Data Plane API at https://HOST:PORT, not to local instances; may be"
+                f" repeated. User and password come from {USERNAME} and {PASSWORD}, else from the Secret.",
             ),
             click.option(
                 "--dataplane-ca",
                 type=_FILE,
                 envvar="HAPTIC_DATAPLANE_CA",
-                help="Authorities that signed the certificates of Data Plane APIs; without it those of the system.",
+                help="CA certificates of Data Plane APIs (PEM). Default: those of the system.",
             ),
         )
     ):
@@ -124,10 +129,10 @@ def _read_agents(
     for value in values:
         match = _AGENT.fullmatch(value)
         if match is None or int(match["port"] or 443) > 65535:
-            raise click.BadParameter(f"{value!r} is no name and address, such as edge-1=https://10.0.0.7:5555")
+            raise click.BadParameter(f"{value!r} is not NAME=URL (expected such as edge-1=https://10.0.0.7:5555)")
         addresses.append(AgentAddress(name=match["name"], url=match["url"]))
     if len({address.name for address in addresses}) < len(addresses):
-        raise click.BadParameter("a name is given twice")
+        raise click.BadParameter("two endpoints have the same name")
     return tuple(addresses)
 
 
@@ -136,18 +141,18 @@ def _take_apis(_context: click.Context, _parameter: click.Parameter, values: Seq
 
 
 def read_apis(values: Sequence[str]) -> tuple[ApiAddress, ...]:
-    """Return the addresses in *values*, each named by what stands before it, or by itself; raises BadParameter."""
+    """Return the addresses in *values*; without a name, host and port are the name. Raises BadParameter."""
     addresses = []
     for value in values:
         match = _API.fullmatch(value)
         if match is None or int(match["port"] or 443) > 65535:
-            # It is not quoted: it may hold a password.
-            hint = "such as edge-1=https://10.0.0.7:5555, without user and password"
-            raise click.BadParameter(f"expected an address, with or without a name, {hint}")
+            # The value is not quoted: it may hold a password.
+            hint = "expected such as edge-1=https://10.0.0.7:5555, without user and password"
+            raise click.BadParameter(f"not [NAME=]URL ({hint})")
         name = match["name"] or f"{match['host'].strip('[]')}:{match['port'] or match['url'].partition(':')[0]}"
         addresses.append(ApiAddress(name=name, url=match["url"]))
     if len({address.name for address in addresses}) < len(addresses):
-        raise click.BadParameter("a name is given twice")
+        raise click.BadParameter("two endpoints have the same name")
     return tuple(addresses)
 
 
@@ -159,16 +164,16 @@ def make_api_list(
     agents: tuple[AgentAddress, ...],
     pods: bool,
 ) -> ApiList | None:
-    """Return the options as one value; None without `--dataplane`. Raises UsageError when they do not fit together."""
+    """Return the options as one value; None without `--dataplane`. Raises UsageError if they contradict."""
     if not apis:
         if authorities is not None:
-            raise click.UsageError("--dataplane-ca goes with --dataplane")
+            raise click.UsageError("--dataplane-ca needs --dataplane")
         return None
     if agents or pods:
         raise click.UsageError("--dataplane excludes --agent and --pods")
     username, password = environment.get(USERNAME), environment.get(PASSWORD)
     if bool(username) != bool(password):
-        raise click.UsageError(f"{USERNAME} and {PASSWORD} go together")
+        raise click.UsageError(f"{USERNAME} and {PASSWORD} must be set together")
     credentials = Credentials(username=username, password=password) if username and password else None
     return ApiList(addresses=apis, authorities=authorities, credentials=credentials)
 
@@ -176,7 +181,7 @@ def make_api_list(
 def make_agent_list(
     agents: tuple[AgentAddress, ...], ca: Path | None, certificate: Path | None, key: Path | None
 ) -> AgentList | None:
-    """Return the options as one value; None without agents. Raises UsageError when a file is not given."""
+    """Return the options as one value; None without agents. Raises UsageError if a file is missing."""
     if not agents:
         return None
     if ca is None or certificate is None or key is None:
@@ -192,7 +197,7 @@ def make_pod_mode(
     key: Path | None,
     server_name: str,
 ) -> PodMode | None:
-    """Return the options as one value; None without `--pods`. Raises UsageError when they do not fit together."""
+    """Return the options as one value; None without `--pods`. Raises UsageError if they contradict."""
     if not chosen:
         return None
     if agents:
@@ -201,7 +206,7 @@ def make_pod_mode(
         tls = TlsFiles(certificate=certificate, key=key, authorities=ca)
         return PodMode(access=AgentAccess(tls=tls, server_name=server_name))
     if ca is not None or certificate is not None or key is not None:
-        raise click.UsageError("agents need all of --agent-ca, --agent-cert and --agent-key")
+        raise click.UsageError("access to agents needs --agent-ca, --agent-cert and --agent-key")
     return PodMode()
 
 
@@ -221,10 +226,10 @@ async def run_api_list(
     *,
     task_status: trio.TaskStatus[Sequence[Endpoint]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Follow *apis* until cancelled, and have *process* know them; see `RemoteApis.run`. Raises AuthoritiesError.
+    """Follow *apis* until cancelled and put them into `process.endpoints`; see `RemoteApis.run`.
 
-    Each request goes with the credentials of the configuration that runs;
-    between two iterations with those of the one before.
+    Each request has the credentials of the running configuration; between two
+    iterations, those of the previous one. Raises AuthoritiesError.
     """
     last: Credentials | None = None
 

@@ -25,11 +25,11 @@ SOCKET_NAME = "control.sock"
 
 
 class NoFleetError(HapticError):
-    """This controller makes no instances of its own; trying again is futile."""
+    """This controller does not manage instances; permanent."""
 
 
 def control_path(state: Path) -> Path:
-    """Return where the controller that has the directory *state* is asked; makes the socket's directory. Blocks."""
+    """Return the control socket of the controller with the state directory *state*; creates its directory. Blocks."""
     return choose_socket_directory(state.absolute()) / SOCKET_NAME
 
 
@@ -43,12 +43,12 @@ def with_fleet(process: Process, fleet: LocalFleet | PodFleet | None, pods: PodE
 
 @asynccontextmanager
 async def serving_control(state: Path, process: Process) -> AsyncIterator[None]:
-    """Answer what people ask of the fleet of *process*, for as long as the block lasts."""
+    """Serve the control socket of the fleet of *process* for the duration of the block."""
 
     def fleet() -> Fleet:
         found = fleet_of(process)
         if found is None:
-            raise NoFleetError("this controller makes no instances: it deploys to those that somebody else makes")
+            raise NoFleetError("this controller does not manage instances: it deploys to existing ones")
         return found
 
     path = await trio.to_thread.run_sync(control_path, state)
@@ -57,13 +57,13 @@ async def serving_control(state: Path, process: Process) -> AsyncIterator[None]:
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(serve_app, app, f"unix:{path}", umask=0o177))
             yield
-            nursery.cancel_scope.cancel(reason="the controller has ended")
+            nursery.cancel_scope.cancel(reason="the controller ended")
     finally:
         path.unlink(missing_ok=True)
 
 
 def fleet_of(process: Process) -> FleetOwner | ObservedPods | None:
-    """Return whom to ask about the instances now; None where nobody knows."""
+    """Return the current owner or observer of the instances; None if their number is unknown."""
     if process.fleet.observed is not None and not (
         process.fleet.desired.value and process.fleet.desired.value.pod_template
     ):
@@ -72,7 +72,7 @@ def fleet_of(process: Process) -> FleetOwner | ObservedPods | None:
 
 
 def count_groups(snapshot: FleetSnapshot | None) -> tuple[GroupHealth, ...]:
-    """Return what probes are told of a fleet."""
+    """Return the groups of a fleet as health reports show them."""
     if snapshot is None:
         return ()
     return tuple(

@@ -1,4 +1,4 @@
-"""Load functions of `serve`: the checks that depend on the kind of endpoints."""
+"""Load functions of `serve`, with the checks that depend on the kind of endpoints."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -16,7 +16,7 @@ from haptic_trio.stages.process import Load
 
 
 def choose_load(agents: AgentList | None, apis: ApiList | None, pods: PodMode | None) -> Load:
-    """Return what loads a configuration for instances that are reached like that; local ones where all are None."""
+    """Return the load function for the given kind of endpoints; if all are None, for local instances."""
     if pods is not None:
         return load_for_pods if pods.access is not None else load_for_api_pods
     if apis is not None:
@@ -25,9 +25,9 @@ def choose_load(agents: AgentList | None, apis: ApiList | None, pods: PodMode | 
 
 
 def reserving(load: Load, agents: AgentList | None, listens: Iterable[str | None]) -> Load:
-    """Return *load* with the ports of agents, and those of *listens* for HAProxy on this machine, reserved.
+    """Return *load* with more ports in `gatewayReservedPorts`, which no listener of a Gateway may use.
 
-    No listener of a Gateway has them: see the setting `gatewayReservedPorts`.
+    For local instances these are the ports of *listens*, else those of agents and Data Plane APIs.
     """
     own = {_port_of(listen) for listen in listens if listen is not None}
     theirs = {address.port for address in agents.addresses} if agents is not None else set()
@@ -60,24 +60,24 @@ def load_for_local_instances(config_map: Resource, secret: Resource | None) -> L
 
 def load_for_agents(config_map: Resource, secret: Resource | None) -> LoadedConfig:
     """Load a configuration for a list of agents."""
-    # `local` is what nobody has chosen.
+    # `local` is the default of the setting.
     return _load_for(config_map, secret, (DataplaneKind.AGENT, DataplaneKind.LOCAL))
 
 
 def load_for_apis(
     config_map: Resource, secret: Resource | None, *, environment: Credentials | None = None
 ) -> LoadedConfig:
-    """Load a configuration for a list of Data Plane APIs; credentials of the *environment* go before the Secret's."""
+    """Load a configuration for a list of Data Plane APIs; the *environment* overrides the Secret's credentials."""
     if environment is not None:
         values = {"dataplane_username": environment.username, "dataplane_password": environment.password}
-        # Its version stays, so that a change of it is seen as one.
+        # Keep the version, so that a change of the Secret is noticed.
         secret = {"metadata": (secret or {}).get("metadata") or {}, "stringData": values}
     loaded = _load_for(config_map, secret, (DataplaneKind.DATAPLANEAPI, DataplaneKind.LOCAL), lacks="--pods or --agent")
     if loaded.credentials is None:
         raise ConfigInvalidError(
             [
                 Problem(
-                    message="the Data Plane API needs credentials, and there is no Secret",
+                    message="the Data Plane API needs credentials, and the Secret does not exist",
                     source=loaded.config_map_source,
                     hint="create a Secret with dataplane_username and dataplane_password",
                 )
@@ -94,7 +94,7 @@ def load_for_pods(config_map: Resource, secret: Resource | None) -> LoadedConfig
 
 
 def load_for_api_pods(config_map: Resource, secret: Resource | None) -> LoadedConfig:
-    """Load a configuration for pods, where there are no certificates to reach agents with."""
+    """Load a configuration for pods without certificates for agents."""
     kinds = (DataplaneKind.DATAPLANEAPI,)
     return _with_selector(
         _load_for(config_map, secret, kinds, lacks="--agent-ca", hint="give --agent-ca, --agent-cert and --agent-key")
@@ -110,7 +110,7 @@ def _load_for(
     hint: str = "",
 ) -> LoadedConfig:
     loaded = load_config(config_map, secret)
-    _refuse_directories(loaded)
+    _reject_directories(loaded)
     kind = loaded.config.dataplane.kind
     if kind not in kinds:
         raise ConfigInvalidError(
@@ -126,15 +126,15 @@ def _load_for(
     return loaded
 
 
-def _refuse_directories(loaded: LoadedConfig) -> None:
-    """Raise ConfigInvalidError for directories that are no good to the check that HAProxy makes here."""
+def _reject_directories(loaded: LoadedConfig) -> None:
+    """Raise ConfigInvalidError for absolute directories, which `haproxy -c` on this machine could not use."""
     dataplane = loaded.config.dataplane
     problems = [
         Problem(
             message=f"{directory!r} is absolute",
             source=loaded.config_map_source,
             path=f"dataplane.{field}",
-            hint="write it relative, such as `maps`: files go where the Data Plane API keeps them",
+            hint="use a relative path, such as `maps`: the Data Plane API decides about the directory",
         )
         for field, directory in (
             ("mapsDir", dataplane.maps_dir),
@@ -152,10 +152,10 @@ def _with_selector(loaded: LoadedConfig) -> LoadedConfig:
         raise ConfigInvalidError(
             [
                 Problem(
-                    message="no labels choose the HAProxy pods",
+                    message="no labels select the HAProxy pods",
                     source=loaded.config_map_source,
                     path="podSelector.matchLabels",
-                    hint="name the labels that they have, such as `app: haproxy`",
+                    hint="set the labels of the pods, such as `app: haproxy`",
                 )
             ]
         )

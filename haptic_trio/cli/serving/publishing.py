@@ -15,7 +15,7 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z
 
 
 class Publishing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where HAProxy is reached from outside; with neither no status of an Ingress is written."""
+    """External addresses of HAProxy; if both are empty, no Ingress status is written."""
 
     service: tuple[str, str] | None = None
     """Namespace and name."""
@@ -32,14 +32,14 @@ def publish_options(command: F) -> F:
             metavar="ADDRESS",
             envvar="HAPTIC_PUBLISH_ADDRESSES",
             callback=_read_addresses,
-            help="Write this IP address or host name into the status of Ingresses; may be repeated.",
+            help="IP address or host name for the status of Ingresses; may be repeated.",
         ),
         click.option(
             "--publish-service",
             metavar="NAMESPACE/NAME",
             envvar="HAPTIC_PUBLISH_SERVICE",
             callback=_read_service,
-            help="Write the addresses of this Service's load balancer into the status of Ingresses.",
+            help="Service whose load balancer addresses go into the status of Ingresses.",
         ),
     ):
         command = decorate(command)
@@ -58,7 +58,7 @@ def _read_service(_context: click.Context, _parameter: click.Parameter, value: s
         return None
     match = _SERVICE.fullmatch(value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is no Service such as ingress/haproxy")
+        raise click.BadParameter(f"{value!r} is not NAMESPACE/NAME (expected such as ingress/haproxy)")
     return match["namespace"], match["name"]
 
 

@@ -16,7 +16,7 @@ from haptic_trio.logs import get_logger
 
 
 class TracingUnavailableError(HapticError):
-    """Traces are asked for and the extra `otel` is not installed; trying again helps once it is."""
+    """`--otlp-endpoint` needs the extra `otel`, which is not installed."""
 
 
 def _check_endpoint(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -27,7 +27,7 @@ def _check_endpoint(_context: click.Context, _parameter: click.Parameter, value:
         fits = False
     if not fits:
         raise click.BadParameter(
-            "must be a URL such as http://collector:4318, without credentials: these go into OTEL_EXPORTER_OTLP_HEADERS"
+            "expected a URL such as http://collector:4318 without credentials; set those in OTEL_EXPORTER_OTLP_HEADERS"
         )
     return value
 
@@ -44,7 +44,7 @@ otlp_option: Callable[[Any], Any] = click.option(
 
 
 def wants_traces(endpoint: str, environment: Mapping[str, str]) -> bool:
-    """Whether there are traces, by *endpoint* or by OpenTelemetry's own variables."""
+    """Whether *endpoint* or OpenTelemetry's environment variables enable traces."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     if endpoint:
@@ -56,17 +56,17 @@ def wants_traces(endpoint: str, environment: Mapping[str, str]) -> bool:
 
 @asynccontextmanager
 async def tracing(endpoint: str, identity: str) -> AsyncIterator[Observe | None]:
-    """Yield who is to be shown each fact for traces, if there are to be any.
+    """Yield an observer that makes traces of events, or None if traces are disabled.
 
-    Raises TracingUnavailableError; where only OpenTelemetry's variables ask
-    for traces, which are set for whole namespaces, it is a warning.
+    Raises TracingUnavailableError. If traces are requested by OpenTelemetry's
+    variables alone, which may be set for a whole namespace, logs a warning.
     """
     exporting = await _load(endpoint) if wants_traces(endpoint, os.environ) else None
     if exporting is None:
         yield None
         return
     async with exporting(endpoint, version=__version__, identity=identity) as observe:
-        get_logger("tracing").info("traces are sent", to=endpoint or "as OTEL_EXPORTER_OTLP_… say")
+        get_logger("tracing").info("sending traces", to=endpoint or "OTEL_EXPORTER_OTLP_…")
         yield observe
 
 
@@ -82,5 +82,5 @@ async def _load(endpoint: str) -> Any:
         message = "traces need the extra `otel`: pip install '.[otel]' in a checkout"
         if endpoint:
             raise TracingUnavailableError(message) from exc
-        get_logger("tracing").warning("no traces are sent", reason=message)
+        get_logger("tracing").warning("not sending traces", reason=message)
         return None

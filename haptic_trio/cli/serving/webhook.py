@@ -27,7 +27,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what the webhook is served with; *command* gets it as `webhook`, None without an address."""
+    """Add the options of the webhook; *command* gets them as `webhook`, None without an address."""
 
     @wraps(command)
     def with_webhook(
@@ -50,19 +50,23 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
                 metavar="ADDRESS:PORT",
                 callback=_check_listen,
                 envvar="HAPTIC_WEBHOOK_LISTEN",
-                help="Where the API server is answered that asks before it accepts an object that is watched with"
-                " `enableValidationWebhook`, or our ConfigMap, over HTTPS. Without it there is no webhook.",
+                help="HTTPS address of the admission webhook, which reviews the ConfigMap and objects of resources with"
+                " `enableValidationWebhook`. Default: no webhook.",
             ),
             click.option(
-                "--webhook-cert", type=_FILE, envvar="HAPTIC_WEBHOOK_CERT", help="Certificate of the webhook."
+                "--webhook-cert",
+                type=_FILE,
+                envvar="HAPTIC_WEBHOOK_CERT",
+                help="Certificate chain of the webhook (PEM).",
             ),
-            click.option("--webhook-key", type=_FILE, envvar="HAPTIC_WEBHOOK_KEY", help="Its private key."),
+            click.option(
+                "--webhook-key", type=_FILE, envvar="HAPTIC_WEBHOOK_KEY", help="Private key of --webhook-cert (PEM)."
+            ),
             click.option(
                 "--webhook-client-ca",
                 type=_FILE,
                 envvar="HAPTIC_WEBHOOK_CLIENT_CA",
-                help="Authorities that signed the client certificate of the API server; without it everybody may ask"
-                " who reaches the port.",
+                help="CA certificates of the API server's client certificate (PEM). Default: no client certificate.",
             ),
             click.option(
                 "--webhook-client",
@@ -70,8 +74,8 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
                 multiple=True,
                 metavar="NAME",
                 envvar="HAPTIC_WEBHOOK_CLIENTS",
-                help="Name in the API server's client certificate; may be repeated. Without it all that the"
-                " authorities vouch for may ask.",
+                help="Name in the API server's client certificate; may be repeated. Default: any certificate that"
+                " --webhook-client-ca signed.",
             ),
         )
     ):
@@ -86,10 +90,10 @@ def _check_listen(context: click.Context, parameter: click.Parameter, value: str
 def make_webhook(
     listen: str | None, certificate: Path | None, key: Path | None, authorities: Path | None, clients: Sequence[str]
 ) -> WebhookOptions | None:
-    """Return how the webhook is served, None if it is not; raises UsageError where something is missing."""
+    """Return the options of the webhook, None without an address; raises UsageError if an option is missing."""
     if listen is None:
         if certificate or key or authorities or clients:
-            raise click.UsageError("--webhook-cert and the like are of use only with --webhook-listen")
+            raise click.UsageError("the options --webhook-… need --webhook-listen")
         return None
     if certificate is None or key is None:
         raise click.UsageError("--webhook-listen needs --webhook-cert and --webhook-key")
@@ -109,37 +113,34 @@ async def serve_reviews(
     load: Load = load_config,
     addresses: Latest[tuple[str, ...]] | None = None,
 ) -> None:
-    """Answer reviews of *process* until cancelled; nothing without *options*.
+    """Serve the webhook of *process* until cancelled; returns at once without *options*.
 
-    *load* is for its ConfigMap. Where reviews are answered goes to *addresses*.
+    *load* loads the ConfigMap under review. The bound addresses are put into *addresses*.
     """
     if options is None:
         return
     metrics = WebhookMetrics(families)
     check = partial(
         check_configuration,
-        look=partial(seen_by, process),
+        newest=partial(seen_by, process),
         source=process.source,
         load=load,
-        # HAProxy runs what a configuration says while it checks it, Lua for one: not for whoever reaches the port.
+        # `haproxy -c` runs Lua of the configuration: only for authenticated clients.
         binary=process.haproxy if options.authorities is not None else None,
         scratch=process.scratch,
     )
     configuration = ConfigurationReviews(process.source.namespace, process.source.config_map, check)
     await run_webhook(
         options,
-        Admission(partial(look_at, process), metrics, configuration=configuration),
+        Admission(partial(review_state_of, process), metrics, configuration=configuration),
         metrics,
         report=report,
         announce=addresses.put if addresses is not None else lambda _addresses: None,
     )
 
 
-def look_at(process: Process) -> Present | None:
-    """Return what there is to review with; None until the iteration that runs has made a valid configuration.
-
-    Whether that has been deployed says nothing about objects.
-    """
+def review_state_of(process: Process) -> Present | None:
+    """Return the state for reviews; None until the running iteration has a valid configuration, deployed or not."""
     state = process.running.value
     if state is None or state.parts is None or state.validated is None or state.validated.value is None:
         return None
@@ -148,7 +149,7 @@ def look_at(process: Process) -> Present | None:
 
 
 def seen_by(process: Process) -> ConfigSeen | None:
-    """Return the ConfigMap and the Secret as the cluster has them; None until both have been seen."""
+    """Return the newest ConfigMap and Secret of the cluster; None until both were received."""
     state = process.running.value
     return state.channels.candidates.value if state is not None and state.channels is not None else None
 
@@ -156,18 +157,18 @@ def seen_by(process: Process) -> ConfigSeen | None:
 def check_configuration(
     config_map: Resource,
     *,
-    look: Callable[[], ConfigSeen | None],
+    newest: Callable[[], ConfigSeen | None],
     source: ConfigSource,
     load: Load,
     binary: Path | None,
     scratch: Path,
 ) -> tuple[Problem, ...]:
-    """Return what is wrong with *config_map* beside the Secret that is there, in a worker thread of Trio.
+    """Return the problems of *config_map*, loaded with the newest Secret. Runs in a worker thread of Trio.
 
-    Its tests are run, without asking HAProxy where there is no *binary*. What is wrong with the Secret is not told.
-    Raises `RehearsalError` while nobody can say.
+    Runs the tests of the configuration; without *binary*, those without HAProxy. Problems of the Secret are not
+    returned. Raises `RehearsalError` if the review is not possible.
     """
-    seen = look()
+    seen = newest()
     if seen is None:
         raise RehearsalError("haptic-trio is not ready")
     try:

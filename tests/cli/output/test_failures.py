@@ -60,7 +60,7 @@ def test_every_error_of_a_group_is_told_with_all_that_is_known_of_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["render", "--output", "json"], "name one cluster"),
+        (["render", "--output", "json"], "give one of --manifests"),
         (["rendr", "--output", "json"], "rendr"),
         (["fleet", "list", "--state-dir", "/nowhere", "--output", "json"], "--state-dir"),
         (["debug", "--output=json", "tasks", "--state-dir", "/nowhere"], "--state-dir"),

@@ -41,7 +41,7 @@ def test_service_or_addresses_are_published() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--publish-service", "haproxy"], "no Service"),
+        (["--publish-service", "haproxy"], "not NAMESPACE/NAME"),
         (["--publish-address", "under_score"], "neither an IP address"),
         (["--publish-service", "a/b", "--publish-address", "192.0.2.7"], "exclude each other"),
     ],
@@ -57,7 +57,7 @@ def test_pods_need_all_certificates_or_none(tmp_path: Path) -> None:
     assert mode is not None
     assert mode.access is not None
     assert mode.access.server_name == "name"
-    with pytest.raises(click.UsageError, match="all of"):
+    with pytest.raises(click.UsageError, match="needs --agent-ca, --agent-cert and"):
         make_pod_mode(True, (), tmp_path, None, None, "name")
     with pytest.raises(click.UsageError, match="exclude"):
         make_pod_mode(True, (AgentAddress(name="a", url="https://a"),), None, None, None, "name")

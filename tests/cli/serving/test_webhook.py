@@ -38,7 +38,7 @@ async def check(scratch: Path, seen: ConfigSeen | None = NO_SECRET, /, **fields:
     look = partial(
         check_configuration,
         configured({"templating": {"libraries": ["base"]}, **fields}),
-        look=lambda: seen,
+        newest=lambda: seen,
         source=SOURCE,
         load=load_config,
         binary=None,
