@@ -20,7 +20,7 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
     """Return the certificates for the server name *given*; raises `UnknownTargetError` if there is none."""
     name = plain_host(given)
     found = certificates_for(site, name)
-    troubles = site.troubles_at(name)
+    troubles = site.problems_at(name)
     if not found and not troubles:
         raise UnknownTargetError(f"no certificate for {given!r} in any crt-list")
     asked: set[Dependency] = set()

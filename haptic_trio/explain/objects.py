@@ -50,7 +50,7 @@ def explain_object(site: Site, resource: Resource) -> ObjectAnswer:
         products=tuple(products),
         idle=tuple(idle),
         used_by=tuple(_group(askers)),
-        troubles=site.troubles_of(subject),
+        troubles=site.problems_of(subject),
         remarks=site.remarks_on(subject),
     )
 

@@ -185,7 +185,7 @@ def _is_known_host(site: Site, host: str) -> bool:
         return False
     scopes = [scope for scope in (scopes_of(host) if "*" not in host else (host,)) if scope != "*"]
     is_written = any(entry.key.partition("|")[0] in scopes for _, entry in entries_for(routing, host))
-    return is_written or bool(site.troubles_at(host)) or any(gateway_notes(site, host, ""))
+    return is_written or bool(site.problems_at(host)) or any(gateway_notes(site, host, ""))
 
 
 def _may_be_host(host: str) -> bool:

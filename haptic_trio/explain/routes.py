@@ -104,7 +104,7 @@ def explain_host(site: Site, given: str) -> HostAnswer:
         entries_count=len(found),
         certificates=certificates_for(site, host),
         notes=(*_redirect_notes(routing, host), *gateway_notes(site, host, "")),
-        troubles=site.troubles_at(host),
+        troubles=site.problems_at(host),
     )
 
 
@@ -151,7 +151,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
             *_notes(site, routing, host, status_is_503=bool(found) and not target, refusal=refusal),
             *(() if refusal or read is None else gateway_notes(site, host, read.separated)),
         ),
-        troubles=site.troubles_at(host),
+        troubles=site.problems_at(host),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.explain.answers import MOST_SHOWN, Line, Lookup, MadeBy, Named, Trouble
+from haptic_trio.explain.answers import MOST_SHOWN, FragmentProblem, Line, Lookup, MadeBy, Named
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, digest_of
 from haptic_trio.k8s.resource import Resource, ref_of, version_of
 from haptic_trio.k8s.store import ReadableStore
@@ -104,9 +104,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def lookups(self, asked: Iterable[Dependency]) -> tuple[Lookup, ...]:
         """Return the lookups *asked* as templates write them, with their results, in order.
 
-        Which templates include each other does not change while a
-        configuration runs, and is left out; so are objects that are not to be
-        had, since the look-up that has found them is there.
+        Omits includes between templates, which are fixed for a configuration,
+        and single objects: the lookups that found them are listed.
         """
         found = (self._lookup(question) for question in set(asked) if question[0] not in {"template", "object"})
         return tuple(sorted(found, key=lambda lookup: lookup.question))
@@ -130,10 +129,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         output = self.provenance.output_of(path) or path
         return maker(output, origin)
 
-    def troubles_of(self, *subjects: Subject) -> tuple[Trouble, ...]:
+    def problems_of(self, *subjects: Subject) -> tuple[FragmentProblem, ...]:
         """Return the problems of *subjects* in any version."""
         wanted = {identity(subject) for subject in subjects}
-        return tuple(trouble(refusal) for refusal in self.refusals if identity(refusal.subject) in wanted)
+        return tuple(problem_of(refusal) for refusal in self.refusals if identity(refusal.subject) in wanted)
 
     def remarks_on(self, subject: Subject) -> tuple[str, ...]:
         """Return the warnings about *subject*."""
@@ -142,7 +141,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             f"{remark.reason}: {remark.message}" for remark in self.remarks if identity(remark.subject) == wanted
         )
 
-    def troubles_at(self, host: str) -> tuple[Trouble, ...]:
+    def problems_at(self, host: str) -> tuple[FragmentProblem, ...]:
         """Return the problems of objects that name *host* as a host."""
         found = []
         for refusal in self.refusals:
@@ -154,7 +153,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                     # Explanations do not fetch on-demand objects.
                     continue
                 if is_meant:
-                    found.append(trouble(refusal))
+                    found.append(problem_of(refusal))
                     break
         return tuple(found)
 
@@ -243,10 +242,10 @@ def maker(output: str, origin: Origin | None) -> MadeBy:
     )
 
 
-def trouble(refusal: Refusal) -> Trouble:
+def problem_of(refusal: Refusal) -> FragmentProblem:
     """Return *refusal* in the form of answers."""
     problem = refusal.problem
-    return Trouble(
+    return FragmentProblem(
         object=named(refusal.subject),
         fragment=refusal.fragment,
         message=problem.message,

@@ -10,7 +10,7 @@ from haptic_trio.explain.answers import Answer
 FIELDS = {
     "Named": "kind namespace name resource_version",
     "Source": "template line",
-    "Trouble": "object fragment message place hint excerpt has_stand_in",
+    "FragmentProblem": "object fragment message place hint excerpt has_stand_in",
     "MadeBy": "output fragment template line object",
     "Lookup": "question found count",
     "Line": "path line text is_secret",

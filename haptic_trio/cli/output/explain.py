@@ -14,6 +14,7 @@ from haptic_trio.explain.answers import (
     CertificateAnswer,
     Entry,
     FileAnswer,
+    FragmentProblem,
     HostAnswer,
     Line,
     LineAnswer,
@@ -24,7 +25,6 @@ from haptic_trio.explain.answers import (
     Part,
     RouteAnswer,
     SectionAnswer,
-    Trouble,
 )
 
 _LINES = 20
@@ -258,7 +258,7 @@ def _some(objects: Sequence[Named], count: int) -> str:
     return f"{text}, … ({count})" if count > len(objects) else text
 
 
-def _problem_rows(problems: Sequence[Trouble], *, excerpt: bool = True) -> Iterator[Row]:
+def _problem_rows(problems: Sequence[FragmentProblem], *, excerpt: bool = True) -> Iterator[Row]:
     for problem in problems:
         yield "problem", f"{problem.object}, fragment {problem.fragment}: {problem.message}", "bold red"
         fallback = "its last good output is used" if problem.has_stand_in else "it has no fallback"
