@@ -64,8 +64,8 @@ def run_gate(
 ) -> Iterator[Problem]:
     """Run the tests of *suite* that send no requests, and yield failures. Call it in a worker thread of Trio.
 
-    Without a *binary* what HAProxy would say is left open, too. What takes
-    longer than *limit* seconds is a problem: nobody knows how it would end.
+    Without a *binary*, checks by HAProxy are skipped. Tests that exceed *limit*
+    seconds in total are a problem.
     """
     cases = find_cases([suite])
     if not cases:

@@ -27,12 +27,12 @@ class Issued(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4_096)
 def issue(names: tuple[str, ...]) -> Issued:
-    """Return a certificate for the DNS *names*, signed by itself; the same one for the same names."""
+    """Return a self-signed certificate for the DNS *names*; cached by names."""
     return issue_anew(names)
 
 
 def issue_anew(names: tuple[str, ...]) -> Issued:
-    """Return another certificate for the DNS *names*, signed by itself."""
+    """Return a new self-signed certificate for the DNS *names*."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     now = datetime.now(UTC)
@@ -54,7 +54,7 @@ def issue_anew(names: tuple[str, ...]) -> Issued:
 
 
 def names_in(der: bytes) -> frozenset[str]:
-    """Return the DNS names of a certificate; none if it cannot be read or names none."""
+    """Return the DNS names of a certificate; none if it is invalid or has none."""
     try:
         found = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (ValueError, x509.ExtensionNotFound):
@@ -64,7 +64,7 @@ def names_in(der: bytes) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def server_context() -> ssl.SSLContext:
-    """Return what a test's server speaks TLS with, HTTP/1.1 alone; blocking: Python takes keys from files only."""
+    """Return the TLS context of test servers, HTTP/1.1 only; blocking: Python reads keys from files only."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     issued = issue(("server.invalid",))
     with tempfile.NamedTemporaryFile("w", prefix="haptic-trio-") as file:
@@ -77,7 +77,7 @@ def server_context() -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def client_context() -> ssl.SSLContext:
-    """Return what a test's client speaks TLS with: it takes any certificate, and shows it."""
+    """Return the TLS context of test clients, which accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -17,19 +17,19 @@ _MOST_BODY: Final = 1 << 20
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
+    """The response, or the closed connection."""
 
     status: int = 0
-    """0 when the connection was closed or the handshake refused."""
+    """Status; 0 if the connection was closed or the handshake failed."""
     headers: dict[str, list[str]] = {}
-    """By lower-case name."""
+    """Headers by lower-case name."""
     body: str = ""
     certificate: frozenset[str] = frozenset()
-    """DNS names of the certificate that was presented."""
+    """DNS names of the server certificate."""
 
 
 async def exchange(address: tuple[str, int], request: Request, *, port: int) -> Reply:
-    """Send *request* to *address* on a new connection, as if to *port*; return the reply, also that there is none."""
+    """Send *request* to *address* on a new connection, as if to *port*; return the response, or that there was none."""
     certificate: frozenset[str] = frozenset()
     try:
         async with await trio.open_tcp_stream(*address) as plain:
@@ -49,7 +49,7 @@ async def exchange(address: tuple[str, int], request: Request, *, port: int) -> 
 
 
 def write_request(request: Request) -> bytes:
-    """Return *request* as it goes over the wire, well-formed or not."""
+    """Return the bytes of *request*, well-formed or not."""
     version = "1.1" if request.host else "1.0"
     lines = [f"{request.method} {request.path} HTTP/{version}"]
     if request.host:
@@ -70,7 +70,7 @@ def _proxy_header(source: str, port: int) -> bytes:
 
 async def _read_reply(stream: trio.abc.Stream, method: str) -> Reply:
     connection = h11.Connection(h11.CLIENT)
-    # Only so that it knows which kind of answer to read.
+    # h11 needs the method to parse the response.
     connection.send(h11.Request(method=method, target="/", headers=[("Host", "none"), ("Connection", "close")]))
     connection.send(h11.EndOfMessage())
     status, headers, body = 0, dict[str, list[str]](), b""

@@ -21,26 +21,26 @@ _ENDS: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.Protocol
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A request that has reached a server."""
+    """A request that reached a server."""
 
     server: Server
     method: str
     path: str
     headers: dict[str, list[str]]
-    """By lower-case name."""
+    """Headers by lower-case name."""
 
 
 class Echo:
-    """One listener that is all servers: where a connection comes from tells which one is meant."""
+    """One listener for all servers: the source address of a connection identifies the server."""
 
     def __init__(self, servers: Mapping[str, Server]) -> None:
-        """*servers* are those there are, by the source of connections to them."""
+        """*servers* are keyed by the source address of connections to them."""
         self._servers = servers
         self.answer = Answer()
         self.arrivals: list[Arrival] = []
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer requests on one connection until it ends."""
+        """Answer the requests of one connection until it ends."""
         async with stream:
             try:
                 server = self._servers.get(stream.socket.getpeername()[0])
@@ -83,7 +83,7 @@ async def next_event(connection: h11.Connection, stream: trio.abc.Stream) -> h11
 
 
 async def _enter(stream: trio.SocketStream) -> trio.abc.Stream:
-    """Skip a PROXY header, and speak TLS if the other side does."""
+    """Skip a PROXY header, and use TLS if the client does."""
     first = await _peek(stream, len(_PROXY_V2))
     if first.startswith(_PROXY_V1):
         while await stream.receive_some(1) not in {b"\n", b""}:
@@ -95,7 +95,7 @@ async def _enter(stream: trio.SocketStream) -> trio.abc.Stream:
         first = await _peek(stream, 1)
     if first[:1] != bytes([_HANDSHAKE]):
         return stream
-    # The context is made before anybody is served.
+    # The context is created before the first connection.
     return trio.SSLStream(stream, server_context(), server_side=True, https_compatible=True)
 
 

@@ -29,11 +29,11 @@ _MOST_OUTPUT: Final = 65_536
 
 
 class InstanceError(HapticError):
-    """HAProxy did not do what a test needs of it; trying again helps only after something has changed."""
+    """HAProxy failed or did not answer a test; permanent for this configuration."""
 
 
 class Instance:
-    """An HAProxy that runs, with all its servers; one request at a time."""
+    """A running HAProxy with all its servers; one request at a time."""
 
     def __init__(self, isolation: Isolation, listeners: list[socket.socket], echo: Echo) -> None:
         self._isolation = isolation
@@ -42,11 +42,11 @@ class Instance:
         self._ended = trio.Event()
         self._output = bytearray()
         self.directory = ""
-        """Where its files are; left out of what it says."""
+        """Directory of its files; removed from its messages."""
         self._one_at_a_time = trio.Lock()
 
     async def ask(self, request: Request, answer: Answer) -> tuple[Reply, list[Arrival]]:
-        """Send *request*; return what came back and what has arrived at servers, which answer *answer*.
+        """Send *request*; return the response and the requests that reached servers, which respond with *answer*.
 
         Raises InstanceError when nothing listens there, when HAProxy has ended, or when no answer comes in time.
         """
@@ -62,7 +62,7 @@ class Instance:
                     reply = await exchange(self._addresses[number], request, port=port)
                     nursery.cancel_scope.cancel(reason="answered")
             if self._ended.is_set():
-                raise InstanceError(f"HAProxy has ended: {self._told() or 'without a word'}")
+                raise InstanceError(f"HAProxy exited: {self._messages() or 'no message'}")
             if reply is None:
                 raise InstanceError(f"no answer within {ANSWER_LIMIT:g} s")
             return reply, self._echo.arrivals
@@ -81,13 +81,13 @@ class Instance:
         scope.cancel(reason="haproxy has ended")
 
     async def read_output(self, stream: trio.abc.ReceiveStream) -> None:
-        """Take what HAProxy says, which is shown when it ends, until it has ended."""
+        """Collect the output of HAProxy until it exits."""
         async with stream:
             async for chunk in stream:
                 self._output += chunk[: _MOST_OUTPUT - len(self._output)]
         self._ended.set()
 
-    def _told(self) -> str:
+    def _messages(self) -> str:
         lines = self._output.decode(errors="replace").replace(f"{self.directory}/", "").splitlines()
         return " ".join(line for line in lines if "[ALERT]" in line) or " ".join(lines[-3:])
 
@@ -96,10 +96,10 @@ class Instance:
 async def running(binary: Path, generation: Generation, *, scratch: Path | None = None) -> AsyncIterator[Instance]:
     """Run *binary* with *generation* in isolation, with files below *scratch*, until the block ends.
 
-    Its sockets listen before it does, so nobody has to wait for it. Raises OSError.
+    Its sockets listen before HAProxy starts, so requests need not wait. Raises OSError.
     """
     await trio.to_thread.run_sync(server_context)
-    # Of a large configuration each line is looked at.
+    # Processes each line: slow for large configurations.
     isolation = await trio.to_thread.run_sync(Isolation, generation.config)
     directory = CheckDirectory(scratch)
     echo = Echo({server.source: server for server in isolation.servers})
@@ -126,7 +126,7 @@ async def running(binary: Path, generation: Generation, *, scratch: Path | None 
                         await process.wait()
                 nursery.cancel_scope.cancel(reason="the test is over")
     finally:
-        # Bounded by the disk alone.
+        # One bounded file operation.
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(directory.remove)
 

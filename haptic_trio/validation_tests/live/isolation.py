@@ -1,11 +1,11 @@
 """Isolated configuration: listens and connects only where the test allows.
 
-Binds get inherited sockets, and learn the client's address and the port that
-it meant from the PROXY protocol. Servers become one of ours, each reached
-from a loopback address of its own, which tells them apart whatever they
-speak. What would reach out in other ways (logs, name servers, peers, mail)
-or touch the process (users, sockets, limits) is left out, and health checks
-with it: all servers count as up.
+Binds get inherited sockets, and receive the address of the client and the
+requested port by the PROXY protocol. All servers become the echo server of
+the test; each is connected from its own loopback address, which identifies it
+independently of the protocol. Other connections (logs, name servers, peers,
+mail), process settings (users, sockets, limits) and health checks are
+removed: all servers count as up.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ from haptic_trio.haproxy.config.writer import write_directive
 from haptic_trio.haproxy.model import Config, Directive, Section
 
 PRELUDE: Final = "global\n    default-path config\n    nbthread 1\n    maxconn 500\n"
-"""What stands before the configuration."""
+"""Lines before the configuration."""
 
 _PORT: Final = re.compile(r":([0-9]+)(?:-[0-9]+)?$")
 _FIRST_SOURCE: Final = int(ipaddress.IPv4Address("127.1.0.1"))
@@ -53,11 +53,11 @@ _ANYWHERE: Final = frozenset({"email-alert", "external-check", "load-server-stat
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """An address that the configuration listens on."""
+    """A bind address of the configuration."""
 
     section: str
     port: int
-    """0 where it has none."""
+    """0 without a port."""
     tls: bool
 
 
@@ -67,13 +67,13 @@ class Server(msgspec.Struct, frozen=True):
     backend: str
     name: str
     endpoint: str
-    """The address as the line names it."""
+    """The address in the server line."""
     source: str
-    """Where connections to it come from in the test."""
+    """Source address of connections to it in the test."""
 
 
 class Isolation:
-    """What has to be there for a configuration to be run in isolation, and how it is then written."""
+    """Sockets and servers that an isolated configuration needs, and its text."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -91,7 +91,7 @@ class Isolation:
                 self.servers.append(_server_of(section, line, len(self.servers)))
 
     def write(self, sockets: Sequence[int], server_port: int) -> str:
-        """Return the text, for listening *sockets* (descriptors, one for each of `binds`) and servers of ours."""
+        """Return the text for listening *sockets* (descriptors, one for each of `binds`) and the echo server."""
         waiting, servers = list(sockets), list(self.servers)
         blocks = [[write_directive(line) for line in self._config.preamble]]
         for section in self._config.sections:
@@ -108,7 +108,7 @@ class Isolation:
                 elif not _is_left_out(section, line):
                     block.append(_write_other(line))
             if section.kind == "peers":
-                # Without any, HAProxy would refuse tables that name the section; without itself among them it is alone.
+                # Without peers, HAProxy would reject tables that refer to the section; it runs without the local peer.
                 block.append("peer isolated 127.0.0.1:1")
             blocks.append(block)
         return "\n".join("\n    ".join(block) for block in blocks if block) + "\n"
@@ -137,7 +137,7 @@ def _is_server(section: Section, line: Directive) -> bool:
 def _server_of(section: Section, line: Directive, number: int) -> Server:
     source = str(ipaddress.IPv4Address(_FIRST_SOURCE + number))
     if line.keyword == "server-template":
-        # One of them stands for all.
+        # One server represents all servers of the template.
         return Server(section.name, f"{line.words[1]}1", line.words[3], source)
     return Server(section.name, line.words[1], line.words[2], source)
 

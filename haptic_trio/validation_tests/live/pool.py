@@ -21,19 +21,19 @@ class _Entry:
 
 
 class InstancePool:
-    """Keeps a few instances running for as long as the caller's nursery does."""
+    """Keeps a few instances running in the caller's nursery."""
 
     def __init__(self, binary: Path, *, most_idle: int, scratch: Path | None = None) -> None:
-        """At most *most_idle* instances that nobody uses go on running."""
+        """At most *most_idle* unused instances keep running."""
         self._binary = binary
         self._most_idle = most_idle
         self._scratch = scratch
-        # In order of use: the first one has been used longest ago.
+        # Least recently used first.
         self._entries: dict[str, _Entry] = {}
 
     @asynccontextmanager
     async def borrow(self, generation: Generation, *, nursery: trio.Nursery) -> AsyncIterator[Instance]:
-        """Yield an instance that runs *generation*, started in *nursery* if there is none; raises InstanceError."""
+        """Yield an instance that runs *generation*, starting it in *nursery* if necessary; raises InstanceError."""
         entry = self._entries.pop(generation.id, None)
         if entry is None:
             entry = _Entry()
