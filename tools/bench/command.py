@@ -104,7 +104,7 @@ def bench_options(command: F) -> F:
             click.option(
                 "--profile",
                 type=click.Path(file_okay=False, path_type=Path),
-                help="Tell the steps of each change, and write flame graphs of the controller to this directory.",
+                help="Report the steps of each change, and write flame graphs of the controller to this directory.",
             ),
             click.option(
                 "--quick", is_flag=True, help="Only see that it works: 10 Ingresses, a few changes of each kind."

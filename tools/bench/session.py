@@ -59,7 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     at one size only."""
     rate: float = 200.0
     profile: Path | None = None
-    """A directory for flame graphs; the steps of each change are told, too."""
+    """Directory for flame graphs; enables the report of the steps of each change."""
 
     @property
     def interval_size(self) -> int:

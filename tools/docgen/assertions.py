@@ -1,8 +1,8 @@
 """The reference of all assertions as Markdown, made from their structs.
 
-`python -m tools.docgen.assertions docs/testing.md` writes what
-is below the marker line of that page anew; without an argument, the
-reference goes to standard output.
+`python -m tools.docgen.assertions docs/testing.md` replaces everything below
+the marker line of that page; without an argument, prints the reference to
+standard output.
 """
 
 import sys

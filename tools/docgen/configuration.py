@@ -1,7 +1,7 @@
 """The reference of all fields as Markdown, made from the model: `python -m tools.docgen.configuration`.
 
-With a path as argument, everything below the marker line of that file is
-written anew; without one, the reference goes to standard output.
+With a path as argument, replaces everything below the marker line of that
+file; without one, prints the reference to standard output.
 """
 
 import ast

@@ -1,8 +1,7 @@
 """The pages of the shipped libraries, made from themselves: `python -m tools.docgen.libraries`.
 
-With a directory as argument, everything below the marker line of each
-library's page there is written anew; without one, all of it goes to standard
-output.
+With a directory as argument, replaces everything below the marker line of each
+library's page there; without one, prints all references to standard output.
 """
 
 import fnmatch
@@ -67,7 +66,7 @@ def library_page(name: str) -> str:
 
 
 def write_pages(directory: Path) -> None:
-    """Write the generated part of each library's page in *directory* anew; raises OSError, ValueError."""
+    """Replace the generated part of each library's page in *directory*; raises OSError, ValueError."""
     for name in library_names():
         replace_below(directory / f"{name}.md", MARKER, library_page(name))
 

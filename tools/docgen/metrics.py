@@ -1,7 +1,7 @@
 """The reference of all metrics as Markdown, made from the registry: `python -m tools.docgen.metrics`.
 
-With a path as argument, everything below the marker line of that file is
-written anew; without one, the reference goes to standard output.
+With a path as argument, replaces everything below the marker line of that
+file; without one, prints the reference to standard output.
 """
 
 import sys
@@ -43,10 +43,10 @@ def all_families() -> tuple[Family, ...]:
 def reference() -> str:
     """Return the Markdown text: a table of our own metrics, then one of those that follow other names."""
     families = all_families()
-    ours = [family for family in families if family.name.startswith(PREFIX)]
+    own = [family for family in families if family.name.startswith(PREFIX)]
     queues = [family for family in families if family.name.startswith(("workqueue_", "controller_"))]
     process = [family for family in families if family.name.startswith("process_")]
-    parts = (("Controller", ours), ("Work queues", queues), ("Process (Linux)", process))
+    parts = (("Controller", own), ("Work queues", queues), ("Process (Linux)", process))
     assert sum(len(part) for _, part in parts) == len(families)
     return "\n".join(line for title, part in parts for line in _section(title, part))
 

@@ -17,9 +17,8 @@ from tools.docgen.markdown import table
 _MESSAGES_HEAD = """\
 # Messages
 
-What components tell each other within the controller. Every one of them is told to the commentator as well, which logs
-and counts it; so they are what `haptic-trio debug events` shows. Messages are immutable. Times are seconds of the
-controller's own clock.
+The messages between components of the controller. The commentator receives each of them as an event and logs it;
+`haptic-trio debug events` shows them. Messages are immutable. Times are seconds of the controller's monotonic clock.
 
 ## Channels
 
@@ -68,11 +67,11 @@ def console_page() -> str:
     """Return the page of the protocol."""
     talk = inspect.cleandoc(inspect.cleandoc(stream.__doc__ or "").split("\n\n")[1])
     limits = (
-        f"A viewer that says nothing right within {stream.HELLO_LIMIT:g} seconds is sent away with code"
-        f" {stream.REFUSED}; one that is too many (more than {stream.MOST_VIEWERS}) with {stream.BUSY}. What is"
-        f" followed is looked at every *interval* seconds, {stream.SHORTEST_INTERVAL:g} at least; after"
-        f" {stream.ALIVE:g} silent seconds comes a `now`."
-        " The [topics and their values](../console.md#the-protocol-version-1) are told there; the structs are these."
+        f"A viewer without a valid hello within {stream.HELLO_LIMIT:g} seconds is disconnected with code"
+        f" {stream.REFUSED}, a viewer beyond {stream.MOST_VIEWERS} with {stream.BUSY}. Topics of a subscription are"
+        f" read every *interval* seconds (at least {stream.SHORTEST_INTERVAL:g}); after {stream.ALIVE:g} seconds"
+        " without a message the console sends `now`."
+        " [The console](../console.md#the-protocol-version-1) describes the topics; these are their structs."
     )
     structs = [*_only(stream, "Hello", "Request"), *structs_of(protocol)]
     return "\n".join(

@@ -11,7 +11,7 @@ from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Snippet, Template
 from haptic_trio.httpstore.fetches import HttpView
 from haptic_trio.templating import functions
-from haptic_trio.templating.filters import registry as ours
+from haptic_trio.templating.filters import registry as own
 from haptic_trio.templating.filters.registry import FILTERS
 from haptic_trio.templating.functions import GLOBALS
 from haptic_trio.templating.sandbox import TemplateEnvironment
@@ -42,7 +42,7 @@ def _filters() -> Iterator[str]:
     groups: dict[str, dict[str, Any]] = {}
     for name, made in FILTERS.items():
         module = inspect.getmodule(made)
-        title = (module.__doc__ or "") if module not in (None, ours) and _is_ours(made) else ""
+        title = (module.__doc__ or "") if module not in (None, own) and _is_ours(made) else ""
         kept = not title and not _is_ours(made)
         groups.setdefault("Jinja" if kept else title, {})[name] = made
     plain, foreign = groups.pop("", {}), groups.pop("Jinja", {})
@@ -82,13 +82,13 @@ def _functions() -> Iterator[str]:
     yield _section("Functions: state of a template", "", classes, skip=0)
     yield _section(
         "`resources.NAME`",
-        "Look-ups in what is watched; each is recorded, and what asked is rendered again when the answer changes.",
+        "Lookups in watched resources; each is recorded, and the fragment renders again when its result changes.",
         _methods(ResourceView, without=("peek", "derive")),
         skip=1,
     )
     yield _section(
         "`http`",
-        "Contents from elsewhere, recorded like look-ups; see [http-content.md](../http-content.md).",
+        "Contents fetched over HTTP, recorded like lookups; see [http-content.md](../http-content.md).",
         _methods(HttpView),
         skip=1,
     )

@@ -79,7 +79,7 @@ def _boxes(node: _Node, x: float, level: int, scale: float, total: int) -> Itera
 
 
 def _colour(name: str) -> str:
-    """Return the same warm colour for the same module each time; what is ours is redder."""
+    """Return the same warm colour for the same module each time; modules of haptic-trio are redder."""
     module = name.partition(" ")[0]
     shade = zlib.crc32(module.encode()) % 60
     return f"rgb(250,{130 + shade},{60 + shade})" if "/" in module else f"rgb(225,{190 + shade},{110 + shade})"

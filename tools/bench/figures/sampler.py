@@ -41,7 +41,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def take(self) -> Counter[tuple[str, ...]]:
-        """Return the stacks seen so far, and how often each, and begin anew."""
+        """Return the counts of stacks so far, and reset them."""
         taken, self.stacks = self.stacks, Counter()
         return taken
 

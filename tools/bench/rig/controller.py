@@ -170,13 +170,13 @@ class Controller:
             try:
                 return trio.run(fetch)
             except EndpointUnreachableError:
-                # A master that reloads listens anew.
+                # A reloading master opens its listener again.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(LOOK_INTERVAL)
 
     def cut_profile(self) -> None:
-        """Have the sampler draw what was so far, and begin anew."""
+        """Write the flame graph of the samples so far, and reset the sampler."""
         self._process.send_signal(signal.SIGUSR1)
 
     def end(self) -> None:

@@ -1,6 +1,6 @@
 """The client that waits for an effect, on a new connection for each question.
 
-It polls, since HAProxy tells nobody when it has taken a change.
+It polls, since HAProxy sends no notification of an applied change.
 How often decides both how exact the figure is and how much the question
 disturbs: a request costs the client and HAProxy some 0.15 ms together. The
 pause after each answer is 0.2 ms at first, and half a percent of what has
