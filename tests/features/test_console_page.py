@@ -51,7 +51,7 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
         await page.shows("cycles", "index synchronized")
         assert "token" not in str(await page.evaluate("location.href"))
 
-        await page.shows("diff-summary", "No other configuration")
+        await page.shows("diff-summary", "has not changed")
         site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
         await page.evaluate(SPOKEN)
         await page.shows("cycles", "resources changed")
@@ -205,7 +205,7 @@ async def test_page_asks_for_a_token_and_says_when_it_is_wrong(
         await page.open(f"{address}/console")
         # Shown by the script: without it nothing can be sent.
         await page.until("document.getElementById('login')?.hidden === false")
-        for given, element, expected in (("wrong", "refusal", "not right"), (token, "headline", "Iteration 1")):
+        for given, element, expected in (("wrong", "refusal", "invalid"), (token, "headline", "Iteration 1")):
             await page.evaluate(f"document.getElementById('token').value = {given!r}")
             await page.evaluate("document.getElementById('login').requestSubmit()")
             await page.shows(element, expected)
