@@ -95,7 +95,7 @@ async def test_silent_fact_is_shown_to_observers_all_the_same(narration: Narrati
     assert narration.observed == [example_of(kind)]
 
 
-async def test_facts_that_were_lost_are_reported_with_their_number(nursery: trio.Nursery) -> None:
+async def test_lost_events_are_reported_with_their_number(nursery: trio.Nursery) -> None:
     narration = Narration()
     for _ in range(53):
         narration.facts.tell(example_of(m.EndpointLost))
@@ -122,7 +122,7 @@ async def test_refusal_is_an_error_that_names_every_place(narration: Narration) 
     ]  # fmt: skip
 
 
-async def test_quarantine_says_what_is_served_instead(narration: Narration) -> None:
+async def test_quarantine_names_what_is_served(narration: Narration) -> None:
     fact = example_of(m.Quarantined)
 
     lines = await narration.tell(fact, msgspec.structs.replace(fact, has_fallback=False))
@@ -174,7 +174,7 @@ async def test_drift_that_was_repaired_is_a_warning_with_its_kinds(narration: Na
         ),
     ],
 )
-async def test_deployment_to_an_instance_says_whether_it_reloaded_and_why(
+async def test_deployment_to_an_instance_has_reload_and_reasons(
     narration: Narration, result: SyncResult, level: str, message: str, told: dict[str, Any]
 ) -> None:
     lines = await narration.tell(m.InstanceDeployed(correlation="1-1", result=result))
@@ -190,7 +190,7 @@ async def test_deployment_that_failed_somewhere_is_a_warning(narration: Narratio
     assert [(level, values["failed"]) for level, _message, values in lines] == [("debug", []), ("warning", ["local-2"])]
 
 
-async def test_problems_that_are_solved_are_good_news(narration: Narration) -> None:
+async def test_resolved_problems_are_logged_as_info(narration: Narration) -> None:
     fact = example_of(m.ProblemsReported)
 
     lines = await narration.tell(fact, msgspec.structs.replace(fact, problems=()))
@@ -200,7 +200,7 @@ async def test_problems_that_are_solved_are_good_news(narration: Narration) -> N
     ]  # fmt: skip
 
 
-async def test_warnings_of_a_valid_configuration_are_told_but_not_without_end(narration: Narration) -> None:
+async def test_warnings_of_a_valid_configuration_are_logged_up_to_a_limit(narration: Narration) -> None:
     fact = msgspec.structs.replace(example_of(m.ConfigValidated), warnings=(PROBLEM,) * 40)
 
     [(level, _message, values)] = await narration.tell(fact)
@@ -209,7 +209,7 @@ async def test_warnings_of_a_valid_configuration_are_told_but_not_without_end(na
     assert len(values["warnings"]) == 5
 
 
-async def test_changed_credentials_are_told_by_version_alone(narration: Narration) -> None:
+async def test_changed_credentials_are_logged_by_version_only(narration: Narration) -> None:
     credentials = Credentials(dataplane_username="admin", dataplane_password="hunter2")
     loaded = LoadedConfig(config=Config(), version="1/2", credentials=credentials, config_map_source="x")
 

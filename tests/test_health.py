@@ -77,7 +77,7 @@ async def test_stalled_component_makes_the_process_unhealthy_and_is_named(probe:
     assert (await probe.client.get("/readyz")).status_code == 200
 
 
-async def test_process_that_is_not_ready_is_live_all_the_same_and_says_what_is_missing(probe: Probe) -> None:
+async def test_process_that_is_not_ready_is_live_and_has_reasons(probe: Probe) -> None:
     probe.change(iteration=0, stage=0, is_ready=False, missing=("no iteration runs",), components=())
 
     readiness, health = await probe.client.get("/readyz"), await probe.client.get("/healthz")

@@ -16,7 +16,7 @@ def test_help_teaches_how_to_run_it() -> None:
         assert word in result.stdout
 
 
-def test_without_certificates_it_says_which_are_missing() -> None:
+def test_missing_certificates_are_named() -> None:
     result = invoke_cli("agent")
     assert result.exit_code == 2
     assert "--tls-cert" in result.stderr
@@ -37,7 +37,7 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
     "value",
     ["edge-1", "edge-1=http://127.0.0.1:5555", "=https://x", "a b=https://x", "x=https://y/z", "x=https://y:70000"],
 )
-def test_serve_refuses_what_names_no_agent(tmp_path: Path, value: str) -> None:
+def test_serve_rejects_an_invalid_agent(tmp_path: Path, value: str) -> None:
     result = invoke_cli("serve", "--manifests", tmp_path, "--agent", value)
     assert result.exit_code == 2
     assert "is not NAME=URL" in result.stderr

@@ -102,7 +102,7 @@ def test_token_is_made_once_and_a_short_one_refused(tmp_path: Path) -> None:
         read_token(tmp_path)
 
 
-def test_without_a_controller_the_error_says_what_to_name(tmp_path: Path) -> None:
+def test_without_a_controller_the_error_names_the_options(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["debug", "tasks", "--state-dir", str(tmp_path)])
 
     assert isinstance(result.exception, NoConsoleError)

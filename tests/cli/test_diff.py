@@ -24,7 +24,7 @@ def test_equal_directories_change_nothing(manifests: Path, changed: Path) -> Non
     assert (result.exit_code, result.stdout, result.stderr) == (0, "no changes\n", "")
 
 
-def test_a_server_that_moves_is_told_at_runtime(manifests: Path, changed: Path) -> None:
+def test_a_moved_server_is_a_runtime_operation(manifests: Path, changed: Path) -> None:
     replace_in(changed / "web.yaml", "port: 18881", "port: 18999")
 
     result = invoke_cli("diff", "--manifests", manifests, "--to", changed)
@@ -36,7 +36,7 @@ def test_a_server_that_moves_is_told_at_runtime(manifests: Path, changed: Path) 
     assert result.stdout.endswith("no reload\n")
 
 
-def test_a_changed_template_reloads_and_says_which_line_is_why(manifests: Path, changed: Path) -> None:
+def test_a_changed_template_reloads_with_the_line_as_reason(manifests: Path, changed: Path) -> None:
     replace_in(changed / "config.yaml", "greeting: hello", "greeting: welcome")
 
     result = invoke_cli("diff", "--manifests", manifests, "--to", changed, "--output", "json")
@@ -74,7 +74,7 @@ def test_an_overlay_needs_only_what_changes(manifests: Path, changed: Path, tmp_
     assert (result.exit_code, result.stdout) == (1, whole.stdout)
 
 
-def test_what_becomes_wrong_is_told_and_what_was_wrong_is_not(manifests: Path, changed: Path) -> None:
+def test_only_new_problems_are_reported(manifests: Path, changed: Path) -> None:
     for directory in (manifests, changed):
         (directory / "old.yaml").write_text("kind: [")
     (changed / "new.yaml").write_text("kind: {")
@@ -95,7 +95,7 @@ def test_without_a_valid_configuration_there_is_nothing_to_compare(manifests: Pa
     assert "debounceInterval" in result.stderr
 
 
-def test_a_change_that_haproxy_refuses_is_said_to_be_none(manifests: Path, changed: Path) -> None:
+def test_a_change_that_haproxy_rejects_has_no_effect(manifests: Path, changed: Path) -> None:
     # Our own parser does not follow names.
     replace_in(changed / "config.yaml", "http-response set-header X-Greeting", "use_backend nowhere if TRUE #")
 

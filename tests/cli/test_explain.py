@@ -86,7 +86,7 @@ def test_a_request_is_explained(manifests: Path) -> None:
         ("EndpointSlice default/web-1", "object"),
     ],
 )
-def test_json_and_text_tell_of_each_kind_of_target(manifests: Path, target: str, kind: str) -> None:
+def test_each_kind_of_target_is_explained_as_json_and_text(manifests: Path, target: str, kind: str) -> None:
     assert ask_json(manifests, target)["answer"] == kind
     told = ask(manifests, target)
     assert "\x1b" not in told
@@ -174,7 +174,7 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
 
 
 @pytest.mark.haproxy
-def test_what_haproxy_refuses_is_told_with_check(manifests: Path, haproxy_binary: Path) -> None:
+def test_check_reports_what_haproxy_rejects(manifests: Path, haproxy_binary: Path) -> None:
     replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[src,map(/no_such_map)]")
 
     result = invoke_cli("explain", "--manifests", manifests, "--check", "--haproxy", haproxy_binary, "frontend http")

@@ -47,7 +47,7 @@ def test_socket_that_a_killed_controller_has_left_is_no_controller(tmp_path: Pat
         (("drain",), "Missing argument 'INSTANCE'"),
     ],
 )
-def test_orders_that_make_no_sense_are_usage_errors(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_contradicting_arguments_are_usage_errors(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     assert words in invoke(tmp_path, *arguments)
 
 
@@ -59,7 +59,7 @@ def test_times_are_written_in_two_units(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
-def test_headline_tells_of_a_size_that_somebody_asked_for() -> None:
+def test_headline_shows_a_requested_size() -> None:
     group = GroupStatus(name="local", size=5, ready=3)
     assert headline(group) == "local: 3 ready of 5"
     asked = GroupStatus(name="local", size=5, ready=3, configured_size=2)

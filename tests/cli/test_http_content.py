@@ -108,7 +108,7 @@ def test_what_cannot_be_fetched_is_a_warning_unless_it_is_critical(cluster: Path
 
 
 @pytest.mark.haproxy
-def test_validate_tells_of_a_content_that_is_no_good(cluster: Path, pages: Pages, haproxy_binary: Path) -> None:
+def test_validate_reports_an_invalid_content(cluster: Path, pages: Pages, haproxy_binary: Path) -> None:
     assert haproxy_binary.exists()
     pages.texts = ["two words\n"]
     result = invoke_cli("validate", "--manifests", cluster, "--output", "json")

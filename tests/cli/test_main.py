@@ -24,7 +24,7 @@ def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
     return int(exit_info.value.code or 0)
 
 
-def test_help_names_every_verb_and_the_exit_codes() -> None:
+def test_help_lists_every_subcommand_and_the_exit_codes() -> None:
     result = invoke_cli("--help")
 
     assert result.exit_code == 0
@@ -33,7 +33,7 @@ def test_help_names_every_verb_and_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("verb", ["demo", "render", "serve", "validate", "version"])
-def test_every_verb_explains_itself(verb: str) -> None:
+def test_every_subcommand_has_help(verb: str) -> None:
     result = invoke_cli(verb, "-h")
 
     assert result.exit_code == 0
@@ -74,20 +74,20 @@ def test_the_package_can_be_run_as_a_module() -> None:
     assert __version__ in run.stdout
 
 
-def test_every_verb_has_its_module_and_its_line() -> None:
+def test_every_subcommand_has_its_module_and_its_summary() -> None:
     context = click.Context(cli)
     verbs = [cli.get_command(context, name) for name in cli.list_commands(context)]
 
     assert [verb.name for verb in verbs if verb is not None] == cli.list_commands(context)
 
 
-def test_a_word_that_is_nearly_a_verb_is_told_which() -> None:
+def test_a_misspelt_subcommand_gets_a_suggestion() -> None:
     result = invoke_cli("rendr")
 
     assert (result.exit_code, "Did you mean 'render'?" in result.stderr) == (2, True)
 
 
-def test_light_verbs_start_without_the_controller() -> None:
+def test_small_subcommands_start_without_the_controller() -> None:
     script = (
         "import sys; from haptic_trio.cli.main import main; sys.argv = ['haptic-trio', 'new', '--help']\n"
         "try: main()\n"
@@ -100,7 +100,7 @@ def test_light_verbs_start_without_the_controller() -> None:
 
 @pytest.mark.parametrize("module", ["click", "haptic_trio.cli.render"])
 @pytest.mark.parametrize(("output", "told"), [("text", "error: interrupted"), ("json", '"message": "interrupted"')])
-def test_ctrl_c_while_it_starts_is_told_in_a_word(module: str, output: str, told: str) -> None:
+def test_ctrl_c_during_the_start_is_reported_as_interrupted(module: str, output: str, told: str) -> None:
     script = (
         "import os, signal, sys\n"
         "class Interrupting:\n"
@@ -117,7 +117,7 @@ def test_ctrl_c_while_it_starts_is_told_in_a_word(module: str, output: str, told
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-async def test_ctrl_c_is_told_in_a_word_and_is_no_problem_of_the_input(tmp_path: Path, output: str) -> None:
+async def test_ctrl_c_is_reported_as_interrupted_and_not_as_a_problem(tmp_path: Path, output: str) -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     kubeconfig = tmp_path / "kubeconfig"
     server = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"

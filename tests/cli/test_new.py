@@ -77,7 +77,7 @@ def test_ingresses_of_another_controller_are_checked_with_what_new_writes(tmp_pa
         (["--name", "a: b"], "lower-case"),
     ],
 )
-def test_what_cannot_be_a_configuration_is_not_written(tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_an_invalid_configuration_is_not_written(tmp_path: Path, arguments: list[str], words: str) -> None:
     result = invoke_cli("new", tmp_path / "site", *arguments)
 
     assert (result.exit_code, words in result.stderr) == (2, True)

@@ -247,7 +247,7 @@ def test_what_cannot_be_updated_is_named_by_its_line_in_the_file(tmp_path: Path)
     )
 
 
-def test_machines_are_told_where_a_test_stands_in_the_file(tmp_path: Path) -> None:
+def test_json_has_the_place_of_a_test_in_the_file(tmp_path: Path) -> None:
     invoke_cli("new", tmp_path / "site")
     config = tmp_path / "site" / "config.yaml"
     line = next(at for at, text in enumerate(config.read_text().splitlines(), 1) if "example-is-served:" in text)
@@ -259,7 +259,7 @@ def test_machines_are_told_where_a_test_stands_in_the_file(tmp_path: Path) -> No
     assert f'file="{config}" line="{line}"' in junit
 
 
-def test_files_of_tests_that_are_none_are_told(site: Path, tmp_path: Path) -> None:
+def test_invalid_test_files_are_reported(site: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "empty" / "pipe.yaml")
     (tmp_path / "empty" / ".#open.yaml").symlink_to("somebody@elsewhere")

@@ -67,7 +67,7 @@ def test_a_line_that_haproxy_refuses_is_traced_to_its_template(tmp_path: Path, h
     )
 
 
-def test_a_backend_that_is_not_there_is_traced_to_who_asks_for_it(tmp_path: Path, haproxy_binary: Path) -> None:
+def test_a_missing_backend_is_traced_to_the_line_that_uses_it(tmp_path: Path, haproxy_binary: Path) -> None:
     invoke_cli("new", tmp_path / "site")
     replace_in(
         tmp_path / "site" / "config.yaml", "http-response set-header X-Served-By haptic-trio", "use_backend nowhere"
@@ -151,7 +151,7 @@ def test_what_haproxy_refuses_is_reported_with_its_line(manifests: Path, haproxy
     assert problems[0]["line"]
 
 
-def test_without_a_config_map_the_rest_is_still_looked_at(manifests: Path, haproxy_binary: Path) -> None:
+def test_without_a_config_map_manifests_are_still_checked(manifests: Path, haproxy_binary: Path) -> None:
     (manifests / "config.yaml").unlink()
     (manifests / "half.yaml").write_text("kind: Service\nmetadata: {name: half\n")
 

@@ -16,7 +16,7 @@ def test_without_an_address_there_is_no_webhook() -> None:
     assert make_webhook(None, None, None, None, ()) is None
 
 
-def test_webhook_has_what_was_said() -> None:
+def test_webhook_options_are_read() -> None:
     made = make_webhook("0.0.0.0:9443", CERTIFICATE, KEY, AUTHORITIES, ("api-server",))
 
     assert made is not None

@@ -47,7 +47,7 @@ def test_every_message_becomes_an_event_that_json_can_hold(kind: type[msgspec.St
     assert json.loads(msgspec.json.encode(event))["fields"] is not None
 
 
-def test_only_the_newest_events_are_kept_and_numbers_tell_how_many_there_were() -> None:
+def test_only_the_newest_events_are_kept_and_numbers_count_all() -> None:
     record = recorder()
     for _ in range(MOST_EVENTS + 10):
         record.observe(m.DriftSuspected(idle=1.0))

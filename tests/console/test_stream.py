@@ -70,7 +70,7 @@ async def test_a_viewer_that_takes_nothing_makes_room_for_others(autojump_clock:
     assert (viewers.count, watched.forgotten) == (0, 1)
 
 
-async def test_a_wrong_token_is_told(autojump_clock: MockClock) -> None:
+async def test_a_wrong_token_is_reported(autojump_clock: MockClock) -> None:
     sleeper: Any = Sleeper("another-token")
 
     await Viewers(cast("Watched", Nothing()), "the-right-token").serve(cast("WebSocket", sleeper))

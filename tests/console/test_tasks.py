@@ -26,7 +26,7 @@ async def test_tree_names_tasks_and_what_they_wait_for() -> None:
     assert child.place == ""
 
 
-async def test_scopes_tell_deadline_and_shield() -> None:
+async def test_scopes_show_deadline_and_shield() -> None:
     async with trio.open_nursery() as nursery:
         nursery.cancel_scope.deadline = trio.current_time() + 60
         nursery.cancel_scope.shield = True

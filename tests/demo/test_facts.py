@@ -11,7 +11,7 @@ def leader(identity: str) -> LeadershipChanged:
     return LeadershipChanged(is_leader=True, identity=identity, transitions=1)
 
 
-async def test_a_fact_that_was_told_before_is_found() -> None:
+async def test_an_event_that_was_recorded_before_is_found() -> None:
     log = FactLog()
     log.take(EndpointLost(endpoint="a"))
     log.take(EndpointLost(endpoint="b"))

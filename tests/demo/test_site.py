@@ -69,7 +69,7 @@ def test_no_representation_shows_the_key() -> None:
     assert "PRIVATE" not in repr(make_certificate(HOST))
 
 
-def test_a_port_that_somebody_listens_on_is_not_taken() -> None:
+def test_a_port_with_a_listener_is_not_used() -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         taken = other.getsockname()[1]
 
@@ -87,12 +87,12 @@ def test_a_reserved_port_can_be_bound_by_those_who_share_it() -> None:
         pass
 
 
-def test_nobody_listens_on_a_reserved_port_by_itself() -> None:
+def test_a_reserved_port_has_no_listener() -> None:
     with reserve_port(0) as port, pytest.raises(ConnectionRefusedError):
         socket.create_connection((LOOPBACK, port)).close()
 
 
-async def test_backends_say_who_they_are_and_avoid_ports_that_are_taken(nursery: trio.Nursery) -> None:
+async def test_backends_answer_with_their_names_and_avoid_used_ports(nursery: trio.Nursery) -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         taken = other.getsockname()[1]
         with trio.fail_after(5):

@@ -49,14 +49,14 @@ def test_a_change_of_lines_that_are_not_there_is_found() -> None:
         apply_diff("a: 1\n", "-b: 2\n+b: 3\n")
 
 
-def test_what_a_terminal_tells_later_is_waited_for(session: Session) -> None:
+def test_later_output_of_a_terminal_is_awaited(session: Session) -> None:
     command = "$ bash -c 'echo first; until [ -e go ]; do sleep 0.01; done; echo second; exec sleep 60'\nfirst\n"
     session.follow(
         [block(command, "server"), block("$ touch go\n"), block("second\n", "server"), block("^C\n", "server")]
     )
 
 
-def test_what_a_terminal_never_tells_is_found(session: Session) -> None:
+def test_missing_output_of_a_terminal_is_found(session: Session) -> None:
     with pytest.raises(MismatchError, match="second"):
         session.follow([block("$ echo first\nsecond\n", "server")])
 

@@ -31,7 +31,7 @@ def test_every_generated_page_is_written_by_one_target() -> None:
     assert "tools.docgen.pages docs/reference" in recipe
 
 
-def test_every_verb_and_option_is_told() -> None:
+def test_every_subcommand_and_option_is_documented() -> None:
     text = page("cli.md")
     for path, command in commands_in("haptic-trio", cli):
         section = text.partition(f"\n## {path}\n")[2].partition("\n## ")[0]
@@ -41,7 +41,7 @@ def test_every_verb_and_option_is_told() -> None:
                 assert f"`{option.opts[0]}`" in section, f"{path} {option.opts}"
 
 
-def test_every_filter_and_function_is_told() -> None:
+def test_every_filter_and_function_is_documented() -> None:
     text = page("filters.md")
     missing = [name for name in [*FILTERS, *GLOBALS] if not re.search(rf"`{re.escape(name)}[`(.]", text)]
     assert missing == []

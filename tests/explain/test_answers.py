@@ -31,7 +31,7 @@ FIELDS = {
 }
 
 
-def test_what_has_been_told_to_machines_stays() -> None:
+def test_fields_of_json_answers_stay() -> None:
     known = {
         name: {field.encode_name for field in msgspec.structs.fields(value)}
         for name, value in vars(answers).items()
@@ -42,7 +42,7 @@ def test_what_has_been_told_to_machines_stays() -> None:
     assert {name: set(fields.split()) for name, fields in FIELDS.items()} == known
 
 
-def test_each_answer_says_which_one_it_is() -> None:
+def test_each_answer_has_its_type() -> None:
     tags = {kind.__struct_config__.tag for kind in get_args(Answer)}
 
     assert tags == {"line", "section", "file", "route", "host", "certificate", "object"}

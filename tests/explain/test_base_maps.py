@@ -112,7 +112,7 @@ WORDS = st.text("ab*.|/", max_size=6)
 
 
 @given(st.lists(st.tuples(WORDS.filter(bool), st.text("xyz", min_size=1, max_size=2)), max_size=8), WORDS, WORDS)
-def test_matches_are_what_the_definition_says(items: list[tuple[str, str]], host: str, requested: str) -> None:
+def test_matches_agree_with_the_definition(items: list[tuple[str, str]], host: str, requested: str) -> None:
     entries = [MapEntry(line, key, value) for line, (key, value) in enumerate(items, 1)]
     maps = {EXACT: RouteMap(entries), PREFIX: RouteMap(entries)}
 

@@ -131,7 +131,7 @@ def test_the_narrowest_host_and_the_longest_prefix_win() -> None:
 
 
 @pytest.mark.haproxy
-def test_haproxy_goes_where_it_is_told_to_go(tmp_path: Path) -> None:
+def test_haproxy_agrees_with_the_explanation(tmp_path: Path) -> None:
     port = free_port()
     names = ("one", "two", "three")
     listeners = [{"name": "any"}, {"name": "wide", "hostname": "*.b.test"}, {"name": "own", "hostname": "a.b.test"}]

@@ -36,7 +36,7 @@ def test_an_object_names_its_lines_files_and_sections() -> None:
     )
 
 
-def test_an_object_that_makes_nothing_names_those_who_look_it_up() -> None:
+def test_an_object_without_output_lists_its_dependents() -> None:
     site = site_of(
         ingress("i", rule("a.example.com", path("/", "web", "http")), ingress_class="other"),
         ingress_class("other", "haptic-trio/ingress-controller"),
@@ -56,7 +56,7 @@ def test_an_object_that_makes_nothing_names_those_who_look_it_up() -> None:
     assert {one.fragment for one in of_class.used_by} >= {"ingress-backends", "ingress-prefix-paths"}
 
 
-def test_what_its_owner_should_know_is_told_of_an_object() -> None:
+def test_warnings_are_part_of_the_answer_about_an_object() -> None:
     site = site_of(
         ingress("old", rule("a.example.com", path("/", "web"))),
         ingress("young", rule("a.example.com", path("/", "gone")), age=2),
@@ -74,7 +74,7 @@ def test_what_its_owner_should_know_is_told_of_an_object() -> None:
     )
 
 
-def test_an_ingress_of_another_class_has_made_nothing_and_says_which_fragments_saw_it() -> None:
+def test_an_ingress_of_another_class_has_no_output_and_lists_its_fragments() -> None:
     site = site_of(ingress("i", rule("a.example.com", path("/", "web")), ingress_class="foreign"))
 
     answer = about(site, "Ingress i")
@@ -83,7 +83,7 @@ def test_an_ingress_of_another_class_has_made_nothing_and_says_which_fragments_s
     assert {made_by.fragment for made_by in answer.idle} >= {"ingress-prefix-paths", "ingress-exact-paths"}
 
 
-def test_an_object_that_is_not_there_names_those_who_look_for_it() -> None:
+def test_a_missing_object_lists_the_fragments_that_look_it_up() -> None:
     site = site_of(ingress("i", rule("a.example.com", path("/", "gone", "http"))))
 
     answer = about(site, "service default/gone")
@@ -106,7 +106,7 @@ def test_a_thousand_users_are_counted_and_few_are_named() -> None:
     assert (found.count, len(found.found)) == (1000, 10)
 
 
-def test_an_object_that_failed_says_why_and_that_nothing_stands_in() -> None:
+def test_a_rejected_object_has_the_problem_and_no_fallback() -> None:
     site = site_of(ingress("i", rule("a.example.com", path("/a b", "web"))))
 
     answer = about(site, "Ingress i")
@@ -128,7 +128,7 @@ def test_the_host_of_an_object_that_failed_is_known_and_leads_to_it() -> None:
     assert [str(trouble.object) for trouble in (*of_host.troubles, *of_request.troubles)] == ["Ingress default/i"] * 2
 
 
-def test_a_line_that_stands_in_for_a_newer_version_says_so() -> None:
+def test_a_fallback_line_has_the_problem_of_the_newer_version() -> None:
     workshop = Workshop([ingress("i", rule("a.example.com", path("/a", "web")))])
     workshop.site()
     broken = ingress("i", rule("a.example.com", path("/a b", "web")))

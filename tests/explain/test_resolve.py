@@ -40,7 +40,7 @@ def site() -> Site:
     return site_of(*SHOP, sslRedirect=True)
 
 
-def test_a_line_leads_to_template_fragment_object_and_look_ups(site: Site) -> None:
+def test_a_line_leads_to_template_fragment_object_and_lookups(site: Site) -> None:
     number = number_of(site, "haproxy.cfg", "server s2 10.0.0.2:80")
 
     answer = explain(site, f"haproxy.cfg:{number}")
@@ -98,7 +98,7 @@ def test_a_section_names_its_makers_and_the_routes_to_it(site: Site) -> None:
     assert explain(site, "default_cart_8080") == answer
 
 
-def test_a_host_lists_its_routes_in_the_order_of_the_look_up_and_its_certificates(site: Site) -> None:
+def test_a_host_lists_its_routes_in_lookup_order_and_its_certificates(site: Site) -> None:
     answer = explain(site, "SHOP.example.com")
 
     assert isinstance(answer, HostAnswer)
@@ -166,7 +166,7 @@ def test_a_host_that_only_the_catch_all_serves_is_explained_by_it() -> None:
     assert (answer.status, answer.winner.scope, answer.winner.match) == (0, "*", "default")
 
 
-def test_a_request_for_a_host_that_nobody_has_is_told_what_answers_it() -> None:
+def test_a_request_for_an_unknown_host_is_explained() -> None:
     site = site_of(ingress("a", rule("a.example.com", path("/", "web"))), service("web"))
 
     stray, typo = explain(site, "never.heard.of/"), explain(site, "b.example.com/x")

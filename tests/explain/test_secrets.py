@@ -109,7 +109,7 @@ def test_a_line_for_a_secret_is_a_hash_and_its_neighbours_are_not() -> None:
     assert (plain.line.is_secret, plain.line.text) == (False, "a.example.com|/ default_web_80")
 
 
-def test_a_section_that_is_named_by_a_secret_is_told_by_its_hash() -> None:
+def test_a_section_that_is_named_by_a_secret_is_shown_as_a_hash() -> None:
     site = site_with(sections_named=NAMED)
     assert f"userlist {PASSWORD}\n" in site.texts["haproxy.cfg"].text
 
@@ -122,7 +122,7 @@ def test_a_section_that_is_named_by_a_secret_is_told_by_its_hash() -> None:
     assert caught.value.suggestions == ()
 
 
-def test_a_certificate_file_is_told_by_its_digest() -> None:
+def test_a_certificate_file_is_shown_as_its_digest() -> None:
     site = site_with()
 
     answer = explain(site, "default_tls.pem")

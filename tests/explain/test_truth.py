@@ -110,7 +110,7 @@ def fifty_of(workshop: Workshop) -> list[Resource]:
     return list(found.values())
 
 
-def test_an_object_is_said_to_have_made_exactly_the_lines_that_say_so(workshop: Workshop) -> None:
+def test_an_object_lists_exactly_the_lines_that_name_it_as_maker(workshop: Workshop) -> None:
     site = workshop.site()
     by_line: dict[str, set[tuple[str, int]]] = {}
     for (path_, _), about in explained(site).items():

@@ -81,7 +81,7 @@ def places(task: dict[str, Any]) -> list[str]:
     return found
 
 
-async def test_viewer_is_told_what_runs(site: Site, haproxy_binary: Path) -> None:
+async def test_viewer_gets_the_running_state(site: Site, haproxy_binary: Path) -> None:
     async with serving_web(site, haproxy_binary) as running, viewing(site) as client:
         await deployed(running)
 
@@ -160,7 +160,7 @@ async def test_followers_see_a_reinitialisation_and_each_event_once(site: Site, 
         assert kinds.index("ConfigChanged") < kinds.index("IterationEnded")
 
 
-async def test_no_secret_is_ever_told(site: Site, haproxy_binary: Path) -> None:
+async def test_no_secret_is_ever_sent(site: Site, haproxy_binary: Path) -> None:
     encoded = base64.b64encode(PASSWORD.encode()).decode()
     secret = {
         "apiVersion": "v1",
@@ -245,7 +245,7 @@ async def test_console_answers_to_its_own_names_alone(site: Site, haproxy_binary
         assert (await answer_of(url, "/healthz", "haptic.monitoring.svc")).startswith("HTTP/1.1 200")
 
 
-async def test_error_is_told_with_its_place(site: Site, haproxy_binary: Path) -> None:
+async def test_error_has_its_place(site: Site, haproxy_binary: Path) -> None:
     async with serving_web(site, haproxy_binary) as running, viewing(site) as client:
         site.write("bad", ingress("bad", "bad\nhost", "web"))
         await running.wait(Quarantined)

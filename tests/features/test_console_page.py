@@ -197,7 +197,7 @@ def contrast(one: str, other: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-async def test_page_asks_for_a_token_and_says_when_it_is_wrong(
+async def test_page_asks_for_a_token_and_reports_a_wrong_one(
     site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
 ) -> None:
     async with serving_web(site, haproxy_binary), open_page(chromium, tmp_path / "profile") as page:

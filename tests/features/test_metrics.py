@@ -54,7 +54,7 @@ async def scraped(running: Running, wanted: Callable[[Scrape], bool]) -> Scrape:
             await trio.sleep(0.02)
 
 
-async def test_what_is_exported_is_what_the_reference_says(site: Site, haproxy_binary: Path) -> None:
+async def test_exported_metrics_agree_with_the_reference(site: Site, haproxy_binary: Path) -> None:
     async with serving_web(site, haproxy_binary) as running:
         found = await scrape(running)
 

@@ -135,7 +135,7 @@ async def test_only_what_would_break_the_configuration_is_refused_and_nothing_of
         assert running.serving.process.retained.quarantine.held == ()
 
 
-async def test_what_comes_while_nobody_is_asked_is_quarantined_and_does_not_stand_in_the_way_of_others(
+async def test_objects_that_were_not_reviewed_are_quarantined_without_affecting_others(
     site: Site, haproxy_binary: Path, tmp_path: Path
 ) -> None:
     async with backend("one") as port, controller(site, haproxy_binary) as running:

@@ -54,7 +54,7 @@ def tls_secret(name: str = "cert", namespace: str = "web") -> Resource:
     return made("Secret", name, namespace=namespace, version="v1", type="kubernetes.io/tls", data=encoded)
 
 
-def test_a_class_is_accepted_and_says_what_is_supported() -> None:
+def test_a_class_is_accepted_and_lists_supported_features() -> None:
     one = gateway_class()
     source = GatewayClassStatus(stores_of(one), CONTROLLER, clock=lambda: NOW)
 
@@ -191,7 +191,7 @@ def test_certificates_of_a_listener(reference: dict[str, str], objects: tuple[Re
     assert found["Programmed"][0] == str(resolved)
 
 
-def test_a_route_tells_each_parent_of_ours_and_leaves_those_of_others() -> None:
+def test_a_route_has_a_status_for_each_own_parent_and_keeps_those_of_others() -> None:
     foreign = {"parentRef": {"name": "x"}, "controllerName": "example.com/other", "conditions": []}
     stale = {"parentRef": {"name": "old"}, "controllerName": CONTROLLER, "conditions": []}
     one = route("r", rule(to="gone"), parents=[{"name": "gw", "sectionName": "nope"}, {"name": "gw"}])
@@ -208,7 +208,7 @@ def test_a_route_tells_each_parent_of_ours_and_leaves_those_of_others() -> None:
     ]
 
 
-def test_a_route_that_cannot_be_expressed_says_why() -> None:
+def test_a_rejected_route_has_the_reason() -> None:
     one = route("r", rule("/a b"))
     stores = stores_of(gateway_class(), gateway(), service(), one)
 
@@ -218,7 +218,7 @@ def test_a_route_that_cannot_be_expressed_says_why() -> None:
     assert verdicts(wanted["parents"][0]["conditions"])["Accepted"] == ("False", "UnsupportedValue")
 
 
-def test_a_route_says_which_regular_expression_is_rejected_and_why() -> None:
+def test_a_route_names_the_rejected_regular_expression_and_the_reason() -> None:
     headers = [{"name": "a", "value": "1"}, {"name": "b", "type": "RegularExpression", "value": "(a+)+"}]
     one = route("r", rule(matches=[{"headers": headers[:1]}, {"headers": headers}]))
     stores = stores_of(gateway_class(), gateway(), service(), one)
@@ -235,7 +235,7 @@ def test_a_route_says_which_regular_expression_is_rejected_and_why() -> None:
     )
 
 
-def test_a_route_says_which_of_its_rules_are_dropped() -> None:
+def test_a_route_names_its_dropped_rules() -> None:
     def conditions(*rules: dict[str, Any]) -> dict[str, dict[str, Any]]:
         one = route("r", *rules)
         stores = stores_of(gateway_class(), gateway(), service(), one)
@@ -302,7 +302,7 @@ def test_an_address_stays_although_the_status_that_has_it_has_not_come_back() ->
     assert address(again) == "10.0.0.1"
 
 
-def test_a_set_that_is_not_allowed_says_so() -> None:
+def test_a_set_that_is_not_allowed_has_the_condition() -> None:
     listeners = [{"name": "s", "port": 80, "protocol": "HTTP", "hostname": "s.test"}]
     one = made("ListenerSet", "s", spec={"parentRef": {"name": "gw"}, "listeners": listeners})
 
@@ -342,7 +342,7 @@ def test_a_class_has_the_features_that_the_configuration_gives_it() -> None:
     assert wanted["supportedFeatures"] == [{"name": "A"}, {"name": "B"}]
 
 
-def test_a_route_says_when_one_of_another_kind_has_its_host_and_no_longer_after_that() -> None:
+def test_a_route_has_a_condition_while_a_route_of_another_kind_has_its_host() -> None:
     one = route("r", rule(), hostnames=["a.test"], created="2")
     older = route("g", rule(), kind="GRPCRoute", hostnames=["*.test"], created="1")
     stores = stores_of(gateway_class(), gateway(), service(), one, older)

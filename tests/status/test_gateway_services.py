@@ -29,7 +29,7 @@ GATEWAY = with_addresses(
 )
 
 
-def test_the_service_leads_to_the_addresses_and_has_what_the_gateway_says() -> None:
+def test_the_service_has_the_addresses_and_the_infrastructure_of_the_gateway() -> None:
     service, slice4, slice6 = objects_of(GATEWAY, stores_of(gateway_class(), GATEWAY))
 
     assert ref_of(service) == SERVICE
@@ -122,7 +122,7 @@ class Office:
         await trio.testing.wait_all_tasks_blocked(0.01)
 
 
-async def test_every_gateway_of_ours_gets_its_objects_once(nursery: trio.Nursery) -> None:
+async def test_every_managed_gateway_gets_its_objects_once(nursery: trio.Nursery) -> None:
     other = made("Gateway", "other", spec={"gatewayClassName": "others", "listeners": []})
     office = Office(GATEWAY, other)
     nursery.start_soon(office.services.run, (office.news,))
@@ -140,7 +140,7 @@ async def test_every_gateway_of_ours_gets_its_objects_once(nursery: trio.Nursery
     assert [one["addresses"] for one in endpoints] == [["192.0.2.9"]]
 
 
-async def test_what_somebody_has_changed_is_put_right(nursery: trio.Nursery) -> None:
+async def test_changes_from_outside_are_reverted(nursery: trio.Nursery) -> None:
     office = Office(GATEWAY)
     nursery.start_soon(office.services.run, (office.news,))
     await office.until(lambda: len(office.server.writes) == 3)
@@ -152,7 +152,7 @@ async def test_what_somebody_has_changed_is_put_right(nursery: trio.Nursery) -> 
     await office.until(lambda: len(office.server.writes) == 6)
 
 
-async def test_the_service_of_somebody_else_stays_as_it_is(nursery: trio.Nursery) -> None:
+async def test_an_unmanaged_service_stays_unchanged(nursery: trio.Nursery) -> None:
     office = Office(GATEWAY)
     theirs = made("Service", "gw-haptic", version="v1", spec={"ports": []})
     office.server.objects[SERVICE] = theirs
@@ -166,7 +166,7 @@ async def test_the_service_of_somebody_else_stays_as_it_is(nursery: trio.Nursery
     ]
 
 
-async def test_what_the_server_refuses_is_told_and_tried_again_after_a_change(nursery: trio.Nursery) -> None:
+async def test_a_rejected_write_is_reported_and_retried_after_a_change(nursery: trio.Nursery) -> None:
     office = Office(GATEWAY)
     office.server.refuses = True
     nursery.start_soon(office.services.run, (office.news,))

@@ -26,7 +26,7 @@ OLD = "kubernetes.io/ingress.class"
         ({"metadata": {"name": "a"}, "spec": None}, False),
     ],
 )
-def test_ingress_is_ours_by_the_name_of_its_class_or_the_controller_of_that(resource: Resource, ours: bool) -> None:
+def test_ingress_is_managed_by_the_name_of_its_class_or_its_controller(resource: Resource, ours: bool) -> None:
     assert CLAIM.covers(resource, CLASSES) is ours
 
 
@@ -39,11 +39,11 @@ def test_ingress_is_ours_by_the_name_of_its_class_or_the_controller_of_that(reso
         (ingress_class("haptic", "us/controller"), False),
     ],
 )
-def test_ingress_without_class_is_ours_while_ours_is_the_default(default: Resource, ours: bool) -> None:
+def test_ingress_without_class_is_managed_while_the_class_is_the_default(default: Resource, ours: bool) -> None:
     assert CLAIM.covers(ingress("a", ingress_class=None), [*CLASSES, default]) is ours
 
 
-def test_ingress_without_class_is_ours_where_the_configuration_says_so() -> None:
+def test_ingress_without_class_is_managed_if_configured() -> None:
     claim = IngressClaim(class_name="haptic", controller="us/controller", without_class=True)
 
     assert claim.covers(ingress("a", ingress_class=None), [])
@@ -77,14 +77,14 @@ def status(*entries: str) -> IngressStatus:
     )
 
 
-def test_ours_get_addresses_and_host_names_in_order() -> None:
+def test_managed_ingresses_get_addresses_and_host_names_in_order() -> None:
     wanted: Any = status("192.0.2.7", "fd00::7", "lb.test").wanted(ingress("a"))
 
     assert wanted == {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"ip": "fd00::7"}, {"hostname": "lb.test"}]}}
     assert status("192.0.2.7").wanted(ingress("a", ingress_class="other")) is None
 
 
-def test_only_addresses_of_ours_are_left_over() -> None:
+def test_only_own_addresses_are_left_over() -> None:
     theirs = ingress("a", ingress_class="other") | {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}}
 
     assert status("192.0.2.7").is_left_over(theirs)
@@ -92,7 +92,7 @@ def test_only_addresses_of_ours_are_left_over() -> None:
     assert not status().is_left_over(ingress("a"))
 
 
-def test_nothing_is_said_before_the_addresses_are_known() -> None:
+def test_no_status_is_wanted_before_the_addresses_are_known() -> None:
     source = IngressStatus(CLAIM, store="a", class_store="b", classes=lambda: (), addresses=lambda: None)
 
     assert not source.is_ready

@@ -40,7 +40,7 @@ def test_same_notice_has_the_same_name_and_another_one_another() -> None:
     assert len({notice().name, notice("other").name, notice(name="api").name}) == 3
 
 
-def test_event_said_again_counts_on() -> None:
+def test_repeated_event_counts_up() -> None:
     event = event_of(notice(), instance="me", now=NOW)
 
     again = repeated(repeated(event, 1, now=NOW), 3, now=LATER)
@@ -67,7 +67,7 @@ def test_allowance_is_a_burst_and_then_one_for_each_interval() -> None:
     assert allowance.take(110) > 0
 
 
-def test_repetitions_that_wait_are_said_together() -> None:
+def test_pending_repetitions_are_written_together() -> None:
     board = NoticeBoard()
     key = board.put(notice(), 0)
     assert key is not None

@@ -89,7 +89,7 @@ async def board(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Board]:
         nursery.cancel_scope.cancel()
 
 
-async def test_owner_is_told_of_quarantine_and_release_once_each(board: Board) -> None:
+async def test_quarantine_and_release_are_reported_once_each(board: Board) -> None:
     board.end_cycle(WEB)
     await board.server.until(lambda: board.reasons() == ["Quarantined"])
     board.end_cycle(WEB)
@@ -104,7 +104,7 @@ async def test_owner_is_told_of_quarantine_and_release_once_each(board: Board) -
     assert "series" not in quarantined
 
 
-def test_owner_of_a_held_object_reads_of_its_fields_first_and_of_templates_last() -> None:
+def test_event_of_a_quarantined_object_names_fields_first_and_the_template_last() -> None:
     problem = Problem(
         message="the value is long", path="spec.rules[0].host", hint="shorten it", source="ingress-route", line=7,
         excerpt="{{ host | hostname }}", subject="Ingress default/web",
@@ -116,7 +116,7 @@ def test_owner_of_a_held_object_reads_of_its_fields_first_and_of_templates_last(
     )
 
 
-async def test_owner_is_told_of_each_remark_once_and_when_it_does_not_hold_any_more(board: Board) -> None:
+async def test_each_warning_is_reported_once_and_when_it_is_resolved(board: Board) -> None:
     board.remarks = (NO_ENDPOINTS,)
     board.end_cycle()
     await board.server.until(lambda: board.reasons() == ["NoEndpoints"])
@@ -137,7 +137,7 @@ async def test_owner_is_told_of_each_remark_once_and_when_it_does_not_hold_any_m
     }
 
 
-async def test_of_an_object_that_is_held_nothing_is_said_to_be_resolved(board: Board) -> None:
+async def test_no_warning_of_a_quarantined_object_is_reported_as_resolved(board: Board) -> None:
     board.remarks = (NO_ENDPOINTS,)
     board.end_cycle()
     await board.server.until(lambda: board.reasons() == ["NoEndpoints"])
@@ -159,7 +159,7 @@ async def test_same_thing_again_is_counted_in_one_event(board: Board) -> None:
     assert board.reasons() == ["Quarantined", "Released"]
 
 
-async def test_owner_of_the_configuration_is_told_when_nothing_can_be_deployed(board: Board) -> None:
+async def test_a_rejected_configuration_is_reported_on_the_config_map(board: Board) -> None:
     board.refuse()
     await board.server.until(lambda: board.reasons() == ["ConfigurationRefused"])
 
@@ -167,7 +167,7 @@ async def test_owner_of_the_configuration_is_told_when_nothing_can_be_deployed(b
     assert board.events[0]["note"] == "unknown keyword (and 1 more); the deployed configuration stays in use"
 
 
-async def test_owner_of_the_configuration_is_told_when_haproxy_has_not_answered(board: Board) -> None:
+async def test_an_unchecked_configuration_is_reported_on_the_config_map(board: Board) -> None:
     board.refuse(is_verdict=False)
 
     await board.server.until(lambda: board.reasons() == ["ConfigurationNotChecked"])

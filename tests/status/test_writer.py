@@ -79,7 +79,7 @@ def test_what_differs_is_written_and_what_was_written_is_not_written_again(desk:
     assert ledger.compare(KEY) is not None, "somebody has changed it"
 
 
-def test_ours_that_becomes_another_ones_is_taken_back_in_that_version_only(desk: Desk) -> None:
+def test_a_status_is_removed_in_that_version_only_when_another_controller_takes_over(desk: Desk) -> None:
     ledger = StatusLedger(desk.stores, [desk.source])
     desk.stores["ingresses"].upsert(with_address(ingress("web", ingress_class="other"), HERE))
 
@@ -107,7 +107,7 @@ def test_nothing_is_compared_before_the_addresses_are_known() -> None:
     assert ledger.compare(KEY) is None
 
 
-def test_change_of_a_class_is_a_look_at_everything_and_of_an_ingress_at_that(desk: Desk) -> None:
+def test_change_of_a_class_compares_everything_and_of_an_ingress_only_that(desk: Desk) -> None:
     ledger = StatusLedger(desk.stores, [desk.source])
     desk.stores["ingresses"].replace([ingress("web"), ingress("api")])
     assert len(ledger.take_changes()) == 2
@@ -120,7 +120,7 @@ def test_change_of_a_class_is_a_look_at_everything_and_of_an_ingress_at_that(des
     assert ledger.take_changes() == []
 
 
-def test_what_comes_back_of_what_was_written_is_looked_at_alone() -> None:
+def test_an_own_write_that_comes_back_compares_that_object_only() -> None:
     one = route("web", rule())
     stores = stores_of(gateway_class(), gateway(), one)
     sources: list[StatusSource] = [
@@ -137,7 +137,7 @@ def test_what_comes_back_of_what_was_written_is_looked_at_alone() -> None:
     assert ledger.take_echoes() == []
 
 
-def test_route_is_looked_at_again_when_what_kept_its_rival_away_is_gone() -> None:
+def test_route_is_compared_again_when_its_competitor_changes() -> None:
     first = route("first", rule(), hostnames=["a.test"], created="1")
     rival = route("rival", rule(), kind="GRPCRoute", hostnames=["*.test"], created="2")
     last = route("last", rule(), hostnames=["b.test"], created="3")
@@ -226,7 +226,7 @@ async def office(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Office]
         nursery.cancel_scope.cancel()
 
 
-async def test_each_ingress_of_ours_is_written_once(office: Office) -> None:
+async def test_each_managed_ingress_is_written_once(office: Office) -> None:
     office.server.put(ingress("web"), ingress("api"), ingress("foreign", ingress_class="other"))
     await office.open()
     office.publish("192.0.2.7")
@@ -256,7 +256,7 @@ async def test_other_addresses_reach_every_ingress(office: Office) -> None:
     await office.until(lambda: office.address("web") == office.address("api") == [])
 
 
-async def test_ingress_that_is_no_longer_ours_loses_our_address(office: Office) -> None:
+async def test_ingress_that_is_no_longer_managed_loses_the_address(office: Office) -> None:
     office.server.put(ingress("web"))
     await office.open()
     office.publish("192.0.2.7")

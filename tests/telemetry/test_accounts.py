@@ -210,7 +210,7 @@ def series(metrics: Metrics, name: str) -> list[dict[str, str]]:
         (m.InstanceFailed(correlation="c", endpoint="e", error="x", seconds=0.1), "failed"),
     ],
 )
-def test_deployments_to_an_instance_are_told_apart(
+def test_deployments_to_an_instance_are_counted_by_kind(
     metrics: Metrics, accounts: Accounts, fact: msgspec.Struct, kind: str
 ) -> None:
     accounts.take(discovered("e"))
@@ -279,9 +279,7 @@ def test_what_another_replica_or_iteration_deploys_is_not_measured(
     assert value(metrics, "propagation_duration_seconds_count") == 0
 
 
-def test_replica_that_no_longer_deploys_says_nothing_of_how_instances_stand(
-    metrics: Metrics, accounts: Accounts
-) -> None:
+def test_replica_that_no_longer_deploys_has_no_series_of_instances(metrics: Metrics, accounts: Accounts) -> None:
     accounts.take(discovered("e"))
     accounts.take(deployed())
     accounts.take(m.InstanceFailed(correlation="c", endpoint="e", error="x", seconds=0.1))

@@ -81,7 +81,7 @@ async def test_end_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) -
     assert [line["event"] for line in logs] == ["traces lost: the receiver did not accept them in time"]
 
 
-async def test_refusal_is_told_in_the_log_once(receiver: Receiver) -> None:
+async def test_failed_export_is_logged_once(receiver: Receiver) -> None:
     receiver.refuses = True
     with structlog.testing.capture_logs() as logs:
         async with exporting(receiver.address, version="1", identity="me") as observe:

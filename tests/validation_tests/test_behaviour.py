@@ -56,7 +56,7 @@ def test_each_difference_is_named(expect: Expect, fault: str) -> None:
     assert list(judge(expect, REPLY, [ARRIVAL])) == [fault]
 
 
-def test_that_nobody_answers_is_a_difference_too() -> None:
+def test_a_missing_response_is_a_difference() -> None:
     assert list(judge(Expect(status=200, backend="web"), Reply(), [])) == [
         "the status is none: the connection was closed",
         "no server is reached",
@@ -180,7 +180,7 @@ async def test_an_haproxy_that_ends_is_noticed_at_once(haproxy_binary: Path, tmp
 
 
 @pytest.mark.haproxy
-async def test_the_client_is_who_the_test_says(haproxy_binary: Path, tmp_path: Path) -> None:
+async def test_the_client_has_the_address_of_the_test(haproxy_binary: Path, tmp_path: Path) -> None:
     extra = "    http-request set-header X-Who %[src]:%[dst_port]\n"
     with trio.fail_after(30):
         async with running(haproxy_binary, small_generation(extra=extra), scratch=tmp_path) as instance:

@@ -56,7 +56,7 @@ async def test_what_haproxy_refuses_is_refused(haproxy_binary: Path) -> None:
         await in_thread(GuardedLoad(load_config, haproxy_binary), config_map(GOOD, base=base), None)
 
 
-async def test_behaviour_is_not_looked_at(haproxy_binary: Path) -> None:
+async def test_behaviour_is_not_checked(haproxy_binary: Path) -> None:
     tests = "wrong: {assertions: [{type: behaviour, request: {host: x}, expect: {status: 999}}]}\n".replace(
         "999", "204"
     )

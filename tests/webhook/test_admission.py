@@ -87,7 +87,7 @@ async def test_bad_object_is_refused_and_counted() -> None:
     assert rig.count(REFUSED) == 2
 
 
-async def test_replica_that_is_not_ready_lets_everything_through_and_says_so() -> None:
+async def test_replica_that_is_not_ready_accepts_everything_with_a_warning() -> None:
     rig = Rig(FakeDryRuns(DryRun(faults=(fault("no"),))), is_ready=False)
 
     answer = await rig.admission.review(request_of(web()))

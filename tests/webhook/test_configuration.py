@@ -75,7 +75,7 @@ async def test_good_configuration_passes_though_nothing_serves_yet() -> None:
     assert await answer_to(request_of(config_map("b"), config_map("a")), Checks()) == Answer()
 
 
-async def test_each_problem_is_told_with_its_place() -> None:
+async def test_each_problem_is_reported_with_its_place() -> None:
     own = Problem(message="unknown field", source="ConfigMap edge/haptic-trio", line=3, column=5, path="a.b", hint="x")
     other = Problem(message="no", source="library base", line=7)
 
@@ -89,13 +89,13 @@ async def test_each_problem_is_told_with_its_place() -> None:
     ]
 
 
-async def test_many_problems_are_told_as_some_and_a_number() -> None:
+async def test_many_problems_are_reported_as_some_and_a_number() -> None:
     given = await answer_to(request_of(config_map()), Checks(*(Problem(message=f"no {n}") for n in range(25))))
 
     assert given.message.endswith("- and 15 more")
 
 
-async def test_nobody_asks_where_the_content_stays() -> None:
+async def test_an_unchanged_content_is_not_reviewed() -> None:
     check = Checks(Problem(message="no"))
 
     given = await answer_to(request_of(config_map("a", owner="me"), config_map("a")), check)
@@ -125,7 +125,7 @@ async def test_deletion_passes_with_a_warning() -> None:
     assert "no controller can start without this ConfigMap" in given.warnings[0]
 
 
-async def test_configuration_for_another_version_passes_unseen() -> None:
+async def test_configuration_for_another_version_is_accepted_without_review() -> None:
     check = Checks(Problem(message="no"))
 
     other = await answer_to(request_of(config_map(**{VERSION_LABEL: "99.0"})), check)
@@ -136,7 +136,7 @@ async def test_configuration_for_another_version_passes_unseen() -> None:
     assert not same.allowed
 
 
-async def test_what_cannot_be_said_lets_it_pass() -> None:
+async def test_an_impossible_review_accepts_the_object() -> None:
     given = await answer_to(request_of(config_map()), Checks(error=RehearsalError("haptic-trio is not ready")))
 
     assert given.allowed

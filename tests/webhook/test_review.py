@@ -17,7 +17,7 @@ from haptic_trio.webhook.review import (
 from tests.webhook.builders import body_of, review_of
 
 
-def test_request_has_what_the_api_server_says() -> None:
+def test_request_is_decoded() -> None:
     request = decode_review(body_of(review_of({"metadata": {"name": "web"}}, dry_run=True)))
 
     assert request.uid == "u-1"
@@ -72,7 +72,7 @@ def test_object_is_named_by_what_it_is_and_where_it_would_be() -> None:
     assert created.ref == deleted.ref == ResourceRef("Ingress", "default", "web")
 
 
-def test_namespace_is_in_no_namespace_although_its_review_says_so() -> None:
+def test_a_namespace_has_no_namespace_although_its_review_has_one() -> None:
     review = review_of({"kind": "Namespace", "metadata": {"name": "default"}})
     review["request"]["resource"] = {"group": "", "version": "v1", "resource": "namespaces"}
 

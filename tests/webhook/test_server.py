@@ -238,5 +238,5 @@ async def test_port_that_is_taken_is_reported_and_taken_once_it_is_free(
     ("text", "seconds"),
     [("5s", 5.0), ("1.5s", 1.5), ("500ms", 0.5), ("1m", 60.0), ("", None), ("x", None), ("-1s", None)],
 )
-def test_api_server_says_how_long_it_waits(text: str, seconds: float | None) -> None:
+def test_timeout_of_the_api_server_is_read(text: str, seconds: float | None) -> None:
     assert read_timeout(text) == seconds

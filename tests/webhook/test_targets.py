@@ -42,7 +42,7 @@ def test_every_store_of_the_kind_gets_the_object_if_one_of_them_wants_it_reviewe
         {"one": {**ASKED, "fieldSelector": "spec.ingressClassName=edge"}},
     ],
 )
-def test_what_nobody_wants_reviewed_is_none_of_our_business(watched: dict[str, Any]) -> None:
+def test_objects_without_a_requested_review_are_ignored(watched: dict[str, Any]) -> None:
     assert find_replacements(request_of(web()), targets_of(config_of(**watched))) is None
 
 
@@ -58,7 +58,7 @@ def test_deleted_object_is_gone() -> None:
     assert find_replacements(request_of(None, old=web()), targets_of(config_of(one=ASKED))) == {"one": {REF: None}}
 
 
-def test_new_object_is_the_youngest_and_where_the_request_says() -> None:
+def test_new_object_is_the_youngest_and_in_the_namespace_of_the_request() -> None:
     bare = {"kind": "Ingress", "metadata": {"generateName": "web-"}, "spec": {}}
 
     found = find_replacements(request_of(bare), targets_of(config_of(one=ASKED)), NOW)

@@ -21,20 +21,20 @@ def test_nothing_wrong_is_nothing_to_say() -> None:
     assert answer(DryRun()) == Answer()
 
 
-def test_own_fault_refuses_and_is_told_by_the_object_s_name() -> None:
+def test_a_fault_of_the_object_rejects_it_by_name() -> None:
     given = answer(DryRun(faults=(fault("a path must begin with /"),)))
 
     assert not given.allowed
     assert given.message == "Ingress default/web cannot be served: a path must begin with /"
 
 
-def test_line_of_the_configuration_is_told() -> None:
+def test_line_of_the_configuration_is_named() -> None:
     given = answer(DryRun(faults=(fault("unknown keyword 'x'", phase="parse", line=12),)))
 
     assert "unknown keyword 'x' (line 12 of the resulting haproxy.cfg)" in given.message
 
 
-def test_same_reason_of_several_fragments_is_told_once_and_several_reasons_are_a_list() -> None:
+def test_equal_reasons_of_several_fragments_are_reported_once_and_several_reasons_as_a_list() -> None:
     given = answer(DryRun(faults=(fault("one"), fault("one"), fault("two"))))
 
     assert given.message.splitlines()[1:] == ["- one", "- two"]
@@ -83,7 +83,7 @@ def test_broken_object_may_be_touched_while_it_is_broken_for_the_same_reason() -
         )
     )
 )
-def test_nothing_keeps_an_object_from_being_deleted_and_what_is_known_refuses_nobody(faults: list) -> None:  # type: ignore[type-arg]
+def test_deletions_are_allowed_and_known_faults_reject_nothing(faults: list) -> None:  # type: ignore[type-arg]
     assert answer(DryRun(faults=tuple(faults)), "DELETE").allowed
     assert answer(DryRun(faults=tuple(one for one in faults if one.is_known))).allowed
 
@@ -95,7 +95,7 @@ def test_remarks_about_objects_of_the_namespace_are_warnings_and_no_others() -> 
     assert answer(DryRun(remarks=(own, other))).warnings == ("Ingress default/web: an entry has no effect",)
 
 
-def test_it_is_told_when_haproxy_was_not_asked() -> None:
+def test_a_missing_check_by_haproxy_is_a_warning() -> None:
     given = answer(DryRun(unchecked="there are more than 250 certificates"))
 
     assert given.allowed
@@ -126,7 +126,7 @@ def test_field_of_the_object_is_named_and_of_no_other_object() -> None:
     assert given.message.endswith("Service default/shop could no longer be served: url_path: no")
 
 
-def test_no_more_fields_are_looked_for_than_are_told() -> None:
+def test_fields_are_searched_only_for_reported_faults() -> None:
     asked: list[str] = []
 
     def find(message: str) -> tuple[str, ...]:

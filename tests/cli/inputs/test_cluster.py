@@ -53,7 +53,7 @@ def test_each_way_of_naming_makes_its_cluster(tmp_path: Path) -> None:
     assert isinstance(pod, ApiCluster)
 
 
-def test_namespace_is_default_where_nothing_says_more(tmp_path: Path) -> None:
+def test_namespace_defaults_to_default(tmp_path: Path) -> None:
     assert make_input(tmp_path, *NAMES).source.namespace == "default"
     assert make_input(None, *NAMES, in_cluster=True).source.namespace == "default"
     assert make_input(tmp_path, "other", *NAMES[1:]).source.namespace == "other"

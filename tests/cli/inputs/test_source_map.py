@@ -52,7 +52,7 @@ def test_a_text_on_one_line_has_no_lines_to_tell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["validate"], ["test"], ["render"], ["explain", "web"], ["diff", "--to", "MANIFESTS"]]
 )
-def test_every_verb_names_file_line_and_column(manifests: Path, arguments: list[str]) -> None:
+def test_every_subcommand_names_file_line_and_column(manifests: Path, arguments: list[str]) -> None:
     config = manifests / "config.yaml"
     replace_in(config, "debounceInterval:", "debounceIntervall:")
     line = next(number for number, text in enumerate(config.read_text().splitlines(), 1) if "debounceIntervall" in text)
@@ -65,7 +65,7 @@ def test_every_verb_names_file_line_and_column(manifests: Path, arguments: list[
     assert "object: ConfigMap default/haptic-trio" in result.output
 
 
-def test_machines_are_told_the_file_as_well(manifests: Path) -> None:
+def test_json_has_the_file_as_well(manifests: Path) -> None:
     replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
 
     document = json.loads(invoke_cli("validate", "--manifests", manifests, "--output", "json").stdout)
@@ -73,7 +73,7 @@ def test_machines_are_told_the_file_as_well(manifests: Path) -> None:
     assert document["problems"][0]["source"] == str(manifests / "config.yaml")
 
 
-def test_a_test_that_fails_is_told_by_its_assertion_in_the_file(tmp_path: Path) -> None:
+def test_a_failed_test_is_reported_with_its_assertion_in_the_file(tmp_path: Path) -> None:
     invoke_cli("new", tmp_path / "site")
     config = tmp_path / "site" / "config.yaml"
     replace_in(config, "pattern: X-Served-By", "pattern: X-Served-Bye")
@@ -85,7 +85,7 @@ def test_a_test_that_fails_is_told_by_its_assertion_in_the_file(tmp_path: Path) 
     assert f"{config}:{line}\n" in invoke_cli("test", "--manifests", tmp_path / "site").stdout
 
 
-def test_a_named_pipe_among_the_manifests_holds_nobody_up(manifests: Path) -> None:
+def test_a_named_pipe_among_the_manifests_does_not_block(manifests: Path) -> None:
     os.mkfifo(manifests / "a-pipe.yaml")
     replace_in(manifests / "config.yaml", "debounceInterval:", "debounceIntervall:")
 
@@ -95,7 +95,7 @@ def test_a_named_pipe_among_the_manifests_holds_nobody_up(manifests: Path) -> No
     assert f"{manifests / 'a-pipe.yaml'}: error: cannot be read: it is no regular file" in result.stdout
 
 
-def test_the_controller_is_told_the_file_as_well(manifests: Path) -> None:
+def test_the_controller_reports_the_file_as_well(manifests: Path) -> None:
     config = manifests / "config.yaml"
     replace_in(config, "debounceInterval:", "debounceIntervall:")
     line = next(at for at, text in enumerate(config.read_text().splitlines(), 1) if "debounceIntervall" in text)

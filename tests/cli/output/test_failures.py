@@ -41,7 +41,7 @@ def test_a_command_line_asks_for_json(line: str, *, wanted: bool) -> None:
     assert wants_json(line.split()) is wanted
 
 
-def test_every_error_of_a_group_is_told_with_all_that_is_known_of_it() -> None:
+def test_every_error_of_a_group_is_reported_with_all_its_fields() -> None:
     problem = Problem(message="no such field", source="ConfigMap default/edge", line=3, hint="remove it")
     group = ExceptionGroup("", [ProblemsError([problem, problem]), HapticError("no HAProxy"), OSError()])
 
@@ -68,7 +68,7 @@ def test_every_error_of_a_group_is_told_with_all_that_is_known_of_it() -> None:
         (["test", "--library", "bse", "--output", "json"], "bse"),
     ],
 )
-def test_what_cannot_be_done_is_one_document_on_standard_error(
+def test_a_failure_is_one_document_on_standard_error(
     arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = run_main(monkeypatch, *arguments)
@@ -78,7 +78,7 @@ def test_what_cannot_be_done_is_one_document_on_standard_error(
     assert words in json.loads(printed.err)["errors"][0]["message"]
 
 
-def test_an_invalid_configuration_is_told_to_machines_by_every_verb(
+def test_every_subcommand_reports_an_invalid_configuration_as_json(
     manifests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replace_in(manifests / "config.yaml", "templating:", "templatin:")
@@ -131,7 +131,7 @@ def test_an_object_that_is_left_out_is_in_the_document(manifests: Path) -> None:
     assert all("content" not in file for file in document["files"])
 
 
-def test_versions_and_new_files_are_told_to_machines(tmp_path: Path) -> None:
+def test_versions_and_new_files_are_available_as_json(tmp_path: Path) -> None:
     versions = json.loads(invoke_cli("version", "--output", "json").stdout)
     made = json.loads(invoke_cli("new", tmp_path / "site", "--output", "json").stdout)
 

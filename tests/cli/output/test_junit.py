@@ -20,7 +20,7 @@ def test_what_people_wrote_stays_what_they_wrote() -> None:
     assert kept in (failure.text or "")
 
 
-def test_what_was_not_looked_at_is_skipped() -> None:
+def test_an_unchecked_test_is_skipped() -> None:
     skipped = Checked(index=0, type="behaviour", title="x", verdict=Verdict.SKIPPED, message="no HAProxy")
     cases = [CaseResult(suite="s", name="n", checked=(skipped,))]
 

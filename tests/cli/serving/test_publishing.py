@@ -46,7 +46,7 @@ def test_service_or_addresses_are_published() -> None:
         (["--publish-service", "a/b", "--publish-address", "192.0.2.7"], "exclude each other"),
     ],
 )
-def test_what_is_no_address_is_refused(arguments: list[str], words: str) -> None:
+def test_an_invalid_address_is_rejected(arguments: list[str], words: str) -> None:
     assert words in read(*arguments)
 
 

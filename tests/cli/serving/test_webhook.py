@@ -74,6 +74,6 @@ async def test_fault_of_the_secret_is_not_blamed_on_the_configuration(tmp_path: 
     assert "instance" in str(await check(tmp_path, seen, instance={}))
 
 
-async def test_nothing_can_be_said_before_the_cluster_was_seen(tmp_path: Path) -> None:
+async def test_no_review_is_possible_before_the_cluster_was_read(tmp_path: Path) -> None:
     with pytest.raises(RehearsalError, match="not ready"):
         await check(tmp_path, None)

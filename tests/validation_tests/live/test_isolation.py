@@ -8,7 +8,7 @@ def isolate(text: str, *, sockets: int = 0) -> tuple[Isolation, str]:
     return isolation, isolation.write([7 + number for number in range(sockets)], 9999)
 
 
-def test_every_bind_becomes_an_inherited_socket_that_learns_who_asks() -> None:
+def test_every_bind_becomes_an_inherited_socket_with_the_proxy_protocol() -> None:
     isolation, text = isolate(
         "frontend a\n    bind *:80 v4v6 name x\n    bind [::]:443,10.0.0.1:8443 ssl crt x.pem interface eth0 alpn h2\n"
         "    bind unix@/run/x.sock mode 600\nlisten b\n    bind :8000-8010\n",
@@ -31,7 +31,7 @@ def test_every_bind_becomes_an_inherited_socket_that_learns_who_asks() -> None:
     ]
 
 
-def test_every_server_becomes_ours_with_a_source_that_tells_it_apart() -> None:
+def test_every_server_becomes_the_echo_server_with_its_own_source_address() -> None:
     isolation, text = isolate(
         "backend a\n    default-server check inter 2s ssl verify required ca-file x.pem\n"
         "    server one 10.0.0.1:80 weight 5 check port 81 source 10.9.9.9 usesrc clientip\n"

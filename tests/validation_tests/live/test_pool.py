@@ -44,7 +44,7 @@ async def test_the_same_configuration_is_run_once(haproxy_binary: Path, tmp_path
     assert live_haproxies(tmp_path) == []
 
 
-async def test_what_cannot_be_started_is_said_to_everybody_who_waits(tmp_path: Path) -> None:
+async def test_a_failed_start_is_reported_to_all_waiting_tests(tmp_path: Path) -> None:
     pool = InstancePool(tmp_path / "no-such-haproxy", most_idle=1, scratch=tmp_path)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
