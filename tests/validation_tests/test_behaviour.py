@@ -130,7 +130,7 @@ class TestRealHaproxy:
         (result,) = run(load(text, base=base), with_haproxy=True)
 
         assert "haproxy -c: haproxy.cfg:" in result.checked[0].message
-        assert result.checked[1].message.startswith("HAProxy has ended: ")
+        assert result.checked[1].message.startswith("HAProxy exited: ")
         assert "haptic-trio-" not in result.checked[1].message
 
     def test_servers_that_speak_tls_or_the_proxy_protocol_are_reached(self) -> None:
@@ -175,7 +175,7 @@ async def test_an_haproxy_that_ends_is_noticed_at_once(haproxy_binary: Path, tmp
     generation = small_generation(extra="    http-request deny if { path_reg (( }\n")
     with trio.fail_after(8):
         async with running(haproxy_binary, generation, scratch=tmp_path) as instance:
-            with pytest.raises(InstanceError, match=r"HAProxy has ended: .*(path_reg|regex)"):
+            with pytest.raises(InstanceError, match=r"HAProxy exited: .*(path_reg|regex)"):
                 await instance.ask(Request(host="any"), Answer())
 
 
