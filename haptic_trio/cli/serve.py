@@ -374,7 +374,7 @@ def _make_instances(
     if process.fleet.pods is not None:
         return partial(process.fleet.pods.run, process.endpoints.put)
     if options.agents is not None:
-        return partial(run_agent_list, options.agents, process.endpoints.put)
+        return partial(run_agent_list, options.agents, process)
     if options.apis is not None:
         return partial(run_api_list, options.apis, process)
     assert isinstance(fleet, LocalFleet)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,11 @@ from haptic_trio.errors import HapticError
 
 PROBE_LIMIT = 10.0
 """Seconds that `haproxy -vv` may take."""
+OLDEST: Final = (2, 8)
+NEWEST: Final = (3, 4)
+"""Supported versions of a remote HAProxy; a later one is accepted with a warning."""
+
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\b")
 
 
 class HaproxyNotFoundError(HapticError):
@@ -109,3 +115,9 @@ def parse_version(text: str, *, source: str = "this binary") -> HaproxyVersion:
         tuple(int(digits) for digits in re.findall(r"\d+", version.partition("-")[0])),
         frozenset(word[1:] for word in words if word.startswith("+")),
     )
+
+
+def read_version(text: str) -> tuple[int, int] | None:
+    """Return major and minor version; None if *text* does not begin with a version."""
+    match = _VERSION.match(text.strip())
+    return (int(match[1]), int(match[2])) if match is not None else None

@@ -17,10 +17,12 @@ from haptic_trio.channels import Latest
 from haptic_trio.config.model import DataplaneKind
 from haptic_trio.dataplane.agent.client import AgentAddress, AgentClient, open_http
 from haptic_trio.dataplane.agent.endpoint import AgentLink, Cuts
+from haptic_trio.dataplane.agent.follower import follow_agent
 from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles
-from haptic_trio.dataplane.dataplaneapi.client import Credentials
+from haptic_trio.dataplane.dataplaneapi.client import Credentials, open_api_client
+from haptic_trio.dataplane.dataplaneapi.follower import follow_api
 from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.deployment.pod_links import PodReport, follow_agent, follow_dataplaneapi
+from haptic_trio.dataplane.presence import Presence, Renewal
 from haptic_trio.k8s.client import Client, Deleted, Listed, Report, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource, ResourceType
 
@@ -96,7 +98,7 @@ class _Followed:
     def __init__(self, pod: FoundPod) -> None:
         self.pod = pod
         self.scope = trio.CancelScope()
-        self.restarts: Latest[int] = Latest()
+        self.renewal = Renewal()
         self.endpoint: Endpoint | None = None
 
 
@@ -168,8 +170,8 @@ class PodEndpoints:
                 self._drop(name)
             elif pod.restarts != followed.pod.restarts:
                 followed.pod = pod
-                followed.restarts.put(pod.restarts)
-        self._tell()
+                followed.renewal.request()
+        self._publish_changes()
         fresh = [_Followed(pod) for name, pod in found.items() if name not in self._followed]
         self._followed.update({followed.pod.name: followed for followed in fresh})
         return fresh
@@ -177,21 +179,20 @@ class PodEndpoints:
     async def _follow_pod(self, followed: _Followed, target: PodTarget, http: httpx.AsyncClient | None) -> None:
         pod = followed.pod
 
-        def show(endpoint: Endpoint | None) -> None:
-            # A pod of the same name may have taken its place.
+        def publish(endpoint: Endpoint | None) -> None:
+            # Not if another pod of the same name has replaced this one.
             if self._followed.get(pod.name) is followed:
                 followed.endpoint = endpoint
-                self._tell()
+                self._publish_changes()
 
-        report = PodReport(f"pod {self._namespace}/{pod.name}", self._report)
+        presence = Presence(f"pod {self._namespace}/{pod.name}", publish, self._report)
         with followed.scope:
             try:
                 if target.kind is DataplaneKind.DATAPLANEAPI:
                     assert target.credentials is not None, "checked with the configuration"
                     url = pod.url("http", target.port)
-                    await follow_dataplaneapi(
-                        pod.name, url, target.credentials, show, restarts=followed.restarts, report=report
-                    )
+                    async with open_api_client(pod.name, url, target.credentials) as api:
+                        await follow_api(api, presence, followed.renewal, is_published=False)
                 else:
                     assert http is not None
                     assert self._access is not None
@@ -200,9 +201,9 @@ class PodEndpoints:
                         name=pod.name, url=pod.url("https", target.port), server_name=self._access.server_name
                     )
                     link = AgentLink(AgentClient(http, address), self._cuts)
-                    await follow_agent(link, self._context, show, restarts=followed.restarts, report=report)
+                    await follow_agent(link, self._context, presence, followed.renewal, is_published=False)
             finally:
-                report.clear()
+                presence.clear_problem()
 
     def _drop(self, name: str) -> None:
         self._followed.pop(name).scope.cancel(reason="the pod is gone, or another one")
@@ -210,9 +211,9 @@ class PodEndpoints:
     def _drop_all(self) -> None:
         for name in tuple(self._followed):
             self._drop(name)
-        self._tell()
+        self._publish_changes()
 
-    def _tell(self) -> None:
+    def _publish_changes(self) -> None:
         endpoints = tuple(
             followed.endpoint for _, followed in sorted(self._followed.items()) if followed.endpoint is not None
         )

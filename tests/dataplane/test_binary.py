@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, parse_version, probe_version
+from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, parse_version, probe_version, read_version
 
 
 def executable(path: Path) -> Path:
@@ -76,3 +76,11 @@ def test_the_real_one_says_its_version(haproxy_binary: Path) -> None:
     version = probe_version(haproxy_binary)
     assert version.number >= (2, 4)
     assert "EPOLL" in version.features
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("2.8.25-5cf5d0683", (2, 8)), ("v3.2.1 abcdef", (3, 2)), (" dev.dirty", None), ("3.5-dev5", (3, 5)), ("", None)],
+)
+def test_major_and_minor_version_are_read_from_the_beginning(text: str, version: tuple[int, int] | None) -> None:
+    assert read_version(text) == version

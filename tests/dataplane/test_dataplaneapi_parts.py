@@ -19,7 +19,6 @@ from haptic_trio.dataplane.dataplaneapi.manifest import (
     unpack_text,
 )
 from haptic_trio.dataplane.dataplaneapi.paths import Paths
-from haptic_trio.dataplane.dataplaneapi.probe import read_version
 from haptic_trio.dataplane.dataplaneapi.servers import OPTIONS
 from haptic_trio.dataplane.dataplaneapi.storage import Place, Store, StoredFile, place_files
 from haptic_trio.haproxy.model import digest_of
@@ -292,14 +291,6 @@ def test_every_option_of_a_server_that_is_offered_has_a_field_of_the_contract() 
             break
         else:
             pytest.fail(option)
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("2.8.25-5cf5d0683", (2, 8)), ("v3.2.1 abcdef", (3, 2)), (" dev.dirty", None), ("3.5-dev5", (3, 5)), ("", None)],
-)
-def test_version_is_read_from_its_beginning(text: str, version: tuple[int, int] | None) -> None:
-    assert read_version(text) == version
 
 
 def test_credentials_are_not_shown() -> None:

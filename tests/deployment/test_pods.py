@@ -1,9 +1,7 @@
 """Pods come and go, change their address, are restarted, and answer or not: what is published of them."""
 
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +9,13 @@ import msgspec
 import pytest
 import trio
 
-from haptic_trio.channels import Latest
 from haptic_trio.config.model import DataplaneKind
-from haptic_trio.dataplane.agent.client import AgentAddress, AgentClient
-from haptic_trio.dataplane.agent.endpoint import AgentLink, Cuts, RemoteAgent
-from haptic_trio.dataplane.agent.messages import AgentStatus
+from haptic_trio.dataplane import presence
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
+from haptic_trio.dataplane.dataplaneapi import follower
 from haptic_trio.dataplane.dataplaneapi.client import Credentials
 from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
-from haptic_trio.dataplane.endpoint import Endpoint, EndpointInfo, EndpointUnreachableError
-from haptic_trio.deployment import pod_links
+from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess, FoundPod, PodEndpoints, PodTarget, find_pod
 from haptic_trio.k8s.resource import Resource
 from tests.dataplane.test_dataplaneapi_network import serve as serve_dataplaneapi
@@ -206,7 +202,7 @@ async def test_restarted_agent_is_looked_at_again_and_lost_only_after_a_while(
     async with rig.agent():
         await rig.until(lambda: rig.published[0] is not former)
         assert rig.names == ["a"]
-        monkeypatch.setattr(pod_links, "LOST_AFTER", 0.1)
+        monkeypatch.setattr(presence, "LOST_AFTER", 0.1)
     await rig.until(lambda: rig.names == [])
     async with rig.agent():
         await rig.until(lambda: rig.names == ["a"])
@@ -225,56 +221,6 @@ async def test_agent_that_comes_back_with_what_it_had_is_looked_at_again_all_the
         await rig.until(lambda: rig.published[0] is not former)
 
         assert await rig.published[0].fetch_running() == wanted
-
-
-class DeafClient(AgentClient):
-    """Answers nothing until it is told to."""
-
-    def __init__(self, address: AgentAddress) -> None:
-        self.address = address
-        self.is_deaf = True
-        self.asked: Latest[int] = Latest()
-
-    async def ask(self, kind: type[Any], path: str) -> Any:
-        self.asked.put(self.asked.version + 1)
-        if self.is_deaf:
-            raise EndpointUnreachableError(self.address.name, "deaf")
-        return AgentStatus(
-            agent="0", boot="1", uptime=0.0, endpoint=EndpointInfo(name="a", version="2.8.25", generation="")
-        )
-
-
-async def test_agent_that_has_come_back_is_asked_at_once_however_often_that_was_in_vain(
-    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
-) -> None:
-    for delay in ("_FIRST_DELAY", "_LONGEST_DELAY"):
-        monkeypatch.setattr(pod_links, delay, 3600.0)
-    client = DeafClient(AgentAddress(name="a", url=f"https://127.0.0.1:{free_port()}"))
-    restarts: Latest[int] = Latest()
-    shown, told = trio.open_memory_channel[Endpoint | None](8)
-    nursery.start_soon(
-        partial(
-            pod_links.follow_agent,
-            AgentLink(client, Cuts()),
-            ssl.create_default_context(),
-            shown.send_nowait,
-            restarts=restarts,
-            report=pod_links.PodReport("pod", Reports()),
-        )
-    )
-    with trio.fail_after(10):
-        # The listener asks, too, why it was not let in.
-        await client.asked.wait_newer(0)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        restarts.put(1)
-        await client.asked.wait_newer(1)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        client.is_deaf = False
-
-        restarts.put(2)
-
-        assert isinstance(await told.receive(), RemoteAgent)
-    nursery.cancel_scope.cancel()
 
 
 async def test_other_target_takes_away_its_endpoints_before_anything_else_happens(rig: Rig) -> None:
@@ -300,7 +246,7 @@ async def test_without_labels_no_pod_is_chosen(rig: Rig) -> None:
 async def test_agent_with_a_certificate_for_another_name_is_none_and_reported(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_links, "SILENCE_REPORTED", 0.1)
+    monkeypatch.setattr(presence, "SILENCE_REPORTED", 0.1)
     rig.cluster.put(make_pod("a"))
     async with rig.agent(name="somebody-else"):
         rig.aim()
@@ -327,8 +273,8 @@ async def test_endpoint_of_a_pod_can_be_deployed_to(rig: Rig) -> None:
 
 
 async def test_data_plane_api_in_a_pod_is_found_and_found_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_links, "PROBE_INTERVAL", 0.05)
-    monkeypatch.setattr(pod_links, "LOST_AFTER", 0.2)
+    monkeypatch.setattr(follower, "PROBE_INTERVAL", 0.05)
+    monkeypatch.setattr(presence, "LOST_AFTER", 0.2)
     rig.cluster.put(make_pod("a"))
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(serve_dataplaneapi(FakeDataplaneApi()))

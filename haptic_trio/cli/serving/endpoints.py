@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,10 @@ from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.dataplane.dataplaneapi.client import Credentials
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress, RemoteApis
 from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.presence import Report
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess
+from haptic_trio.errors import Problem
+from haptic_trio.messages import ProblemsReported
 from haptic_trio.stages.process import Process
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -212,12 +216,13 @@ def make_pod_mode(
 
 async def run_agent_list(
     agents: AgentList,
-    publish: Callable[[tuple[Endpoint, ...]], None],
+    process: Process,
     *,
     task_status: trio.TaskStatus[Sequence[Endpoint]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Follow *agents* until cancelled; see `RemoteAgents.run`. Raises TlsFilesError."""
-    await RemoteAgents(agents.addresses, agents.tls).run(publish, task_status=task_status)
+    """Follow *agents* until cancelled and publish them to *process*; see `RemoteAgents.run`. Raises TlsFilesError."""
+    remote = RemoteAgents(agents.addresses, agents.tls, report=_report_to(process))
+    await remote.run(process.endpoints.put, task_status=task_status)
 
 
 async def run_api_list(
@@ -241,5 +246,13 @@ async def run_api_list(
             last = Credentials(username=known.dataplane_username, password=known.dataplane_password)
         return last
 
-    remote = await trio.to_thread.run_sync(RemoteApis, apis.addresses, find_credentials, apis.authorities)
+    make = partial(RemoteApis, apis.addresses, find_credentials, apis.authorities, report=_report_to(process))
+    remote = await trio.to_thread.run_sync(make)
     await remote.run(process.endpoints.put, task_status=task_status)
+
+
+def _report_to(process: Process) -> Report:
+    def report(source: str, problems: tuple[Problem, ...]) -> None:
+        process.facts.tell(ProblemsReported(source=source, problems=problems))
+
+    return report

@@ -1,18 +1,10 @@
 """Probe of an address: the versions of the Data Plane API and of the HAProxy beside it."""
 
-import re
-from typing import Final
-
 import msgspec
 
+from haptic_trio.dataplane.binary import NEWEST, OLDEST, read_version
 from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError, ApiUnsupportedError
 from haptic_trio.dataplane.endpoint import EndpointUnreachableError
-
-OLDEST: Final = (2, 8)
-NEWEST: Final = (3, 4)
-"""The versions of HAProxy that this is written for; a later one is taken, with a warning."""
-
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\b")
 
 
 class ApiProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +65,3 @@ async def probe_api(api: ApiClient) -> ApiProbe:
         oldest = ".".join(map(str, OLDEST))
         raise ApiUnsupportedError(api.endpoint, f"HAProxy '{process.version}' is not supported, {oldest} or later is")
     return ApiProbe(api_version=info.api.version.strip(), haproxy_version=process.version, pid=process.pid)
-
-
-def read_version(text: str) -> tuple[int, int] | None:
-    """Return major and minor version; None where *text* begins with none."""
-    match = _VERSION.match(text.strip())
-    return (int(match[1]), int(match[2])) if match is not None else None

@@ -1,4 +1,4 @@
-"""A list of Data Plane APIs that come late, go away, come back, and change their password."""
+"""Endpoints of a list of Data Plane APIs: present from the start, renewed after an outage, current credentials."""
 
 from functools import partial
 from pathlib import Path
@@ -9,57 +9,60 @@ import trio
 import trio.testing
 from starlette.responses import Response
 
-from haptic_trio.dataplane.dataplaneapi import endpoints as dataplaneapi_list
+from haptic_trio.dataplane import presence
+from haptic_trio.dataplane.dataplaneapi import follower
 from haptic_trio.dataplane.dataplaneapi.client import ApiAccessError, Credentials
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress, AuthoritiesError, RemoteApis
 from haptic_trio.dataplane.endpoint import Endpoint
 from tests.dataplane.test_dataplaneapi_network import serve
+from tests.k8s.api_cluster import Reports
 from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, refusal
 from tests.support.dataplaneapi_builders import CREDENTIALS
 from tests.support.ports import free_port
 
 
 class Published:
-    """What has been published."""
+    """The published endpoints."""
 
     def __init__(self) -> None:
         self.endpoints: tuple[Endpoint, ...] = ()
         self.times = 0
-        self._told = trio.Event()
+        self._published = trio.Event()
 
     def __call__(self, endpoints: tuple[Endpoint, ...]) -> None:
         self.endpoints = endpoints
         self.times += 1
-        self._told.set()
+        self._published.set()
 
     async def wait(self) -> None:
         """Return once something has been published."""
         with trio.fail_after(20):
-            await self._told.wait()
-        self._told = trio.Event()
+            await self._published.wait()
+        self._published = trio.Event()
 
 
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look again after 50 ms."""
-    monkeypatch.setattr(dataplaneapi_list, "PROBE_INTERVAL", 0.05)
+    """Probe every 50 ms, and report silence after 100 ms."""
+    monkeypatch.setattr(presence, "SILENCE_REPORTED", 0.1)
+    monkeypatch.setattr(follower, "PROBE_INTERVAL", 0.05)
 
 
-async def test_endpoints_are_there_from_the_start_whether_they_answer_or_not(nursery: trio.Nursery) -> None:
+async def test_endpoints_are_present_from_the_start_whether_they_answer_or_not(nursery: trio.Nursery) -> None:
     addresses = [ApiAddress(name=name, url=f"http://127.0.0.1:{free_port()}") for name in ("a", "b")]
 
-    endpoints = await nursery.start(RemoteApis(addresses, lambda: CREDENTIALS).run, Published())
+    endpoints = await nursery.start(RemoteApis(addresses, lambda: CREDENTIALS, report=Reports()).run, Published())
 
     assert [endpoint.name for endpoint in endpoints] == ["a", "b"]
     nursery.cancel_scope.cancel()
 
 
-async def test_api_that_was_away_is_another_endpoint_when_it_is_back(nursery: trio.Nursery) -> None:
+async def test_api_that_answers_again_is_a_new_endpoint(nursery: trio.Nursery) -> None:
     api, published = FakeDataplaneApi(), Published()
     async with serve(api) as url:
         addresses = [ApiAddress(name="a", url=url), ApiAddress(name="b", url=url)]
         with structlog.testing.capture_logs() as logs:
-            first = await nursery.start(RemoteApis(addresses, lambda: CREDENTIALS).run, published)
+            first = await nursery.start(RemoteApis(addresses, lambda: CREDENTIALS, report=Reports()).run, published)
             with trio.fail_after(10):
                 while len(api.calls) < 8:
                     await trio.testing.wait_all_tasks_blocked(0.01)
@@ -83,11 +86,11 @@ async def refuse_all() -> Response:
     return refusal(503, "starting")
 
 
-async def test_each_request_goes_with_the_credentials_of_its_moment(nursery: trio.Nursery) -> None:
+async def test_each_request_uses_the_current_credentials(nursery: trio.Nursery) -> None:
     api, published = FakeDataplaneApi(), Published()
     held: list[Credentials | None] = [None]
     async with serve(api) as url:
-        run = partial(RemoteApis([ApiAddress(name="a", url=url)], lambda: held[0]).run, published)
+        run = partial(RemoteApis([ApiAddress(name="a", url=url)], lambda: held[0], report=Reports()).run, published)
         [endpoint] = await nursery.start(run)
         with pytest.raises(ApiAccessError, match="there are no credentials yet"):
             await endpoint.describe()
@@ -105,25 +108,37 @@ async def test_each_request_goes_with_the_credentials_of_its_moment(nursery: tri
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_file_of_authorities_that_is_none_is_named(tmp_path: Path, content: str | None) -> None:
+def test_unusable_authorities_file_is_named(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)
 
     with pytest.raises(AuthoritiesError, match=r"ca\.pem"):
-        RemoteApis([], lambda: CREDENTIALS, path)
+        RemoteApis([], lambda: CREDENTIALS, path, report=Reports())
 
 
 @pytest.mark.parametrize(
     ("url", "warned"),
     [("http://192.0.2.7:5555", True), ("https://192.0.2.7:5555", False), ("http://[::1]:5555", False)],
 )
-async def test_password_over_plain_http_is_warned_of(nursery: trio.Nursery, url: str, warned: bool) -> None:
+async def test_password_over_plain_http_is_logged(nursery: trio.Nursery, url: str, warned: bool) -> None:
     # Without credentials nothing is sent.
-    apis = RemoteApis([ApiAddress(name="a", url=url)], lambda: None)
+    apis = RemoteApis([ApiAddress(name="a", url=url)], lambda: None, report=Reports())
 
     with structlog.testing.capture_logs() as logs:
         await nursery.start(apis.run, Published())
 
     assert ("the password goes over plain http" in [log["event"] for log in logs]) is warned
+    nursery.cancel_scope.cancel()
+
+
+async def test_api_that_never_answered_is_reported(nursery: trio.Nursery) -> None:
+    reports, published = Reports(), Published()
+    addresses = [ApiAddress(name="a", url=f"http://127.0.0.1:{free_port()}")]
+
+    await nursery.start(RemoteApis(addresses, lambda: CREDENTIALS, report=reports).run, published)
+    await reports.wait(lambda reports: "does not answer" in reports.messages)
+
+    assert list(reports.problems) == ["Data Plane API a"]
+    assert published.times == 0
     nursery.cancel_scope.cancel()
