@@ -13,7 +13,7 @@
 |             |                                          | data does not wait for phase 2         |              |
 | validated   | ConfigValidated                          | coordinator to scheduler               | latest       |
 | refused     | ValidationFailed                         | coordinator to scheduler               | latest       |
-| endpoints   | EndpointsDiscovered                      | discovery to scheduler                 | latest       |
+| endpoints   | EndpointsDiscovered                      | discovery to scheduler and deployer    | latest       |
 | deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
 | completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor,  | latest       |
 |             |                                          | coordinator                            |              |

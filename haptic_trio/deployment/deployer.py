@@ -115,7 +115,7 @@ async def run_deployer(
 
     with deployments, cycles:
         async with trio.open_nursery() as nursery:
-            await nursery.start(queue.run)
+            await nursery.start(_run_queue, queue, rounds, endpoints)
             task_status.started()
             workers: set[str] = set()
             async for deployment in deployments:
@@ -133,6 +133,28 @@ async def run_deployer(
                         workers.add(name)
                         nursery.start_soon(work)
             queue.shutdown(drain=True)
+
+
+async def _run_queue(
+    queue: WorkQueue[str],
+    rounds: Rounds,
+    endpoints: Latest[EndpointsDiscovered],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run *queue*, and add lost endpoints to it: a worker drops their targets, each of which refers to a generation."""
+
+    async def add_lost() -> None:
+        seen = 0
+        while True:
+            seen, message = await endpoints.wait_newer(seen)
+            for name in rounds.names - {endpoint.name for endpoint in message.endpoints}:
+                queue.add(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(add_lost)
+        await queue.run(task_status=task_status)
+        nursery.cancel_scope.cancel(reason="the queue is shut down")
 
 
 def _tell_standing(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:

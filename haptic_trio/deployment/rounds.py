@@ -8,6 +8,7 @@ retries belong to no round.
 """
 
 import math
+from collections.abc import KeysView
 from typing import Final
 
 import msgspec
@@ -77,6 +78,11 @@ class Rounds:
     def open(self) -> int:
         """How many rounds are not completed."""
         return len(self._rounds)
+
+    @property
+    def names(self) -> KeysView[str]:
+        """Names of the endpoints that have a target."""
+        return self._targets.keys()
 
     def begin(self, deployment: DeploymentScheduled, now: float) -> list[DeploymentCompleted]:
         """Make *deployment* the target of its endpoints; return the rounds that this completes, oldest first."""
