@@ -1,8 +1,8 @@
 """Deployer: one work item for each endpoint, each with its own pace, outcome and backoff.
 
-An endpoint that is busy while newer configurations come gets only the
-newest of them; one that fails is tried again later and later, and holds up
-nobody else.
+An endpoint that is busy while newer configurations arrive gets only the
+newest. A failing endpoint is retried with exponential backoff and does not
+delay the others.
 """
 
 from collections.abc import Awaitable, Callable
@@ -60,27 +60,27 @@ async def run_deployer(
     metrics: WorkQueueMetrics | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Execute deployments until *deployments* ends and what is ready has been tried.
+    """Execute deployments until *deployments* ends and every ready work item was tried.
 
-    An endpoint that takes longer than *deployment_timeout* seconds counts as
-    failed. Failed endpoints are tried again with backoff for as long as they
-    are among *endpoints*. What is in flight when this task is cancelled may
-    go on for *drain_timeout* seconds. At most *max_parallel* endpoints are
-    worked on at once; 0 is no limit. A deployment also looks for what others
-    have changed on its endpoint if it has never done so, or if the last look
-    began *verify_interval* seconds ago or longer. An endpoint that cannot listen
-    on some addresses is reported to *report_ports* as well. Takes ownership of the
-    channel ends.
+    A deployment that takes longer than *deployment_timeout* seconds fails.
+    Failed endpoints are retried with backoff while they are among
+    *endpoints*. A deployment that is in flight when this task is cancelled
+    may continue for *drain_timeout* seconds. At most *max_parallel* endpoints
+    are deployed to at once; 0 means no limit. The first deployment to an
+    endpoint also verifies its process (drift), and so does each deployment
+    that starts *verify_interval* seconds or more after the last verification.
+    *report_ports* is also called if an endpoint cannot listen on an address.
+    Takes ownership of the channel ends.
     """
     queue: WorkQueue[str] = WorkQueue(
         name="deployments",
         limiter=ExponentialLimiter(RETRY_BASE, RETRY_MAX),
         metrics=metrics,
-        # A newer configuration is tried at once, whatever backoff the endpoint is in.
+        # A newer configuration is tried at once and ends the backoff of the endpoint.
         collapse_deferred=True,
     )
     rounds = Rounds()
-    looks = _Looks(sync, verify_interval)
+    verification = _Verification(sync, verify_interval)
 
     async def complete(messages: list[DeploymentCompleted]) -> None:
         for message in messages:
@@ -101,17 +101,17 @@ async def run_deployer(
         target = rounds.take(name)
         if target is None or not _is_known(target.endpoint, endpoints):
             queue.forget(name)
-            looks.forget(name)
+            verification.forget(name)
             await complete(rounds.drop(name, trio.current_time()))
             return
-        result = await _sync_one(target, looks.sync, deployment_timeout, drain_timeout, facts, report_ports)
+        result = await _sync_one(target, verification.sync, deployment_timeout, drain_timeout, facts, report_ports)
         if result is None:
             queue.add_rate_limited(name)
             await complete(rounds.fail(target, trio.current_time()))
         else:
             queue.forget(name)
             await complete(rounds.succeed(target, result, trio.current_time()))
-        _tell_standing(completed, rounds)
+        _publish_standing(completed, rounds)
 
     with deployments, cycles:
         async with trio.open_nursery() as nursery:
@@ -128,7 +128,7 @@ async def run_deployer(
                 await complete(rounds.begin(deployment, trio.current_time()))
                 for name in names:
                     queue.add(name)
-                    # A worker for each endpoint ever seen, so that nobody waits for another's time limit.
+                    # One worker for each endpoint, so that no endpoint waits for the timeout of another.
                     if name not in workers and (not max_parallel or len(workers) < max_parallel):
                         workers.add(name)
                         nursery.start_soon(work)
@@ -157,15 +157,15 @@ async def _run_queue(
         nursery.cancel_scope.cancel(reason="the queue is shut down")
 
 
-def _tell_standing(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:
-    """Have it known how deployments stand after a retry, which belongs to no round and completes none."""
+def _publish_standing(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:
+    """Publish the standing after a retry: a retry belongs to no round and completes none."""
     newest = completed.value
     if newest is not None and newest.standing != rounds.standing:
         completed.put(msgspec.structs.replace(newest, standing=rounds.standing))
 
 
-class _Looks:
-    """Has endpoints looked at, from time to time, for what others have changed."""
+class _Verification:
+    """Verifies the processes of endpoints at intervals: drift is repaired with the deployment."""
 
     def __init__(self, sync: SyncEndpoint, interval: float) -> None:
         self._sync = sync
@@ -173,9 +173,9 @@ class _Looks:
         self._last: dict[str, tuple[Endpoint, float]] = {}
 
     async def sync(self, endpoint: Endpoint, deployment: DeploymentScheduled) -> SyncResult:
-        """Bring *endpoint* to what *deployment* says, and look at it before if that is due."""
+        """Deploy the generation of *deployment* to *endpoint*; verify the process first if that is due."""
         began = trio.current_time()
-        # An endpoint that came back under its name is another object.
+        # An endpoint that was renewed is another object of the same name.
         known, last = self._last.get(endpoint.name, (None, -inf))
         verify = known is not endpoint or began - last >= self._interval
         result = await self._sync(endpoint, deployment.generation, verify=verify, may_reload=deployment.may_reload)
@@ -184,7 +184,7 @@ class _Looks:
         return result
 
     def forget(self, name: str) -> None:
-        """Take *name* for an endpoint that was never looked at."""
+        """Verify endpoint *name* with its next deployment."""
         self._last.pop(name, None)
 
 
@@ -203,7 +203,7 @@ async def _sync_one(
     deployment, endpoint = target.deployment, target.endpoint
     results: list[SyncResult] = []
 
-    def tell_failed(error: Exception) -> None:
+    def report_failure(error: Exception) -> None:
         facts.tell(
             InstanceFailed(
                 correlation=deployment.correlation,
@@ -218,16 +218,16 @@ async def _sync_one(
             with trio.fail_after(limit):
                 result = await sync(endpoint, deployment)
         except trio.TooSlowError:
-            tell_failed(EndpointTimeoutError(endpoint.name, f"deployment took longer than {limit:g} s"))
+            report_failure(EndpointTimeoutError(endpoint.name, f"deployment took longer than {limit:g} s"))
         except PortsUnavailableError as exc:
-            tell_failed(exc)
+            report_failure(exc)
             report_ports(exc)
         except (HapticError, OSError) as exc:
-            tell_failed(exc)
+            report_failure(exc)
         else:
             facts.tell(InstanceDeployed(correlation=deployment.correlation, result=result))
             if result.drift:
-                facts.tell(_describe_drift(deployment.correlation, result))
+                facts.tell(_make_drift_event(deployment.correlation, result))
             results.append(result)
 
     began = trio.current_time()
@@ -235,7 +235,7 @@ async def _sync_one(
     return results[0] if results else None
 
 
-def _describe_drift(correlation: str, result: SyncResult) -> DriftRepaired:
+def _make_drift_event(correlation: str, result: SyncResult) -> DriftRepaired:
     return DriftRepaired(
         correlation=correlation,
         endpoint=result.endpoint,
@@ -246,7 +246,7 @@ def _describe_drift(correlation: str, result: SyncResult) -> DriftRepaired:
 
 
 async def finish_despite_cancel(work: Callable[[], Awaitable[None]], *, grace: float) -> None:
-    """Run *work*; when cancelled from outside meanwhile, let it go on for at most *grace* seconds."""
+    """Run *work*; if cancelled from outside meanwhile, let it continue for at most *grace* seconds."""
     shielded = trio.CancelScope(shield=True)
 
     async def shorten_when_cancelled() -> None:

@@ -1,4 +1,4 @@
-"""Discovery: publishes the HAProxy endpoints of the process to the iteration."""
+"""Discovery: passes the endpoints of the process to the iteration, and reports lost ones."""
 
 import trio
 
@@ -14,9 +14,12 @@ async def run_discovery(
     facts: Facts,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Publish the local instances, and each change of them, for as long as it runs.
+    """Publish the endpoints in *instances*, and each change, until cancelled.
 
-    started() means that the present instances are published.
+    The sources of endpoints live as long as the process and know nothing of
+    iterations; an iteration that starts gets all present endpoints in one
+    `EndpointsDiscovered`. A lost endpoint is missing in the next one and
+    reported by `EndpointLost`. started() once the present endpoints are published.
     """
     known: set[str] = set()
 

@@ -19,7 +19,7 @@ async def run_drift_monitor(
     """Send `DriftSuspected` whenever *interval* seconds pass without a completed deployment.
 
     Runs on every replica: on followers it keeps caches warm. Ends when the
-    reader of *changes* is gone. Takes ownership of *changes*.
+    receiver of *changes* is closed. Takes ownership of *changes*.
     """
     seen = completed.version
     with changes:

@@ -1,8 +1,7 @@
 """Discovery of HAProxy pods: each selected pod with an address whose agent answers is an endpoint.
 
-Readiness does not count: a pod gets ready by what is deployed to it. What is
-known about a pod ends with its uid or its address; a pod of the same name
-that comes after it is another endpoint.
+Readiness does not count: a pod becomes ready by its first deployment. A pod
+of the same name with another uid or address is another endpoint.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,26 +27,26 @@ from haptic_trio.k8s.resource import Resource, ResourceType
 
 PODS: Final = ResourceType("v1", "pods")
 AGENT_NAME: Final = "haptic-trio-agent"
-"""The name that an agent's certificate has unless something else is said: pods have none of their own."""
+"""Default name in the certificates of agents: pods have no host names."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class AgentAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """How agents in pods know us, and we them."""
+    """Certificates for the connections to agents in pods."""
 
     tls: TlsFiles
     server_name: str = AGENT_NAME
 
 
 class PodTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pods, and what answers in them."""
+    """Selector of pods, and the API in them."""
 
     labels: Mapping[str, str]
-    """All of them; without any no pod is chosen."""
+    """A pod must have all of them; without labels no pod is selected."""
     kind: DataplaneKind
     port: int
     credentials: Credentials | None = None
-    """Of the Data Plane API."""
+    """For the Data Plane API."""
 
 
 class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +56,11 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     address: str
     restarts: int = 0
-    """Of all its containers."""
+    """Sum over all containers."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Differs for what is another endpoint."""
+        """Pods with different identities are different endpoints."""
         return self.name, self.uid, self.address
 
     def url(self, scheme: str, port: int) -> str:
@@ -71,7 +70,7 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_pod(resource: Resource) -> FoundPod | None:
-    """Return the pod that *resource* is; None while it has no address, is going, or has ended."""
+    """Return the pod of *resource*; None if it has no address, is terminating, or has ended."""
     metadata: Mapping[str, Any] = resource.get("metadata") or {}
     status: Mapping[str, Any] = resource.get("status") or {}
     address = status.get("podIP")
@@ -93,7 +92,7 @@ def find_pods(resources: Iterable[Resource]) -> dict[str, FoundPod]:
 
 
 class _Followed:
-    """A pod that is followed."""
+    """A pod with a follower."""
 
     def __init__(self, pod: FoundPod) -> None:
         self.pod = pod
@@ -103,13 +102,13 @@ class _Followed:
 
 
 class PodEndpoints:
-    """The endpoints in the pods of one namespace; a task of the process, aimed anew by each iteration.
+    """Endpoints in the pods of one namespace. A task of the process; each iteration sets its target.
 
-    Connections to pods that stay chosen outlive an iteration.
+    Connections to pods that stay selected outlive an iteration.
     """
 
     def __init__(self, client: Client, namespace: str, access: AgentAccess | None, *, report: Report) -> None:
-        """Raises TlsFilesError. Without *access* there are no agents. *report* is told which pods do not answer."""
+        """Raises TlsFilesError. Agents need *access*. *report* is called with the problems of each pod."""
         self._client = client
         self._namespace = namespace
         self._access = access
@@ -122,7 +121,7 @@ class PodEndpoints:
         self._cuts = Cuts()
 
     def aim(self, target: PodTarget) -> None:
-        """Follow the pods of *target* from now on; the endpoints of another one are gone when this returns."""
+        """Follow the pods of *target*; the endpoints of the previous target are removed before this returns."""
         if target != self._target.value:
             self._drop_all()
             self._target.put(target)
@@ -133,9 +132,9 @@ class PodEndpoints:
         *,
         task_status: trio.TaskStatus[tuple[Endpoint, ...]] = trio.TASK_STATUS_IGNORED,
     ) -> NoReturn:
-        """Give *publish* all endpoints, by name, whenever one comes, goes, or should be looked at again.
+        """Call *publish* with all endpoints, sorted by name, whenever one appears, is lost, or was renewed.
 
-        started() gives none, because nothing is aimed at yet. Runs until
+        started() passes none, because there is no target yet. Runs until
         cancelled.
         """
         self._publish = publish
@@ -147,7 +146,7 @@ class PodEndpoints:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow, target, http)
                     seen, target = await self._target.wait_newer(seen)
-                    nursery.cancel_scope.cancel(reason="other pods are chosen")
+                    nursery.cancel_scope.cancel(reason="the target has changed")
         raise AssertionError("the loop ends by an exception")
 
     async def _follow(self, target: PodTarget, http: httpx.AsyncClient | None) -> None:
@@ -163,7 +162,7 @@ class PodEndpoints:
                     nursery.start_soon(self._follow_pod, pod, target, http)
 
     def _compare(self, found: Mapping[str, FoundPod]) -> list[_Followed]:
-        """Let go of pods that are gone or others; return those to be followed from now on."""
+        """Stop the followers of lost and replaced pods; return the pods that need a follower."""
         for name, followed in tuple(self._followed.items()):
             pod = found.get(name)
             if pod is None or pod.identity != followed.pod.identity:
@@ -206,7 +205,7 @@ class PodEndpoints:
                 presence.clear_problem()
 
     def _drop(self, name: str) -> None:
-        self._followed.pop(name).scope.cancel(reason="the pod is gone, or another one")
+        self._followed.pop(name).scope.cancel(reason="the pod is lost or replaced")
 
     def _drop_all(self) -> None:
         for name in tuple(self._followed):

@@ -1,10 +1,10 @@
-"""Rounds: what each endpoint should run, and when a deployment counts as completed.
+"""Rounds: the target of each endpoint, and when a deployment is completed.
 
-A *round* is one scheduled deployment over its endpoints. Endpoints go on
-independently: a newer round gives an endpoint a newer target, and what the
-endpoint had not begun of the older one is superseded. A round is completed
-when each of its endpoints has succeeded, failed once, or been superseded;
-retries belong to no round.
+A *round* is one scheduled deployment over its endpoints. Endpoints proceed
+independently: a newer round gives an endpoint a newer target and supersedes
+an older target that the endpoint has not started. A round is completed when
+each of its endpoints succeeded, failed once, or was superseded; retries
+belong to no round.
 """
 
 import math
@@ -18,11 +18,11 @@ from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, Stand
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-"""Seconds until an endpoint is asked again to take what it has failed to take: doubled up to the longest."""
+"""Seconds before a change that failed to reload is tried again: doubled from the first to the longest."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What an endpoint should run."""
+    """The deployment that an endpoint should run."""
 
     round: int
     deployment: DeploymentScheduled
@@ -30,10 +30,10 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class _Setback(msgspec.Struct, frozen=True):
-    """How often an endpoint has failed to take what it holds back."""
+    """How often an endpoint failed to apply the changes that it holds back."""
 
     held: tuple[str, ...]
-    """Why it needs a reload."""
+    """Reasons why these changes need a reload."""
     failures: int
     until: float
 
@@ -61,15 +61,15 @@ class _Round:
 
 
 class Rounds:
-    """The decision; no clock of its own. Times are seconds of any monotonic clock."""
+    """State of all rounds, without a clock: times are seconds of any monotonic clock."""
 
     def __init__(self) -> None:
         self._numbers = 0
         self._rounds: dict[int, _Round] = {}
         self._targets: dict[str, Target] = {}
-        # By endpoint: the round that it is being deployed for now.
+        # By endpoint: the round of the deployment in progress.
         self._in_hand: dict[str, int] = {}
-        # By endpoint: why it holds something back.
+        # By endpoint: why it holds back changes.
         self._held: dict[str, tuple[str, ...]] = {}
         self._setbacks: dict[str, _Setback] = {}
         self._reloaded = self._begun = -math.inf
@@ -95,44 +95,44 @@ class Rounds:
         return self._close(now)
 
     def take(self, name: str) -> Target | None:
-        """Return what the endpoint *name* should run, and note that it is being deployed; None if nothing is wanted."""
+        """Return the target of the endpoint *name* and mark it as being deployed; None if there is no target."""
         target = self._targets.get(name)
         if target is not None:
             self._in_hand[name] = target.round
         return target
 
     def succeed(self, target: Target, result: SyncResult, now: float) -> list[DeploymentCompleted]:
-        """Note that a taken *target* is running; return the rounds that this completes."""
+        """Record that the deployment of *target* succeeded; return the rounds that this completes."""
         name, setback = result.endpoint, self._setbacks.get(result.endpoint)
         if result.held:
             self._held[name] = result.held
         else:
             self._held.pop(name, None)
-        # What it holds back now has not failed yet, unless it is the same as before.
+        # The changes that it holds back now have not failed yet, unless they are the same as before.
         if setback is not None and (not result.held or setback.held != result.held):
             del self._setbacks[name]
         if result.reloaded and target.deployment.why.keeps_interval:
             self._reloaded = max(self._reloaded, target.deployment.scheduled)
-        current = self._give_back(target)
+        current = self._finish(target)
         if current is not None:
             current.results.append(result)
         return self._close(now)
 
     def fail(self, target: Target, now: float) -> list[DeploymentCompleted]:
-        """Note that a taken *target* was not reached; return the rounds that this completes."""
+        """Record that the deployment of *target* failed; return the rounds that this completes."""
         name = target.endpoint.name
         if target.deployment.may_reload:
             former = self._setbacks.get(name)
             failures = former.failures + 1 if former is not None else 1
             pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE)
             self._setbacks[name] = _Setback(self._held.get(name, ()), failures, now + pause)
-        current = self._give_back(target)
+        current = self._finish(target)
         if current is not None:
             current.failed.append(name)
         return self._close(now)
 
     def drop(self, name: str, now: float) -> list[DeploymentCompleted]:
-        """Want nothing of the endpoint *name* any more: it is gone; return the rounds that this completes."""
+        """Remove the target of the lost endpoint *name*; return the rounds that this completes."""
         self._supersede(name)
         self._targets.pop(name, None)
         self._held.pop(name, None)
@@ -141,7 +141,7 @@ class Rounds:
 
     def _supersede(self, name: str) -> None:
         target = self._targets.get(name)
-        # What is being deployed is left to end; its outcome counts for its own round.
+        # A deployment in progress continues; its outcome counts for its own round.
         if target is None or self._in_hand.get(name) == target.round:
             return
         older = self._rounds.get(target.round)
@@ -149,7 +149,7 @@ class Rounds:
             older.outstanding.discard(name)
             older.superseded.append(name)
 
-    def _give_back(self, target: Target) -> _Round | None:
+    def _finish(self, target: Target) -> _Round | None:
         name = target.endpoint.name
         self._in_hand.pop(name, None)
         current = self._rounds.get(target.round)
@@ -165,7 +165,7 @@ class Rounds:
 
     @property
     def standing(self) -> Standing:
-        """How all deployments stand."""
+        """Standing of all deployments."""
         return Standing(
             held=tuple(sorted(self._held)),
             reloaded=self._reloaded,

@@ -1,10 +1,11 @@
-"""Addresses that HAProxy could not listen on: what needs them is left out, and tried again later and later.
+"""Addresses that HAProxy could not bind: excluded from rendering, and retried with exponential backoff.
 
-An endpoint rejects a whole generation for one address that another process
-has. So the address becomes an object of the store `takenPorts`; who needs it
-is rendered without it, and the next generation is deployed with everything
-else. Each retry may cost one deployment, so all that are due are tried
-together, and no two retries are closer than `FIRST_PAUSE`.
+An endpoint rejects a whole generation because of one address that another
+process uses. So the address becomes an object of the store `takenPorts`.
+Objects that need it are rendered without it, and the next generation is
+deployed with everything else. Each retry may cost one deployment, so all
+addresses that are due are retried together, and at most once in
+`FIRST_PAUSE` seconds.
 """
 
 import math
@@ -23,9 +24,9 @@ from haptic_trio.messages import ResourceChanged
 
 FIRST_PAUSE: Final = 15.0
 LONGEST_PAUSE: Final = 900.0
-"""Seconds until an address is tried again: doubled from the first to the longest."""
+"""Seconds before an address is retried: doubled from the first to the longest."""
 MOST_ADDRESSES: Final = 10_000
-"""Addresses that are remembered; of more, the newest are only reported by the failed deployment."""
+"""Limit of excluded addresses; further ones are only reported by the failed deployment."""
 
 _Address = tuple[str, int]
 _log = get_logger("ports")
@@ -36,13 +37,13 @@ class _Taken(msgspec.Struct):
     failures: int
     until: float
     is_tried: bool = False
-    """The pause is over, and it is rendered again."""
+    """The pause is over, and the address is rendered again."""
 
 
 class TakenPorts:
-    """The decision, for all iterations of a process; times are seconds of any monotonic clock.
+    """Excluded addresses of all iterations of a process; times are seconds of any monotonic clock.
 
-    Only `report` and `wait` have a clock of their own.
+    Only `report` and `wait` read Trio's clock.
     """
 
     def __init__(self) -> None:
@@ -51,43 +52,43 @@ class TakenPorts:
         self._changed = trio.Event()
 
     def report(self, error: PortsUnavailableError) -> None:
-        """Do `note` for an endpoint that failed with *error* now, and wake `wait`."""
+        """Exclude the addresses of *error* from now on, log them, and wake `wait`."""
         for address in self.note(error.addresses, trio.current_time()):
-            _log.warning("a port is not available", endpoint=error.endpoint, error=str(address))
+            _log.warning("port unavailable", endpoint=error.endpoint, error=str(address))
         self._changed.set()
 
     async def wait(self) -> None:
-        """Return after a `report`, or once `retry` has something to do."""
+        """Return after a `report`, or when `retry` is due."""
         due = self.due()
         with trio.move_on_at(math.inf if due is None else due):
             await self._changed.wait()
         self._changed = trio.Event()
 
     def note(self, addresses: Iterable[UnboundAddress], now: float) -> list[UnboundAddress]:
-        """Note that HAProxy could not listen on *addresses*; return those that are news."""
-        news = []
+        """Exclude *addresses*, which HAProxy could not bind; return those that were not excluded before."""
+        added = []
         for address in addresses:
             key = address.host, address.port
             known = self._taken.get(key)
             if known is not None and not known.is_tried:
-                # Another endpoint, or a deployment that was under way, says the same.
+                # Another endpoint, or a deployment in progress, has the same error.
                 continue
             if known is None and len(self._taken) >= MOST_ADDRESSES:
                 continue
             failures = known.failures + 1 if known is not None else 1
             self._taken[key] = _Taken(address.reason, failures, now + _pause(failures))
-            news.append(address)
-        return news
+            added.append(address)
+        return added
 
     def due(self) -> float | None:
-        """Return when `retry` has something to do; None for never."""
+        """Return when `retry` is due; None if it is not."""
         waiting = [taken.until for taken in self._taken.values() if not taken.is_tried]
         forgotten = [taken.until + 2 * _pause(taken.failures) for taken in self._taken.values() if taken.is_tried]
         times = ([max(min(waiting), self._last_retry + FIRST_PAUSE)] if waiting else []) + forgotten
         return min(times, default=None)
 
     def retry(self, now: float) -> None:
-        """Have addresses tried again whose pause is over, and forget those that have not failed again since."""
+        """Retry addresses whose pause is over; forget retried ones that did not fail again."""
         is_time = self._last_retry + FIRST_PAUSE <= now
         for key, taken in list(self._taken.items()):
             if taken.is_tried and taken.until + 2 * _pause(taken.failures) <= now:
@@ -98,7 +99,7 @@ class TakenPorts:
                 taken.until = now
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return the objects of the store: what is left out now."""
+        """Return the objects of the store: the excluded addresses."""
         return [
             taken_port(host, port, taken.reason)
             for (host, port), taken in sorted(self._taken.items())
@@ -117,10 +118,10 @@ async def run_taken_ports(
     taken: TakenPorts,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Keep *store* what *taken* says, and announce its changes, until cancelled.
+    """Keep *store* equal to *taken* and send its changes, until cancelled.
 
-    Without a store nothing that is rendered can be left out. Takes ownership
-    of *changes*.
+    Without a store no template reads the addresses, and nothing is excluded.
+    Takes ownership of *changes*.
     """
     with changes:
         if store is not None:
