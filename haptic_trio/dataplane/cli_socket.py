@@ -13,7 +13,7 @@ async def exchange(path: Path, request: str, *, endpoint: str, limit: float) -> 
     """Send *request* to the unix socket at *path* and return the whole answer.
 
     Raises EndpointTimeoutError after *limit* seconds and
-    EndpointUnreachableError when nobody answers; both name *endpoint*.
+    EndpointUnreachableError if the connection fails; both name *endpoint*.
     """
     try:
         with trio.fail_after(limit):
@@ -27,7 +27,7 @@ async def exchange(path: Path, request: str, *, endpoint: str, limit: float) -> 
 async def _exchange(path: Path, request: str) -> str:
     async with await trio.open_unix_socket(path) as stream:
         await stream.send_all(request.encode(errors="surrogateescape"))
-        # The master keeps a connection open after `show proc` until our side is closed.
+        # The master keeps a connection open after `show proc` until the client closes its side.
         await stream.send_eof()
         answer = bytearray()
         while chunk := await stream.receive_some(RECEIVE_SIZE):

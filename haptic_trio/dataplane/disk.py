@@ -12,15 +12,15 @@ from haptic_trio.haproxy.file_chunks import FilePages
 from haptic_trio.haproxy.model import AuxFile
 
 MOST_SYNCED: Final = 100
-"""Files that are waited for one by one: each takes milliseconds. For more it is faster to wait for all of the disk."""
+"""Files that are synced one by one, in milliseconds each; for more files `sync` of the whole disk is faster."""
 
 
 class UnsafePathError(ProblemsError):
-    """A file would lie outside its directory, or in the way of another; trying again is futile."""
+    """A file would be outside of its directory, or conflict with another file; permanent."""
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """A file's identity at a reading: as long as it is the same, so is the content."""
+    """Identity of a file when it was read; the content is unchanged while the stamp is."""
 
     inode: int
     size: int
@@ -29,7 +29,7 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 def read_stamp(path: str | Path, digest: str) -> Stamp | None:
-    """Return the stamp of the file at *path*, whose content has *digest*; None when there is no file."""
+    """Return the stamp of the file at *path*, whose content has *digest*; None if it does not exist."""
     try:
         status = os.stat(path)  # noqa: PTH116 - called for thousands of files
     except FileNotFoundError:
@@ -38,25 +38,25 @@ def read_stamp(path: str | Path, digest: str) -> Stamp | None:
 
 
 class _Paths(NamedTuple):
-    """What a page of paths is, as far as others matter."""
+    """Summary of a page of paths."""
 
     plain: bool
-    """None is refused for itself."""
+    """No path is invalid by itself."""
     folders: frozenset[str]
     roots: frozenset[str]
     """The first part of each."""
 
 
 def check_files(files: FilePages[Any], reserved: frozenset[str]) -> None:
-    """Check the paths of *files* as `check_paths` does, without looking at pages that it has seen before."""
-    known = files.paged.summaries(_describe)
+    """Check the paths of *files* as `check_paths` does; pages that were checked before are not read."""
+    known = files.paged.summaries(_summarise)
     folders = frozenset[str]().union(*(one.folders for one in known))
     taken = any(not one.plain or not one.roots.isdisjoint(reserved) for one in known)
     if taken or any(folder in files for folder in folders):
         check_paths(files, reserved)
 
 
-def _describe(files: tuple[Any, ...]) -> _Paths:
+def _summarise(files: tuple[Any, ...]) -> _Paths:
     folders = frozenset(folder for file in files for folder in folders_of(file.path))
     return _Paths(
         not any(_refusal(file.path, frozenset(), folders) for file in files),
@@ -66,7 +66,7 @@ def _describe(files: tuple[Any, ...]) -> _Paths:
 
 
 def check_paths(paths: Iterable[str], reserved: frozenset[str]) -> None:
-    """Raise UnsafePathError unless all *paths* are plain relative ones that can be files side by side."""
+    """Raise UnsafePathError unless all *paths* are plain, relative, and free of conflicts."""
     known = set(paths)
     folders = {folder for path in known for folder in folders_of(path)}
     problems = [
@@ -79,7 +79,7 @@ def check_paths(paths: Iterable[str], reserved: frozenset[str]) -> None:
 
 
 def folders_of(path: str) -> Iterator[str]:
-    """Yield the folders that the relative *path* leads through, the outermost first."""
+    """Yield the parent folders of the relative *path*, the outermost first."""
     end = path.find("/")
     while end >= 0:
         yield path[:end]
@@ -87,7 +87,7 @@ def folders_of(path: str) -> Iterator[str]:
 
 
 def by_folder(files: Iterable[AuxFile]) -> dict[str, list[AuxFile]]:
-    """Return *files* by the first folder of their paths; those in none are at the empty name."""
+    """Return *files* by the first folder of their paths; the empty name has files without a folder."""
     found: dict[str, list[AuxFile]] = {}
     for file in files:
         folder, slash, _ = file.path.partition("/")
@@ -103,14 +103,14 @@ def _refusal(path: str, reserved: frozenset[str], folders: Collection[str]) -> s
     if "\0" in path or "\n" in path:
         return "the path of a file must not hold control characters"
     if path.split("/", maxsplit=1)[0] in reserved:
-        return "this name is taken by a file of the instance itself"
+        return "the name is reserved for a file of the instance"
     if path in folders:
         return "the path is a file and a directory at once"
     return ""
 
 
 def write_file(path: str | Path, content: bytes, *, durable: bool = True) -> None:
-    """Write a new file that only we may read, and wait until it is on the disk, unless the caller does."""
+    """Write a new file with mode 0600; *durable*: return after it was synced to disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -120,7 +120,7 @@ def write_file(path: str | Path, content: bytes, *, durable: bool = True) -> Non
 
 
 def wait_written(paths: Sequence[str]) -> None:
-    """Wait until the files at *paths*, and perhaps others, are on the disk."""
+    """Return after the files at *paths* (and possibly others) were synced to disk."""
     if len(paths) > MOST_SYNCED:
         os.sync()
         return
@@ -133,7 +133,7 @@ def wait_written(paths: Sequence[str]) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put *content* at *path*: a reader, and a crash, meets the old or the new file, whole."""
+    """Replace the file at *path* by *content*, atomically and durably."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     write_file(fresh, content)
@@ -151,7 +151,7 @@ def replace_link(path: Path, target: str) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Wait until the entries of the directory *path* are on the disk."""
+    """Return after the entries of the directory *path* were synced to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -14,7 +14,7 @@ _NAMED_ADDRESSES: Final = 5
 
 
 class EndpointError(HapticError):
-    """An endpoint could not do what it was asked; the subclass says whether trying again helps."""
+    """A request to an endpoint failed; the subclass says whether a retry helps."""
 
     def __init__(self, endpoint: str, message: str) -> None:
         self.endpoint = endpoint
@@ -22,32 +22,32 @@ class EndpointError(HapticError):
 
 
 class EndpointUnreachableError(EndpointError):
-    """The endpoint does not answer; trying again later is fine."""
+    """The endpoint does not answer; a later retry may help."""
 
 
 class EndpointTimeoutError(EndpointError):
-    """The endpoint took too long; trying again later is fine."""
+    """The endpoint exceeded a time limit; a later retry may help."""
 
 
 class DeploymentRefusedError(EndpointError):
-    """The endpoint's HAProxy refused the generation and runs what it ran before; trying the same again is futile."""
+    """HAProxy rejected the generation and runs the previous one; permanent: a retry with the same does not help."""
 
 
 class UnboundAddress(msgspec.Struct, frozen=True, order=True):
-    """An address that HAProxy was to listen on and cannot."""
+    """An address that HAProxy cannot bind."""
 
     host: str
-    """An IP address; `0.0.0.0` and `::` are all addresses."""
+    """An IP address; `0.0.0.0` and `::` mean all addresses."""
     port: int
     reason: str
-    """As the operating system says it, such as `Address already in use`."""
+    """Error of the operating system, such as `Address already in use`."""
 
     def __str__(self) -> str:
         return f"cannot bind {self.host}:{self.port}: {self.reason}"
 
 
 class PortsUnavailableError(DeploymentRefusedError):
-    """HAProxy cannot listen where the generation says; trying again helps once *addresses* are free."""
+    """HAProxy cannot bind *addresses*; a retry helps once they are free."""
 
     def __init__(self, endpoint: str, addresses: tuple[UnboundAddress, ...], *, then: str = "") -> None:
         self.addresses = addresses
@@ -57,69 +57,69 @@ class PortsUnavailableError(DeploymentRefusedError):
 
 
 class PatchRefusedError(EndpointError):
-    """A runtime operation was refused; the files are the former ones, so activate instead of patching again."""
+    """A runtime operation was rejected and the files are unchanged; `activate` helps, another `patch` does not."""
 
 
 class EndpointStorageError(EndpointError):
-    """The endpoint could not read or write its files; trying again helps once the disk has been seen to."""
+    """The endpoint could not read or write its files; a retry helps once the disk is repaired."""
 
 
 class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint says about itself."""
+    """Observed state of an endpoint."""
 
     name: str
     version: str
     """HAProxy's version, such as `2.8.25`."""
     generation: str
-    """Id of the generation that it runs; empty before the first."""
+    """Id of the running generation; empty before the first."""
     reloads: int = 0
-    """Reloads since the HAProxy process was started, as it counts them itself."""
+    """Reloads since the HAProxy process was started, as counted by HAProxy."""
     pid: int = 0
     """The HAProxy master process; 0 when none runs."""
     capabilities: Capabilities = Capabilities()
-    """What the running process can be told without a reload."""
+    """Runtime changes that the running process supports."""
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan for an endpoint is made from."""
+    """Input of a plan for an endpoint."""
 
     running: Generation | None
     """As `Endpoint.fetch_running` returns it."""
     capabilities: Capabilities = Capabilities()
-    """What the running process can be told without a reload."""
+    """Runtime changes that the running process supports."""
 
 
 class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process differed from what its endpoint last deployed, and what was done about that."""
+    """Differences of a process from the generation that was deployed last, and their repair."""
 
     found: Mapping[str, int] = {}
-    """How many things differed, by kind: a value of `haptic_trio.haproxy.runtime.differences.Kind`."""
+    """Number of differences by kind: a value of `haptic_trio.haproxy.runtime.differences.Kind`."""
     operations: int = 0
-    """Runtime operations that put them right."""
+    """Number of runtime operations that repaired them."""
     reasons: tuple[str, ...] = ()
-    """What no runtime operation can put right: the caller activates the generation that it wants."""
+    """Differences that no runtime operation repairs: the caller activates its generation."""
 
 
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one deployment to one endpoint did."""
+    """Result of one deployment to one endpoint."""
 
     endpoint: str
     changed: bool
-    """False when the endpoint already ran the generation, and nothing differed: nothing was written."""
+    """False if the endpoint already ran the generation without drift: nothing was written."""
     reloaded: bool
     reasons: tuple[str, ...] = ()
     """Why it reloaded."""
     held: tuple[str, ...] = ()
-    """Why what it holds back needs a reload that it may not make; empty when it runs all of the generation."""
+    """Why the changes that the endpoint holds back need a reload; empty if it runs the whole generation."""
     operations: int = 0
-    """Runtime operations applied; a change that reloads may have had some before."""
+    """Number of runtime operations; also those before a reload."""
     drift: Mapping[str, int] = {}
-    """What somebody else had changed and was put right, as in `DriftReport.found`."""
+    """Repaired drift, as in `DriftReport.found`."""
     seconds: float = 0.0
     surveyed: float = 0.0
-    """Seconds from the start until it was known what runs."""
+    """Seconds from the start until the running generation was known."""
     planned: float = 0.0
-    """Seconds from the start until there was a plan."""
+    """Seconds from the start until the plan was made."""
 
 
 class Endpoint(Protocol):
@@ -131,41 +131,41 @@ class Endpoint(Protocol):
         ...
 
     async def describe(self) -> EndpointInfo:
-        """Ask the endpoint for its present state."""
+        """Observe the endpoint: version, running generation, process, capabilities."""
         ...
 
     async def fetch_running(self) -> Generation | None:
-        """Return the generation that the running process has, runtime changes included.
+        """Return the generation of the running process, runtime changes included.
 
-        None before the first, and when nobody can know: after an interrupted
-        deployment. Either way only a load makes it known again.
+        None before the first, and when it is unknown: after an interrupted
+        deployment. In both cases only `activate` makes it known.
         """
         ...
 
     async def survey(self) -> Survey:
-        """Return what `fetch_running` does, and what the process can be told."""
+        """Return the running generation, as `fetch_running` does, and the capabilities of the process."""
         ...
 
     async def activate(self, generation: Generation) -> None:
-        """Stage, check, switch, and (re)load HAProxy; on refusal everything is as before."""
+        """Stage, check, switch, and (re)load HAProxy; if that is rejected, everything is as before."""
         ...
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
-        """Apply the runtime operations of *plan* and make *generation* the one on disk, without a reload.
+        """Apply the runtime operations of *plan* and write *generation* to disk, without a reload.
 
-        When an operation is refused the endpoint is left on its former
-        files, and the error says so; the caller activates instead.
+        Raises PatchRefusedError if an operation is rejected: the files are
+        unchanged, and the caller activates instead.
         """
         ...
 
     async def repair(self) -> DriftReport:
-        """Compare the process with the generation that was deployed last, and put right at runtime what differs.
+        """Compare the process with the generation that was deployed last, and repair differences at runtime.
 
-        For what somebody else has done to process or files; what HAProxy
-        changes by itself, such as the outcome of a check, is no difference.
-        Where nothing differs nothing is written. It never reloads: what only
-        a reload puts right is among the report's reasons. An endpoint that
-        does not know what should run, or cannot look, reports nothing.
-        Raises EndpointError.
+        Differences are changes of process or files by others. State that
+        HAProxy changes itself, such as the result of a health check, is no
+        difference. Never reloads: differences that need a reload are among
+        the reasons of the report. The report is empty if the deployed
+        generation is unknown or the process cannot be observed. Raises
+        EndpointError.
         """
         ...

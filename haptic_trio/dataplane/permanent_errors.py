@@ -6,22 +6,22 @@ from haptic_trio.haproxy.runtime.differences import Finding
 from haptic_trio.logs import Logger
 
 
-class FutileFindings:
-    """What only a load could put right and none has: told in the log once, and no reason for another load."""
+class PermanentFindings:
+    """Differences that a reload did not repair: logged once, and no reason for another reload."""
 
     def __init__(self, log: Logger) -> None:
-        """*log* takes the warnings."""
+        """Warnings go to *log*."""
         self._log = log
-        self._looked_at = 0
+        self._observed_worker = 0
         self._reported: frozenset[str] = frozenset()
-        self._futile: frozenset[str] = frozenset()
+        self._permanent: frozenset[str] = frozenset()
 
-    def weed_out(self, findings: Sequence[Finding], worker: int) -> list[Finding]:
-        """Return *findings*, of a look at the process with pid *worker*, without those that are futile."""
+    def without_permanent(self, findings: Sequence[Finding], worker: int) -> list[Finding]:
+        """Return *findings* about the process with pid *worker* without those that a reload did not repair."""
         lasting = frozenset(finding.what for finding in findings if finding.steps is None)
-        again = lasting & self._reported if worker != self._looked_at else frozenset()
+        again = lasting & self._reported if worker != self._observed_worker else frozenset()
         if again:
-            self._log.warning("a reload has not put this right, so it is left as it is", what=sorted(again))
-        self._futile = (self._futile & lasting) | again
-        self._reported, self._looked_at = lasting - self._futile, worker
-        return [finding for finding in findings if finding.what not in self._futile]
+            self._log.warning("difference remains after a reload and is ignored", what=sorted(again))
+        self._permanent = (self._permanent & lasting) | again
+        self._reported, self._observed_worker = lasting - self._permanent, worker
+        return [finding for finding in findings if finding.what not in self._permanent]

@@ -1,8 +1,8 @@
 """One deployment to one endpoint: repair drift, compare, plan, then apply at runtime or reload.
 
-What needs no reload is applied first, and made the generation on disk; the
-reload, if the rest needs one, comes after it. When HAProxy refuses to load
-the rest, what was applied for it is taken back.
+Changes that need no reload are applied and written to disk first. If the
+remaining changes need a reload, it follows. If HAProxy rejects that reload,
+the changes that were applied before it are rolled back.
 """
 
 from functools import partial
@@ -28,14 +28,13 @@ from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
 async def sync_endpoint(
     endpoint: Endpoint, desired: Generation, *, verify: bool = False, may_reload: bool = True
 ) -> SyncResult:
-    """Bring *endpoint* to *desired*, without a reload as far as that is possible.
+    """Deploy *desired* to *endpoint*, without a reload as far as possible.
 
-    An endpoint that has it already is not written to. With *verify* the
-    process itself is looked at first, and what somebody else has changed is
-    put right. When the running process refuses a runtime operation the
-    generation is activated instead, and the refusal is among the reasons.
-    Without *may_reload* what needs a reload is held back, except where it is
-    not known what runs. Raises EndpointError.
+    Nothing is written if the endpoint already runs it. With *verify* the
+    process is observed first, and drift is repaired. If the process rejects a
+    runtime operation, the generation is activated instead, and the rejection
+    is among the reasons. Without *may_reload* changes that need a reload are
+    held back, unless the running generation is unknown. Raises EndpointError.
     """
     began = trio.current_time()
     report = await endpoint.repair() if verify else DriftReport()
@@ -48,7 +47,7 @@ async def sync_endpoint(
     held: tuple[str, ...] = ()
     must_reload = running is None
     effective: Generation | None = None
-    # A process that is not what it should be, and loads for that, gets everything that way.
+    # If drift needs a reload anyway, that reload applies everything.
     if split.effective is not None and not (report.reasons and may_reload):
         try:
             await endpoint.patch(split.effective, Plan(operations=split.operations))
@@ -60,7 +59,7 @@ async def sync_endpoint(
     if reasons:
         await _activate(endpoint, desired, running, effective)
     if reasons and report.reasons:
-        # What is still there is no drift; the endpoint learns that by looking.
+        # Differences that remain after the reload are permanent; this call records them.
         await endpoint.repair()
     return SyncResult(
         endpoint=endpoint.name,
@@ -82,37 +81,37 @@ async def _split(survey: Survey, desired: Generation) -> SplitPlan:
         return SplitPlan(None, (), ())
     if running is not None and is_near(running, desired):
         return split_plan(running, desired, survey.capabilities)
-    # Comparing thousands of sections takes longer than the event loop may wait.
+    # Comparing thousands of sections would block the event loop.
     return await trio.to_thread.run_sync(split_plan, running, desired, survey.capabilities)
 
 
 async def _activate(
     endpoint: Endpoint, desired: Generation, running: Generation | None, effective: Generation | None
 ) -> None:
-    """Activate *desired*; when it is refused turn back from *effective*, which was patched in, to *running*."""
+    """Activate *desired*; if it is rejected, roll back from the patched *effective* to *running*."""
     try:
         await endpoint.activate(desired)
     except DeploymentRefusedError as exc:
         if running is None or effective is None:
             raise
-        refusal = exc
+        rejection = exc
     else:
         return
-    await _turn_back(endpoint, effective, running, refusal)
-    raise refusal
+    await _roll_back(endpoint, effective, running, rejection)
+    raise rejection
 
 
-async def _turn_back(endpoint: Endpoint, effective: Generation, running: Generation, refusal: EndpointError) -> None:
+async def _roll_back(endpoint: Endpoint, effective: Generation, running: Generation, rejection: EndpointError) -> None:
     capabilities = (await endpoint.describe()).capabilities
     plan = await trio.to_thread.run_sync(partial(make_plan, effective, running, capabilities=capabilities))
     try:
         if plan.reloads or not await _is_patched(endpoint, running, plan):
             await endpoint.activate(running)
     except EndpointError as exc:
-        then = f"; then, turning back: {exc}"
-        if isinstance(refusal, PortsUnavailableError):
-            raise PortsUnavailableError(endpoint.name, refusal.addresses, then=then) from exc
-        raise DeploymentRefusedError(endpoint.name, f"{refusal}{then}") from exc
+        then = f"; the rollback failed too: {exc}"
+        if isinstance(rejection, PortsUnavailableError):
+            raise PortsUnavailableError(endpoint.name, rejection.addresses, then=then) from exc
+        raise DeploymentRefusedError(endpoint.name, f"{rejection}{then}") from exc
 
 
 async def _is_patched(endpoint: Endpoint, generation: Generation, plan: Plan) -> bool:

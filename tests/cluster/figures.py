@@ -33,7 +33,7 @@ from tests.cluster.rig import open_cluster
 from tests.cluster.sandbox import GATEWAY
 from tests.cluster.traffic import BadAnswerError, send_request
 
-LOOK_INTERVAL: Final = 0.001
+OBSERVE_INTERVAL: Final = 0.001
 STEP_LIMIT: Final = 600.0
 QUIET: Final = 5.0
 """Seconds without a write to objects after which a controller is at rest."""
@@ -203,7 +203,7 @@ class Measurement:
                 else:
                     if answer.status == 200 and accept(answer.body):
                         return
-                await trio.sleep(LOOK_INTERVAL)
+                await trio.sleep(OBSERVE_INTERVAL)
 
         with trio.fail_after(STEP_LIMIT):
             async with trio.open_nursery() as nursery:

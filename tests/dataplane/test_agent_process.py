@@ -62,7 +62,7 @@ async def test_killed_between_the_verbs_it_goes_on_where_it_was(instance_root: P
             await remote._client.upload(StoredAnswer, "/v1/blobs", encode_frames(pieces))
             await restart(process)
             await answered(remote)
-            assert (await remote._client.tell(StageAnswer, "/v1/generations", stage)).missing == ()
+            assert (await remote._client.post(StageAnswer, "/v1/generations", stage)).missing == ()
 
             # Staged, killed: a deployment does it again.
             await restart(process)

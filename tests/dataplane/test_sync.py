@@ -148,7 +148,7 @@ async def test_a_refused_reload_takes_the_runtime_part_back() -> None:
 async def test_what_cannot_be_taken_back_is_told_with_the_refusal() -> None:
     endpoint = FakeEndpoint(forwarding(1, 2), activate=DeploymentRefusedError("fake-1", "no room"))
     endpoint.fails_from("patch", 2, EndpointUnreachableError("fake-1", "gone"))
-    with pytest.raises(DeploymentRefusedError, match=r"no room; then, turning back: .*gone"):
+    with pytest.raises(DeploymentRefusedError, match=r"no room; the rollback failed too: .*gone"):
         await sync_endpoint(endpoint, mixed(3))
 
 

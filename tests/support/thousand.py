@@ -19,7 +19,7 @@ from tests.support.traffic import dns_names
 from tests.support.witness import ask
 
 STABLE: Final = "stable.localhost"
-LOOK_INTERVAL: Final = 0.005
+OBSERVE_INTERVAL: Final = 0.005
 CLIENT_INTERVAL: Final = 0.005
 CHANGE_LIMIT: Final = 15.0
 """Seconds until a change must have reached traffic."""
@@ -158,7 +158,7 @@ async def wait_served(newcomer: Newcomer, https: int) -> None:
         else:
             if (answer.status, answer.body) == (200, "here") and dns_names(answer.certificate) == {newcomer.host}:
                 return
-        await trio.sleep(LOOK_INTERVAL)
+        await trio.sleep(OBSERVE_INTERVAL)
 
 
 async def count_reloads(instance: Instance) -> int:

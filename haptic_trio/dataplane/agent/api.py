@@ -1,8 +1,7 @@
-"""Verbs of the agent: stage, upload, activate, patch, and queries about the running process.
+"""Operations of the agent: stage, upload, activate, patch, and queries about the running process.
 
-A request is refused before anything is touched, or carried out by the
-endpoint, which leaves nothing half done; whatever went wrong is said in one
-form, `ErrorAnswer`.
+A request is rejected before anything changes, or executed by the endpoint,
+which completes it or rolls it back. Every error becomes an `ErrorAnswer`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -69,26 +68,26 @@ _REFUSALS: Final[tuple[tuple[type[Exception], HTTPStatus, ErrorCode, str], ...]]
     (ProblemsError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REFUSED, ""),
     (DeploymentRefusedError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REFUSED, ""),
     (PatchRefusedError, HTTPStatus.CONFLICT, ErrorCode.PATCH_REFUSED, "activate instead"),
-    (EndpointStorageError, HTTPStatus.INSUFFICIENT_STORAGE, ErrorCode.STORAGE, "see to the disk of the agent"),
+    (EndpointStorageError, HTTPStatus.INSUFFICIENT_STORAGE, ErrorCode.STORAGE, "check the disk of the agent"),
     (EndpointTimeoutError, HTTPStatus.GATEWAY_TIMEOUT, ErrorCode.HAPROXY_TIMEOUT, "try again later"),
     (EndpointError, HTTPStatus.BAD_GATEWAY, ErrorCode.HAPROXY_UNREACHABLE, "try again later"),
-    (UnknownBaseError, HTTPStatus.CONFLICT, ErrorCode.BASE_UNKNOWN, "send the whole manifest"),
-    (OutsideBaseError, HTTPStatus.CONFLICT, ErrorCode.BASE_UNKNOWN, "send the whole manifest"),
-    (WrongContentError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.WRONG_DIGEST, "send the whole manifest"),
-    (RecipeError, HTTPStatus.BAD_REQUEST, ErrorCode.BAD_REQUEST, "send the whole manifest"),
+    (UnknownBaseError, HTTPStatus.CONFLICT, ErrorCode.BASE_UNKNOWN, "send the complete manifest"),
+    (OutsideBaseError, HTTPStatus.CONFLICT, ErrorCode.BASE_UNKNOWN, "send the complete manifest"),
+    (WrongContentError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.WRONG_DIGEST, "send the complete manifest"),
+    (RecipeError, HTTPStatus.BAD_REQUEST, ErrorCode.BAD_REQUEST, "send the complete manifest"),
     (StoreFullError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, "upload less at a time"),
-    (OSError, HTTPStatus.INSUFFICIENT_STORAGE, ErrorCode.STORAGE, "see to the disk of the agent"),
+    (OSError, HTTPStatus.INSUFFICIENT_STORAGE, ErrorCode.STORAGE, "check the disk of the agent"),
 )
 
 
 def refuse(error: Exception) -> RequestRefusedError:
-    """Return what to answer to an *error* that is expected."""
+    """Return the answer to an expected *error*; raises *error* if it is not expected."""
     if isinstance(error, RequestRefusedError):
         return error
     if isinstance(error, FrameError):
         too_large = error.code is ErrorCode.TOO_LARGE
         status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if too_large else HTTPStatus.BAD_REQUEST
-        return RequestRefusedError(status, error.code, str(error), hint="send the upload again, whole")
+        return RequestRefusedError(status, error.code, str(error), hint="repeat the complete upload")
     text = str(error)
     if isinstance(error, EndpointError):
         text = text.removeprefix(f"{error.endpoint}: ")
@@ -100,7 +99,7 @@ def refuse(error: Exception) -> RequestRefusedError:
 
 
 class Agent:
-    """The verbs, on *endpoint*; *store* is open, and *observer* runs."""
+    """The operations on *endpoint*; *store* must be open and *observer* running."""
 
     def __init__(
         self,
@@ -117,12 +116,12 @@ class Agent:
         self._store = store
         self._list_workers = list_workers
         self._known = KnownGenerations(piece_limit=limits.pieces, byte_limit=limits.generation_bytes)
-        # What is known, and what is stored, is looked at by one request at a time.
-        self._books = trio.Lock()
+        # Held while known generations or stored blobs are used.
+        self._store_lock = trio.Lock()
         self._began = trio.current_time()
 
-    async def tell_status(self) -> AgentStatus:
-        """Say what the agent is, and what it has."""
+    async def read_status(self) -> AgentStatus:
+        """Return versions, workers, limits and the observed state of HAProxy."""
         return AgentStatus(
             agent=__version__,
             boot=self.observer.boot,
@@ -133,18 +132,18 @@ class Agent:
             limits=self.limits,
         )
 
-    async def tell_running(self) -> RunningAnswer:
-        """Say which generation runs."""
+    async def read_running(self) -> RunningAnswer:
+        """Return the id of the running generation; empty if unknown."""
         survey = await self._endpoint.survey()
         if survey.running is None:
             return RunningAnswer(generation="")
-        async with self._books:
+        async with self._store_lock:
             self._known.learn(survey.running)
         return RunningAnswer(generation=survey.running.id, capabilities=survey.capabilities)
 
-    async def tell_manifest(self, generation: str) -> Manifest:
-        """Return the whole manifest of a known generation."""
-        async with self._books:
+    async def read_manifest(self, generation: str) -> Manifest:
+        """Return the complete manifest of a known generation."""
+        async with self._store_lock:
             known = self._require(generation)
             return await trio.to_thread.run_sync(lambda: make_manifest(self._known.cut(known)))
 
@@ -154,21 +153,21 @@ class Agent:
             raise RequestRefusedError(
                 HTTPStatus.CONFLICT,
                 ErrorCode.GENERATION_UNKNOWN,
-                f"generation {generation} is not known here",
+                f"the agent does not have generation {generation}",
                 hint="send its manifest first",
             )
         return known
 
     async def fetch(self, request: FetchRequest) -> bytes:
-        """Return blobs of known generations in frames: as many as fit, one at least."""
-        async with self._books:
+        """Return frames with blobs of known generations: as many as fit, at least one."""
+        async with self._store_lock:
             pieces = await trio.to_thread.run_sync(self._known.pieces)
         found: dict[str, bytes] = {}
         size = 0
         for digest in request.blobs:
             content = pieces.get(digest) or self._store.find(digest)
             if content is None:
-                raise RequestRefusedError(HTTPStatus.NOT_FOUND, ErrorCode.NOT_FOUND, f"there is no blob {digest}")
+                raise RequestRefusedError(HTTPStatus.NOT_FOUND, ErrorCode.NOT_FOUND, f"blob {digest} does not exist")
             size += FRAME_HEAD + len(content)
             if found and size > self.limits.upload_bytes:
                 break
@@ -176,18 +175,18 @@ class Agent:
         return encode_frames(found)
 
     async def upload(self, data: bytes) -> StoredAnswer:
-        """Take blobs, in frames: all of them, or none."""
+        """Store the blobs in the frames *data*: all of them, or none."""
         blobs = await trio.to_thread.run_sync(partial(decode_frames, data, largest=self.limits.blob_bytes))
-        async with self._books:
+        async with self._store_lock:
             await trio.to_thread.run_sync(self._store.add, blobs)
         return StoredAnswer(stored=len(blobs))
 
     async def stage(self, request: StageRequest) -> StageAnswer:
-        """Put a generation together, or say which blobs are missing for that; paths are judged first."""
+        """Check the paths, then assemble the generation, or return its missing blobs."""
         manifest = request.manifest
         check_paths((file.path for file in manifest.files), RESERVED)
-        async with self._books:
-            await self._know(manifest.base)
+        async with self._store_lock:
+            await self._learn_base(manifest.base)
             try:
                 await trio.to_thread.run_sync(self._known.assemble, manifest, self._store.find)
             except MissingBlobsError as exc:
@@ -198,13 +197,13 @@ class Agent:
         if delta is None:
             return
         check_paths((file.path for file in delta.files), RESERVED)
-        async with self._books:
-            await self._know(delta.base)
+        async with self._store_lock:
+            await self._learn_base(delta.base)
             await trio.to_thread.run_sync(self._known.apply, delta)
 
-    async def _know(self, base: str | None) -> None:
+    async def _learn_base(self, base: str | None) -> None:
         if base is not None and self._known.find(base) is None:
-            # After a start of the agent nothing is known but what is on the disk.
+            # After a start, the agent knows only the generation on disk.
             running = await self._endpoint.fetch_running()
             if running is not None:
                 self._known.learn(running)
@@ -219,7 +218,7 @@ class Agent:
         return await self._done(desired.id, began)
 
     async def patch(self, request: PatchRequest) -> DoneAnswer:
-        """Carry out a plan, if what runs is what the plan was made from."""
+        """Execute a plan if it was made from the running generation."""
         began = trio.current_time()
         await self._apply(request.delta)
         async with self.observer.turn:
@@ -229,20 +228,20 @@ class Agent:
                 raise RequestRefusedError(
                     HTTPStatus.CONFLICT,
                     ErrorCode.RUNNING_DIFFERS,
-                    f"the plan is for generation {request.running}, and"
-                    f" {running.id if running is not None else 'nobody knows what'} runs",
-                    hint="ask what runs, and plan again",
+                    f"the plan is for generation {request.running}, but"
+                    f" {running.id if running is not None else 'an unknown generation'} is running",
+                    hint="read the running generation and plan again",
                 )
             await self._deploy(partial(self._endpoint.patch, desired, request.plan))
         return await self._done(desired.id, began)
 
     async def repair(self) -> DriftReport:
-        """Have the endpoint compare the process with what was deployed last, and put right what differs."""
+        """Let the endpoint compare the process with the generation that was deployed last, and repair differences."""
         async with self.observer.turn:
             report = await self._endpoint.repair()
         if report.found:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(report.found.items()))
-            self.observer.tell(EventKind.DRIFT, deployed=True, detail=kinds)
+            self.observer.publish(EventKind.DRIFT, deployed=True, detail=kinds)
         return report
 
     async def _deploy(self, work: Callable[[], Awaitable[object]]) -> None:
@@ -251,13 +250,13 @@ class Agent:
             await work()
         except EndpointError as exc:
             failure = exc
-        await self.observer.look(deployed=True)
+        await self.observer.observe(deployed=True)
         if failure is not None:
             raise failure
 
     async def _done(self, generation: str, began: float) -> DoneAnswer:
         if len(self._store):
-            async with self._books:
-                held = await trio.to_thread.run_sync(self._known.pieces)
-                await trio.to_thread.run_sync(self._store.release, held.keys())
+            async with self._store_lock:
+                known = await trio.to_thread.run_sync(self._known.pieces)
+                await trio.to_thread.run_sync(self._store.release, known.keys())
         return DoneAnswer(generation=generation, seconds=trio.current_time() - began)

@@ -1,11 +1,11 @@
 """Store of uploaded blobs that no generation uses yet: bounded, durable, found by digest.
 
-An upload becomes one file, a *pack*, written completely and fsynced before
-it gets its name; names are numbers, so nothing that a client says becomes a
-path. A pack goes away when every blob in it is part of a known generation,
-when room is needed (the oldest first), or when nobody has asked for it
-within a day. So a controller that was interrupted goes on where it stopped,
-also after a restart of the agent, and whatever is missing is asked for again.
+An upload becomes one file, a *pack*, which is written and fsynced before it
+gets its name. Names are numbers, so no input of a client becomes a path. A
+pack is removed when every blob in it is part of a known generation, when
+space is needed (oldest first), or after a day. So an interrupted controller
+continues where it stopped, also after a restart of the agent; missing blobs
+are requested again.
 """
 
 import time
@@ -22,11 +22,11 @@ from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.errors import HapticError
 
 KEPT_FOR: Final = 24 * 3600.0
-"""Seconds that a pack nobody needs is kept."""
+"""Seconds that an unused pack is kept."""
 
 
 class StoreFullError(HapticError):
-    """An upload has more bytes than the store may hold; trying the same again is futile."""
+    """An upload is larger than the store; permanent."""
 
 
 class _Pack(msgspec.Struct):
@@ -36,7 +36,7 @@ class _Pack(msgspec.Struct):
 
 
 class BlobStore:
-    """Packs below *root*, at most *limit* bytes of content; every method may block on the disk but `find`."""
+    """Packs below *root* with at most *limit* bytes of content; every method except `find` may block on the disk."""
 
     def __init__(self, root: Path, *, limit: int, clock: Callable[[], float] = time.time) -> None:
         self._root = root
@@ -55,7 +55,7 @@ class BlobStore:
         return len(self._blobs)
 
     def open(self) -> None:
-        """Read what is there; what a crash, or hands, have damaged is removed."""
+        """Read the packs from disk; damaged ones are removed."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in sorted(self._root.iterdir()):
             try:
@@ -69,15 +69,15 @@ class BlobStore:
         self._make_room(0)
 
     def find(self, digest: str) -> bytes | None:
-        """Return a blob; None when it is not here."""
+        """Return a blob; None if the store does not have it."""
         return self._blobs.get(digest)
 
     def add(self, blobs: Mapping[str, bytes]) -> None:
-        """Store *blobs* durably, in place of old ones if need be; raises StoreFullError."""
+        """Store *blobs* durably, replacing old packs if needed; raises StoreFullError."""
         fresh = {digest: content for digest, content in blobs.items() if digest not in self._blobs}
         size = sum(map(len, fresh.values()))
         if size > self._limit:
-            raise StoreFullError(f"{size} bytes of blobs; the store holds {self._limit}")
+            raise StoreFullError(f"the upload has {size} bytes of blobs, and the store holds {self._limit}")
         if not fresh:
             return
         self._make_room(size)
@@ -85,9 +85,9 @@ class BlobStore:
         replace_file(self._path_of(number), encode_frames(fresh))
         self._take(number, fresh, self._clock())
 
-    def release(self, held: AbstractSet[str]) -> None:
-        """Remove packs whose blobs are all among *held*: they can be had from elsewhere."""
-        self._drop([number for number, pack in self._packs.items() if pack.digests.issubset(held)])
+    def release(self, known: AbstractSet[str]) -> None:
+        """Remove packs whose blobs are all among *known*: generations contain them."""
+        self._drop([number for number, pack in self._packs.items() if pack.digests.issubset(known)])
 
     def _take(self, number: int, blobs: Mapping[str, bytes], stored: float) -> None:
         self._packs[number] = _Pack(frozenset(blobs), sum(map(len, blobs.values())), stored)

@@ -31,15 +31,15 @@ from haptic_trio.dataplane.endpoint import (
 from haptic_trio.http1 import HttpTransport
 
 CONNECT_LIMIT: Final = 5.0
-"""Seconds that a connection, TLS included, may take to be made."""
-QUESTION_LIMIT: Final = 30.0
-"""Seconds that a request without an effect on HAProxy may take."""
-VERB_LIMIT: Final = 180.0
-"""Seconds that a deployment may take; the agent gives up before that."""
+"""Seconds for a connection, TLS included."""
+QUERY_LIMIT: Final = 30.0
+"""Seconds for a request without an effect on HAProxy."""
+OPERATION_LIMIT: Final = 180.0
+"""Seconds for a deployment; the agent's own limit is shorter."""
 ANSWER_BYTES: Final = 64 << 20
-"""Bytes of one answer that are read."""
+"""Bytes of one answer that are accepted."""
 IDLE_LIMIT: Final = 20.0
-"""Seconds that an idle connection is kept: shorter than the agent keeps it, so that none is used that just closes."""
+"""Seconds that an idle connection is kept: less than the agent keeps it, so that no closing one is used."""
 MESSAGE_LENGTH: Final = 4000
 """Characters of an error message that are kept."""
 TRUST_RETRIES: Final = 3
@@ -48,15 +48,15 @@ T = TypeVar("T")
 
 
 class AgentAccessError(EndpointError):
-    """The agent does not take our certificate, or we not its; trying again helps once they have been mended."""
+    """Agent or controller rejects the other's certificate; a retry helps once the certificates are repaired."""
 
 
 class AgentAnswerError(EndpointError):
-    """What answers does not speak the agent's language, or does not understand ours; the same again is futile."""
+    """The answer does not follow the agent's protocol, or the agent does not understand the request; permanent."""
 
 
 class AgentConflictError(EndpointError):
-    """The agent lacks something that can be sent: `code` says what. Nothing was done; trying again then helps."""
+    """The agent misses data that the controller can send (`code`); nothing was done, and a retry with it helps."""
 
     def __init__(self, endpoint: str, answer: ErrorAnswer) -> None:
         self.code = answer.code
@@ -82,14 +82,14 @@ _CONFLICTS: Final = frozenset({ErrorCode.BASE_UNKNOWN, ErrorCode.GENERATION_UNKN
 
 
 class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent is."""
+    """Address of an agent."""
 
     name: str
-    """Of the endpoint."""
+    """Name of the endpoint."""
     url: str
     """`https://host:port`."""
     server_name: str = ""
-    """The name that its certificate must have; empty: the host of the address."""
+    """Required name in its certificate; empty: the host of the address."""
 
     @property
     def host(self) -> str:
@@ -105,33 +105,33 @@ class AgentAddress(msgspec.Struct, frozen=True, kw_only=True):
 class AgentClient:
     """Sends requests to the agent at *address*; *http* belongs to the caller, see `open_http`.
 
-    Every method raises EndpointError: of the kind that the agent's answer
-    stands for, EndpointUnreachableError and EndpointTimeoutError for the way
-    there, AgentAccessError for certificates, AgentAnswerError for rubbish.
+    Every method raises EndpointError: the subclass for the error code of the
+    answer, EndpointUnreachableError and EndpointTimeoutError for the network,
+    AgentAccessError for certificates, AgentAnswerError for unreadable answers.
     """
 
     def __init__(self, http: httpx.AsyncClient, address: AgentAddress) -> None:
         self.address = address
         self.bytes_sent = 0
-        """Of all requests, heads included, without what TLS adds."""
+        """Of all requests with their headers, without TLS."""
         self._http = http
 
-    async def ask(self, kind: type[T], path: str) -> T:
+    async def get(self, kind: type[T], path: str) -> T:
         """GET *path* and return its answer as *kind*."""
-        return await self._decode(kind, path, await self._send("GET", path, b"", QUESTION_LIMIT))
+        return await self._decode(kind, path, await self._send("GET", path, b"", QUERY_LIMIT))
 
-    async def tell(self, kind: type[T], path: str, request: msgspec.Struct, *, limit: float = QUESTION_LIMIT) -> T:
+    async def post(self, kind: type[T], path: str, request: msgspec.Struct, *, limit: float = QUERY_LIMIT) -> T:
         """POST *request* to *path* and return its answer as *kind*; *limit* is in seconds."""
         return await self._decode(kind, path, await self._post(path, request, limit))
 
     async def upload(self, kind: type[T], path: str, frames: bytes) -> T:
         """POST blobs to *path* and return the answer as *kind*."""
-        answer = await self._send("POST", path, frames, QUESTION_LIMIT, content_type=FRAMES_TYPE)
+        answer = await self._send("POST", path, frames, QUERY_LIMIT, content_type=FRAMES_TYPE)
         return await self._decode(kind, path, answer)
 
     async def download(self, path: str, request: msgspec.Struct) -> dict[str, bytes]:
         """POST *request* to *path* and return the blobs that are the answer, by digest."""
-        answer = await self._post(path, request, QUESTION_LIMIT)
+        answer = await self._post(path, request, QUERY_LIMIT)
         try:
             return await trio.to_thread.run_sync(partial(decode_frames, answer, largest=ANSWER_BYTES))
         except FrameError as exc:
@@ -141,7 +141,7 @@ class AgentClient:
         try:
             content = await trio.to_thread.run_sync(msgspec.json.encode, request)
         except UnicodeEncodeError as exc:
-            raise AgentAnswerError(self.address.name, f"{path}: what is not UTF-8 cannot be sent: {exc}") from exc
+            raise AgentAnswerError(self.address.name, f"{path}: the request is not UTF-8: {exc}") from exc
         return await self._send("POST", path, content, limit)
 
     async def _decode(self, kind: type[T], path: str, answer: bytes) -> T:
@@ -158,7 +158,7 @@ class AgentClient:
         headers = {"Content-Type": content_type} if content else {}
         extensions = {"sni_hostname": self.address.server_name} if self.address.server_name else {}
         status, body = 0, b""
-        # A connection that is older than the agent's authorities is refused unused; each refusal closes one.
+        # The agent rejects a connection that is older than its CA certificates; each rejection closes one.
         for _attempt in range(TRUST_RETRIES):
             request = self._http.build_request(
                 method, f"{self.address.url}{path}", headers=headers, content=content, extensions=extensions
@@ -170,31 +170,31 @@ class AgentClient:
             except trio.TooSlowError as exc:
                 raise EndpointTimeoutError(name, f"{called}: no answer within {limit:g} s") from exc
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as exc:
-                kind = AgentAccessError if _is_about_trust(exc) else EndpointUnreachableError
+                kind = AgentAccessError if _is_certificate_error(exc) else EndpointUnreachableError
                 raise kind(name, f"{called}: {_reason(exc)}") from exc
             if status != httpx.codes.MISDIRECTED_REQUEST:
                 break
         if not 200 <= status < 300:
-            raise self._refusal(called, status, body)
+            raise self._error_of(called, status, body)
         return body
 
     async def _exchange(self, request: httpx.Request, called: str) -> tuple[int, bytes]:
         response = await self._http.send(request, stream=True)
         try:
             body = bytearray()
-            # To leave the loop early would leave the generators below it to the garbage collector: they are cancelled.
+            # Leaving the loop early would leave the generators to the garbage collector, so they are cancelled.
             with trio.CancelScope() as reading:
                 async for chunk in response.aiter_raw():
                     body += chunk
                     if len(body) > ANSWER_BYTES:
                         reading.cancel(reason="the answer is too large")
             if len(body) > ANSWER_BYTES:
-                raise AgentAnswerError(self.address.name, f"{called}: more than {ANSWER_BYTES} bytes of answer")
+                raise AgentAnswerError(self.address.name, f"{called}: the answer has more than {ANSWER_BYTES} bytes")
         finally:
             await response.aclose()
         return response.status_code, bytes(body)
 
-    def _refusal(self, called: str, status: int, body: bytes) -> EndpointError:
+    def _error_of(self, called: str, status: int, body: bytes) -> EndpointError:
         name = self.address.name
         try:
             answer = msgspec.json.decode(body, type=ErrorAnswer)
@@ -215,7 +215,7 @@ class AgentClient:
 
 @asynccontextmanager
 async def open_http(context: ssl.SSLContext) -> AsyncIterator[httpx.AsyncClient]:
-    """Connections to any number of agents, open while the block runs."""
+    """Open an HTTP client for any number of agents; closed at the end of the block."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_LIMIT)
     async with httpx.AsyncClient(
         transport=HttpTransport(verify=context, limits=limits),
@@ -242,12 +242,12 @@ def _causes_of(error: BaseException) -> list[BaseException]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong: an error of TLS has no words of its own, only a cause that has."""
+    """Return the message: TLS errors have none, but their causes do."""
     return next((text for text in map(str, _causes_of(error)) if text), type(error).__name__)
 
 
-def _is_about_trust(error: BaseException) -> bool:
-    """Whether we do not take the agent's certificate, or have been told that ours is not taken."""
+def _is_certificate_error(error: BaseException) -> bool:
+    """Whether the controller rejects the agent's certificate, or the agent that of the controller."""
     return any(
         isinstance(cause, ssl.SSLCertVerificationError)
         or (isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""))

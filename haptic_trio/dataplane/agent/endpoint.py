@@ -1,10 +1,10 @@
 """Endpoint for an HAProxy beside an agent.
 
-What travels is mostly one request: the verb, and the delta from what the
-agent runs. What is too large for that is staged first: a manifest, on top of
-what the agent runs, and the pieces that it says it lacks. Where it does not
-know what either is based on (it was restarted, or another controller was
-here), it gets the whole manifest, and still only the pieces that it lacks.
+A deployment is mostly one request: the operation with the delta from the
+running generation. A large change is staged first: a manifest based on the
+running generation, and the pieces that the agent misses. If the agent does
+not know the base (it was restarted, or another controller deployed to it),
+it gets a complete manifest, and again only the pieces that it misses.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent.client import VERB_LIMIT, AgentAnswerError, AgentClient, AgentConflictError
+from haptic_trio.dataplane.agent.client import OPERATION_LIMIT, AgentAnswerError, AgentClient, AgentConflictError
 from haptic_trio.dataplane.agent.generations import (
     CutGeneration,
     KnownGenerations,
@@ -48,17 +48,17 @@ from haptic_trio.haproxy.plan.delta import Delta, encode_delta, make_delta
 from haptic_trio.haproxy.plan.operations import Plan
 
 LARGEST_DELTA: Final = 256 << 10
-"""Bytes of a delta that goes along with the verb; what is larger is staged first, in pieces."""
+"""Bytes of a delta that is sent with the operation; a larger change is staged first, in pieces."""
 ROUNDS: Final = 4
-"""How often the agent may say that something is still missing."""
+"""Uploads after which the agent must have all pieces."""
 FETCHED: Final = 4096
-"""Blobs that are asked for at once."""
+"""Blobs in one request."""
 
-SendVerb = Callable[[Delta | None], Awaitable[DoneAnswer]]
+SendOperation = Callable[[Delta | None], Awaitable[DoneAnswer]]
 
 
 class Cuts:
-    """Generations and their pieces, cut once for all agents that get them."""
+    """Generations and their pieces, cut once for all agents."""
 
     def __init__(self) -> None:
         limits = AgentLimits()
@@ -71,24 +71,24 @@ class Cuts:
             return await trio.to_thread.run_sync(self._known.cut, generation)
 
     async def assemble(self, manifest: Manifest, pieces: dict[str, bytes]) -> Generation:
-        """Put together what *manifest* says; raises as `KnownGenerations.assemble` does."""
+        """Return the generation of *manifest*; raises as `KnownGenerations.assemble` does."""
         async with self._lock:
             return await trio.to_thread.run_sync(self._known.assemble, manifest, pieces.get)
 
 
 class AgentLink:
-    """What is known about one agent, for as long as the controller runs."""
+    """State of the connection to one agent; lives as long as its follower."""
 
     def __init__(self, client: AgentClient, cuts: Cuts) -> None:
         self.client = client
         self.cuts = cuts
         self.running: Generation | None = None
-        """What the agent ran when it was last heard of; None when nobody knew."""
+        """The generation that the agent ran at its last answer; None if unknown."""
         self.limits: AgentLimits | None = None
 
 
 class RemoteAgent:
-    """The endpoint behind *link*. Several may share it, one after the other."""
+    """The endpoint behind *link*; a renewed endpoint is a new object with the same link."""
 
     def __init__(self, link: AgentLink) -> None:
         self._link = link
@@ -105,22 +105,22 @@ class RemoteAgent:
         return self._client.bytes_sent
 
     async def fetch_status(self) -> AgentStatus:
-        """Ask the agent for all it says about itself."""
-        status = await self._client.ask(AgentStatus, "/v1/status")
+        """Return the status of the agent; records its limits."""
+        status = await self._client.get(AgentStatus, "/v1/status")
         self._link.limits = status.limits
         return status
 
     async def describe(self) -> EndpointInfo:
-        """Ask the agent for the present state."""
+        """Return the observed state of the agent's HAProxy."""
         return msgspec.structs.replace((await self.fetch_status()).endpoint, name=self.name)
 
     async def fetch_running(self) -> Generation | None:
-        """Return what runs; only what is not known here already is transferred."""
+        """Return the running generation; it is transferred only if it is not known already."""
         return (await self.survey()).running
 
     async def survey(self) -> Survey:
-        """Return what `fetch_running` does, and what the process can be told."""
-        answer = await self._client.ask(RunningAnswer, "/v1/running")
+        """Return the running generation and the capabilities of the process."""
+        answer = await self._client.get(RunningAnswer, "/v1/running")
         if not answer.generation:
             self._link.running = None
             return Survey(running=None)
@@ -130,7 +130,7 @@ class RemoteAgent:
         return Survey(running=known, capabilities=answer.capabilities)
 
     async def _fetch(self, generation: str) -> Generation:
-        manifest = await self._client.ask(Manifest, f"/v1/generations/{generation}")
+        manifest = await self._client.get(Manifest, f"/v1/generations/{generation}")
         pieces: dict[str, bytes] = {}
         try:
             while True:
@@ -140,44 +140,44 @@ class RemoteAgent:
                     wanted = exc.missing[:FETCHED]
                 found = await self._client.download("/v1/blobs/fetch", FetchRequest(blobs=wanted))
                 if not found.keys() & set(wanted):
-                    raise AgentAnswerError(self.name, "blobs of its own generation are not to be had")
+                    raise AgentAnswerError(self.name, "it has no blobs of its own generation")
                 pieces.update(found)
         except (UnknownBaseError, WrongContentError, RecipeError, ProblemsError) as exc:
             raise AgentAnswerError(self.name, f"generation {generation}: {exc}") from exc
 
     async def activate(self, generation: Generation) -> None:
-        """Have the agent check, switch, and load; on refusal everything is as before."""
+        """Let the agent check, switch, and load; if that is rejected, everything is as before."""
 
         async def send(delta: Delta | None) -> DoneAnswer:
             request = ActivateRequest(generation=generation.id, delta=delta)
-            return await self._client.tell(DoneAnswer, "/v1/activate", request, limit=VERB_LIMIT)
+            return await self._client.post(DoneAnswer, "/v1/activate", request, limit=OPERATION_LIMIT)
 
-        await self._carry_out(generation, send)
+        await self._execute(generation, send)
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
-        """Have the agent carry out *plan*, which was made from what `fetch_running` returned last."""
+        """Let the agent execute *plan*, which must be based on the last result of `fetch_running`."""
         running = self._link.running
         if running is None:
-            raise PatchRefusedError(self.name, "what runs is not known")
+            raise PatchRefusedError(self.name, "the running generation is not known")
 
         async def send(delta: Delta | None) -> DoneAnswer:
             request = PatchRequest(generation=generation.id, running=running.id, plan=plan, delta=delta)
-            return await self._client.tell(DoneAnswer, "/v1/patch", request, limit=VERB_LIMIT)
+            return await self._client.post(DoneAnswer, "/v1/patch", request, limit=OPERATION_LIMIT)
 
-        await self._carry_out(generation, send)
+        await self._execute(generation, send)
 
     async def repair(self) -> DriftReport:
-        """Have the agent compare the process with what was deployed last, and put right what differs."""
-        return await self._client.tell(DriftReport, "/v1/repair", RepairRequest(), limit=VERB_LIMIT)
+        """Let the agent compare the process with the generation that was deployed last, and repair differences."""
+        return await self._client.post(DriftReport, "/v1/repair", RepairRequest(), limit=OPERATION_LIMIT)
 
-    async def _carry_out(self, generation: Generation, send: SendVerb) -> None:
+    async def _execute(self, generation: Generation, send: SendOperation) -> None:
         delta = await trio.to_thread.run_sync(self._make_small_delta, generation)
         try:
             if delta is None:
                 await self._stage(generation)
             await send(delta)
         except AgentConflictError:
-            # The agent was restarted, or has forgotten.
+            # The agent was restarted, or has dropped the base.
             await self._stage(generation)
             await send(None)
         self._link.running = generation
@@ -196,17 +196,17 @@ class RemoteAgent:
         for _round in range(ROUNDS):
             manifest = await trio.to_thread.run_sync(partial(make_manifest, desired, base))
             try:
-                answer = await self._client.tell(StageAnswer, "/v1/generations", StageRequest(manifest=manifest))
+                answer = await self._client.post(StageAnswer, "/v1/generations", StageRequest(manifest=manifest))
             except AgentConflictError as exc:
-                # A base that was cut elsewhere in another way gives a wrong digest.
+                # A base that another process cut differently gives a wrong digest.
                 if base is None:
-                    raise AgentAnswerError(self.name, f"it does not take a whole manifest: {exc}") from exc
+                    raise AgentAnswerError(self.name, f"it rejects a complete manifest: {exc}") from exc
                 base = None
                 continue
             if not answer.missing:
                 return
             await self._upload(desired, answer.missing)
-        raise AgentAnswerError(self.name, f"after {ROUNDS} rounds blobs are still missing")
+        raise AgentAnswerError(self.name, f"blobs are still missing after {ROUNDS} uploads")
 
     async def _upload(self, desired: CutGeneration, missing: tuple[str, ...]) -> None:
         pieces = await trio.to_thread.run_sync(pieces_of, desired)
@@ -216,7 +216,7 @@ class RemoteAgent:
         for digest in missing:
             piece = pieces.get(digest)
             if piece is None:
-                raise AgentAnswerError(self.name, f"it misses a blob that is not in the manifest: {digest}")
+                raise AgentAnswerError(self.name, f"it asks for a blob that is not in the manifest: {digest}")
             if batch and size + FRAME_HEAD + len(piece) > limits.upload_bytes:
                 await self._send_blobs(batch)
                 batch, size = {}, 0

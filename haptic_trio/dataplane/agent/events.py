@@ -1,8 +1,8 @@
 """Numbered events about an agent's HAProxy, for subscribers.
 
-Events are news, not state: a listener that is too slow loses those it has
-not read and is told so by a `resync`, one that comes (back) gets a `hello`
-with the present state. Either way it then asks what it wants to know.
+Events are changes, not state. A subscriber that is too slow loses its unread
+events and receives `resync` instead; a new connection begins with a `hello`
+that has the present state. In both cases the subscriber then queries the API.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ from haptic_trio.dataplane.local.process import MasterProcess
 from haptic_trio.errors import HapticError
 
 QUEUE: Final = 64
-"""Events that wait for one listener."""
-LOOK_INTERVAL: Final = 1.0
-"""Seconds between two looks at HAProxy; its end is noticed at once."""
+"""Unread events of one subscriber."""
+OBSERVE_INTERVAL: Final = 1.0
+"""Seconds between two observations of HAProxy; its exit is noticed at once."""
 STALLED_AFTER: Final = 240.0
-"""Seconds without a look after which the agent counts as stalled; a deployment may hold one up."""
+"""Seconds without an observation after which the agent is stalled; a deployment delays observations."""
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at HAProxy shows."""
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """State of HAProxy at one observation."""
 
     pid: int = 0
     reloads: int = 0
@@ -35,8 +35,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
 
 
-def compare_sights(before: Sight, after: Sight, *, deployed: bool) -> tuple[EventKind, ...]:
-    """Return what has happened between two looks; *deployed* says that a controller's request was carried out."""
+def compare_observations(before: Observation, after: Observation, *, deployed: bool) -> tuple[EventKind, ...]:
+    """Return the events between two observations; *deployed*: a controller's request was the cause."""
     kinds = []
     if before.pid and after.pid != before.pid:
         kinds.append(EventKind.CRASHED)
@@ -50,7 +50,7 @@ def compare_sights(before: Sight, after: Sight, *, deployed: bool) -> tuple[Even
 
 
 class Subscription:
-    """One listener's queue."""
+    """Queue of one subscriber."""
 
     def __init__(self) -> None:
         self._events: deque[AgentEvent] = deque()
@@ -58,7 +58,7 @@ class Subscription:
         self._arrived = trio.Event()
 
     def put(self, event: AgentEvent) -> None:
-        """Queue *event*; when too many wait, they all give way to the mark that says so."""
+        """Queue *event*; if too many are unread, one `resync` replaces them all."""
         if self._overflow is not None or len(self._events) >= QUEUE:
             self._events.clear()
             self._overflow = event
@@ -80,11 +80,11 @@ class Subscription:
 
 
 class Observer:
-    """Looks at *endpoint* now and then and tells what has changed.
+    """Observes *endpoint* at intervals and publishes changes as events.
 
-    `turn` is held during a look, and by those who deploy: what they change is
-    never seen half done, nor taken for somebody else's doing. With *local*
-    the process is one of this machine, and its end wakes the observer.
+    `turn` is held during an observation and during a deployment, so an
+    observation never sees a deployment half done or takes it for drift. With
+    *local* the process runs on this machine, and its exit wakes the observer.
     """
 
     def __init__(self, endpoint: Endpoint, *, boot: str, local: bool = True) -> None:
@@ -93,29 +93,29 @@ class Observer:
         self.sequence = 0
         self._endpoint = endpoint
         self._local = local
-        self._sight: Sight | None = None
+        self._observation: Observation | None = None
         self._answers = False
-        self._looked = 0.0
+        self._observed_at = 0.0
         self._subscriptions: set[Subscription] = set()
 
     @property
-    def listeners(self) -> int:
-        """How many subscriptions there are."""
+    def subscribers(self) -> int:
+        """Number of subscribers."""
         return len(self._subscriptions)
 
     def health(self) -> AgentHealth:
-        """Return what the last look has shown."""
-        sight = self._sight or Sight()
+        """Return the health according to the last observation."""
+        observation = self._observation or Observation()
         return AgentHealth(
-            ready=bool(self._answers and sight.pid and sight.generation),
-            live=trio.current_time() - self._looked < STALLED_AFTER,
-            generation=sight.generation,
-            haproxy=sight.version if self._answers and sight.pid else "",
+            ready=bool(self._answers and observation.pid and observation.generation),
+            live=trio.current_time() - self._observed_at < STALLED_AFTER,
+            generation=observation.generation,
+            haproxy=observation.version if self._answers and observation.pid else "",
         )
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """Listen from now on; the first event is a hello."""
+        """Subscribe while the block runs; the first event is a hello."""
         subscription = Subscription()
         subscription.put(self.present(EventKind.HELLO))
         self._subscriptions.add(subscription)
@@ -126,30 +126,30 @@ class Observer:
 
     def present(self, kind: EventKind, *, deployed: bool = False) -> AgentEvent:
         """Return an event of *kind* with the present state."""
-        sight = self._sight or Sight()
+        observation = self._observation or Observation()
         return AgentEvent(
             kind=kind,
             sequence=self.sequence,
             boot=self.boot,
-            generation=sight.generation,
-            pid=sight.pid,
-            reloads=sight.reloads,
+            generation=observation.generation,
+            pid=observation.pid,
+            reloads=observation.reloads,
             deployed=deployed,
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look until cancelled; started() after the first look."""
+        """Observe until cancelled; started() after the first observation."""
         async with self.turn:
-            await self.look()
+            await self.observe()
         task_status.started()
         while True:
-            with trio.move_on_after(LOOK_INTERVAL):
-                await self._wait_gone()
+            with trio.move_on_after(OBSERVE_INTERVAL):
+                await self._wait_exit()
             async with self.turn:
-                await self.look()
+                await self.observe()
 
-    async def _wait_gone(self) -> None:
-        pid = self._sight.pid if self._sight is not None and self._local else 0
+    async def _wait_exit(self) -> None:
+        pid = self._observation.pid if self._observation is not None and self._local else 0
         if not pid:
             await trio.sleep_forever()
         try:
@@ -161,28 +161,28 @@ class Observer:
         finally:
             process.close()
 
-    async def look(self, *, deployed: bool = False) -> None:
-        """Look, and tell what has changed; the caller holds `turn`."""
+    async def observe(self, *, deployed: bool = False) -> None:
+        """Observe HAProxy and publish changes; the caller holds `turn`."""
         try:
             info = await self._endpoint.describe()
         except HapticError:
-            # It is just dying, coming up, or busy: the next look will tell.
+            # HAProxy is starting, ending or busy: the next observation shows its state.
             self._answers = False
         else:
             self._answers = True
             self._take(info, deployed=deployed)
-        self._looked = trio.current_time()
+        self._observed_at = trio.current_time()
 
     def _take(self, info: EndpointInfo, *, deployed: bool) -> None:
-        after = Sight(pid=info.pid, reloads=info.reloads, generation=info.generation, version=info.version)
-        before, self._sight = self._sight, after
+        after = Observation(pid=info.pid, reloads=info.reloads, generation=info.generation, version=info.version)
+        before, self._observation = self._observation, after
         if before is None:
             return
-        for kind in compare_sights(before, after, deployed=deployed):
-            self.tell(kind, deployed=deployed)
+        for kind in compare_observations(before, after, deployed=deployed):
+            self.publish(kind, deployed=deployed)
 
-    def tell(self, kind: EventKind, *, deployed: bool, detail: str = "") -> None:
-        """Tell all listeners."""
+    def publish(self, kind: EventKind, *, deployed: bool, detail: str = "") -> None:
+        """Send an event of *kind* to all subscribers."""
         self.sequence += 1
         event = msgspec.structs.replace(self.present(kind, deployed=deployed), detail=detail)
         for subscription in self._subscriptions:

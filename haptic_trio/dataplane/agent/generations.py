@@ -1,10 +1,10 @@
 """Generations as deltas to known ones: what the agent can assemble, and what the controller has to send.
 
-A small change is a delta (`haptic_trio.haproxy.plan.delta`), which says it all. A
-large one, or one for an agent of which nothing is known, is a manifest: the
-digests of pieces. Both sides cut contents in the same way (`agent_pieces`),
-so an agent that has only files, after its own restart, still has the pieces
-that a controller refers to; where it has not, the digest of the recipe tells.
+A small change is one delta (`haptic_trio.haproxy.plan.delta`). A large change,
+or one for an agent in an unknown state, is a manifest: the digests of pieces.
+Both sides cut contents in the same way (`pieces`), so an agent that was
+restarted and has only files still has the pieces that a controller refers to.
+If it has not, the digest of the recipe does not match.
 """
 
 from collections import OrderedDict
@@ -30,17 +30,17 @@ from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, 
 from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta
 
 KEPT: Final = 4
-"""Generations that are known: the running one, the one before, and what is being prepared."""
+"""Generations that are kept: the running one, the previous one, and those being prepared."""
 
 Find = Callable[[str], bytes | None]
 
 
 class UnknownBaseError(HapticError):
-    """The generation that a manifest is based on is not known; the whole manifest helps."""
+    """The base of a manifest or delta is not known; the complete manifest helps."""
 
 
 class MissingBlobsError(HapticError):
-    """Blobs are needed that are nowhere; trying again helps once they have been uploaded."""
+    """Blobs are missing; a retry helps once they were uploaded."""
 
     def __init__(self, missing: tuple[str, ...]) -> None:
         self.missing = missing
@@ -48,7 +48,7 @@ class MissingBlobsError(HapticError):
 
 
 class WrongContentError(HapticError):
-    """Put together, a content is not what its digest says; trying the same again is futile."""
+    """An assembled content does not match its digest; permanent."""
 
 
 class CutGeneration(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class CutGeneration(msgspec.Struct, frozen=True):
 
 
 def cut_generation(generation: Generation, base: CutGeneration | None = None) -> CutGeneration:
-    """Cut *generation*; what is the same in *base* is not cut again. Takes CPU."""
+    """Cut *generation*, reusing the pieces of unchanged files in *base*. CPU work: run in a thread."""
     files = {}
     for path, file in generation.files.items():
         known = base.generation.files.get(path) if base is not None else None
@@ -70,7 +70,7 @@ def cut_generation(generation: Generation, base: CutGeneration | None = None) ->
 
 
 def make_manifest(desired: CutGeneration, base: CutGeneration | None = None) -> Manifest:
-    """Return the manifest of *desired*, on top of *base* if there is one."""
+    """Return the manifest of *desired*, relative to *base* if given."""
     generation = desired.generation
     former: Mapping[str, AuxFile] = base.generation.files if base is not None else {}
     return Manifest(
@@ -97,7 +97,7 @@ def _recipe(pieces: Pieces, base: Pieces | None) -> Recipe:
 
 
 def new_pieces(desired: CutGeneration, base: CutGeneration | None) -> dict[str, bytes]:
-    """Return the pieces of *desired* that a holder of *base* has not."""
+    """Return the pieces of *desired* that *base* does not contain."""
     known = pieces_of(base) if base is not None else {}
     return {digest: piece for digest, piece in pieces_of(desired).items() if digest not in known}
 
@@ -111,9 +111,9 @@ def pieces_of(cut: CutGeneration) -> dict[str, bytes]:
 
 
 class KnownGenerations:
-    """The last KEPT generations that were heard of: what others may be described by.
+    """The last KEPT generations, which can be the base of others.
 
-    Every method may take CPU; not for use by several threads at once.
+    Every method may take CPU time; not for use by several threads at once.
     """
 
     def __init__(self, *, piece_limit: int, byte_limit: int) -> None:
@@ -128,7 +128,7 @@ class KnownGenerations:
         return self._known.get(generation)
 
     def learn(self, generation: Generation) -> None:
-        """Know *generation*, as the newest."""
+        """Add *generation* as the newest; the oldest is dropped."""
         self._known[generation.id] = generation
         self._known.move_to_end(generation.id)
         while len(self._known) > KEPT:
@@ -136,7 +136,7 @@ class KnownGenerations:
             self._cuts.pop(forgotten, None)
 
     def cut(self, generation: Generation) -> CutGeneration:
-        """Return *generation*, which is known from then on, with its pieces."""
+        """Add *generation* and return it with its pieces."""
         cut = self._cuts.get(generation.id)
         if cut is None:
             cut = cut_generation(generation, next(reversed(self._cuts.values()), None))
@@ -152,12 +152,12 @@ class KnownGenerations:
         return pieces
 
     def apply(self, delta: Delta) -> Generation:
-        """Return what *delta* leads to, and know it; raises UnknownBaseError when it does not start or fit here."""
+        """Add and return the result of *delta*; raises UnknownBaseError if its base is unknown or does not match."""
         known = self._known.get(delta.id)
         if known is None:
             base = self._known.get(delta.base)
             if base is None:
-                raise UnknownBaseError(f"generation {delta.base} is not known here")
+                raise UnknownBaseError(f"generation {delta.base} is not known")
             try:
                 known = apply_delta(base, delta)
             except DeltaError as exc:
@@ -166,17 +166,17 @@ class KnownGenerations:
         return known
 
     def assemble(self, manifest: Manifest, find: Find) -> Generation:
-        """Put together the generation of *manifest* and know it; *find* knows blobs of no generation.
+        """Add and return the generation of *manifest*; *find* returns uploaded blobs by digest.
 
         Raises UnknownBaseError, MissingBlobsError, WrongContentError,
-        RecipeError, and ConfigSyntaxError for a configuration that cannot be
-        read.
+        RecipeError, and ConfigSyntaxError if the configuration cannot be
+        parsed.
         """
         generation = self._known.get(manifest.id)
         if generation is None:
             base = self._known.get(manifest.base) if manifest.base is not None else None
             if base is None and manifest.base is not None:
-                raise UnknownBaseError(f"generation {manifest.base} is not known here")
+                raise UnknownBaseError(f"generation {manifest.base} is not known")
             generation = self._assemble(manifest, self.cut(base) if base is not None else None, find)
         self.learn(generation)
         return generation
@@ -187,7 +187,7 @@ class KnownGenerations:
         def follow(recipe: Recipe, former: Pieces | None) -> tuple[str, ...]:
             pieces = follow_steps(recipe.steps, former.recipe if former is not None else (), limit=self._piece_limit)
             if digest_recipe(pieces) != recipe.digest:
-                raise OutsideBaseError("the base was cut elsewhere")
+                raise OutsideBaseError("the base has other pieces")
             collected.need(pieces)
             return pieces
 
@@ -213,7 +213,7 @@ class KnownGenerations:
 
 
 class _Collected:
-    """The pieces that a manifest needs, from wherever they can be had."""
+    """The pieces that a manifest needs, from the base, uploads and known generations."""
 
     def __init__(
         self, base: CutGeneration | None, find: Find, others: Callable[[], dict[str, bytes]], byte_limit: int
@@ -230,13 +230,13 @@ class _Collected:
         for digest in digests:
             if digest in self._pieces or digest in self.missing:
                 continue
-            piece = self._base.get(digest) or self._find(digest) or self._look_elsewhere(digest)
+            piece = self._base.get(digest) or self._find(digest) or self._find_in_others(digest)
             if piece is None:
                 self.missing[digest] = None
             else:
                 self._pieces[digest] = piece
 
-    def _look_elsewhere(self, digest: str) -> bytes | None:
+    def _find_in_others(self, digest: str) -> bytes | None:
         if self._other is None:
             self._other = self._others()
         return self._other.get(digest)

@@ -11,16 +11,16 @@ from starlette.types import ASGIApp
 from haptic_trio.dataplane.agent.tls import ALPN, RenewedContext
 
 GRACE: Final = 1.0
-"""Seconds that requests in flight are given at the end."""
+"""Seconds for requests in flight at shutdown."""
 UNREAD_LIMIT: Final = 20_000
-"""Milliseconds after which a connection is given up whose client reads nothing: writing to it cannot be cancelled."""
+"""Milliseconds until a connection is closed whose client does not read: such a write cannot be cancelled."""
 
 
 class HttpsConfig(Config):
-    """Hypercorn's configuration for one address, with a context of ours; limits are seconds."""
+    """Hypercorn configuration for one address with a given TLS context; limits are seconds."""
 
     def __init__(self, bind: str, context: RenewedContext, *, handshake_limit: float, idle_limit: float) -> None:
-        """*idle_limit* is how long an idle connection is kept."""
+        """Idle connections are kept for *idle_limit* seconds."""
         super().__init__()
         self.context = context
         self.bind = [bind]
@@ -34,11 +34,11 @@ class HttpsConfig(Config):
 
     @property
     def ssl_enabled(self) -> bool:
-        """There is nothing without it."""
+        """Always: there is no plain HTTP."""
         return True
 
     def create_ssl_context(self) -> RenewedContext:
-        """Return ours."""
+        """Return the given context."""
         return self.context
 
     def _create_sockets(self, binds: list[str], type_: int = socket.SOCK_STREAM) -> list[socket.socket]:
@@ -56,5 +56,5 @@ class HttpsConfig(Config):
 async def serve_https(
     app: ASGIApp, config: HttpsConfig, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve until cancelled; started() gives the addresses, such as `https://127.0.0.1:5555`."""
+    """Serve until cancelled; started() passes the addresses, such as `https://127.0.0.1:5555`."""
     await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]

@@ -15,14 +15,14 @@ from haptic_trio.dataplane.endpoint import UnboundAddress
 from haptic_trio.errors import HapticError
 
 BURST: Final = 3.0
-"""Seconds' worth of requests that may come at once."""
+"""Size of the token bucket, in seconds of the rate."""
 
 AUTHORISE: Final = "haptic_trio.authorise"
-"""The key of a websocket's scope with what raises RequestRefusedError once the client may not listen any more."""
+"""Key in a websocket's scope: a function that raises RequestRefusedError if the client is no longer allowed."""
 
 
 class RequestRefusedError(HapticError):
-    """A request is answered with an error; its code says whether trying again helps."""
+    """A request is answered with an error; its code says whether a retry helps."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RequestRefusedError(HapticError):
 
 
 class TokenBucket:
-    """*rate* tokens a second, at most *size* at once; *clock* is in seconds."""
+    """Token bucket: *rate* tokens per second, at most *size*; *clock* returns seconds."""
 
     def __init__(self, rate: float, size: float, *, clock: Callable[[], float]) -> None:
         self._rate = rate
@@ -49,7 +49,7 @@ class TokenBucket:
         self._filled = clock()
 
     def take(self) -> bool:
-        """Take a token; False when there is none."""
+        """Take a token; False if there is none."""
         now = self._clock()
         self._tokens = min(self._size, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
@@ -59,33 +59,33 @@ class TokenBucket:
         return True
 
 
-def judge_client(client: Client | None, *, allowed: frozenset[str], trust: int, now: float) -> None:
-    """Raise RequestRefusedError unless *client* may ask; an empty *allowed* allows all whom the authorities vouch for.
+def check_client(client: Client | None, *, allowed: frozenset[str], trust: int, now: float) -> None:
+    """Raise RequestRefusedError unless *client* is allowed; an empty *allowed* allows every trusted certificate.
 
-    *trust* is how often the authorities have changed, *now* is in seconds
-    since 1970: a connection may outlive what it was opened with.
+    *trust* counts changes of the CA certificates, *now* is in seconds since
+    1970: a connection may outlive the certificates it was opened with.
     """
     if client is None:
         raise RequestRefusedError(
             HTTPStatus.FORBIDDEN, ErrorCode.CLIENT_NOT_ALLOWED, "the connection has no client certificate"
         )
     if client.expires <= now or client.trust != trust:
-        why = "the client certificate has expired" if client.expires <= now else "the authorities have changed"
+        reason = "the client certificate has expired" if client.expires <= now else "the CA certificates have changed"
         raise RequestRefusedError(
-            HTTPStatus.MISDIRECTED_REQUEST, ErrorCode.TRUST_CHANGED, why, hint="open a new connection"
+            HTTPStatus.MISDIRECTED_REQUEST, ErrorCode.TRUST_CHANGED, reason, hint="open a new connection"
         )
     if allowed and not allowed & client.names:
         names = ", ".join(sorted(client.names)) or "no name"
         raise RequestRefusedError(
             HTTPStatus.FORBIDDEN,
             ErrorCode.CLIENT_NOT_ALLOWED,
-            f"a client with the certificate of {names} is not allowed here",
-            hint="name it with --allow-client",
+            f"the client with the certificate of {names} is not allowed",
+            hint="allow it with --allow-client",
         )
 
 
 class Guard:
-    """Lets requests through to *app* that may be asked now, and ends those that take too long."""
+    """ASGI middleware: checks the client, rate and concurrency, and ends requests that take too long."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Guard:
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, as ASGI says."""
+        """Serve one request (ASGI)."""
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
@@ -116,8 +116,8 @@ class Guard:
             await send_refusal(scope, send, exc)
             return
         if scope["type"] == "websocket":
-            # It may stay open for long: what serves it asks again.
-            scope[AUTHORISE] = self._judge
+            # It may stay open for long, so the handler checks again.
+            scope[AUTHORISE] = self._check_client
             await self._app(scope, receive, send)
             return
         self._running += 1
@@ -126,36 +126,36 @@ class Guard:
         finally:
             self._running -= 1
 
-    def _judge(self) -> None:
-        judge_client(current_client(), allowed=self._allowed, trust=self._trust(), now=self._wall_clock())
+    def _check_client(self) -> None:
+        check_client(current_client(), allowed=self._allowed, trust=self._trust(), now=self._wall_clock())
 
     def _admit(self, scope: Scope) -> None:
-        self._judge()
+        self._check_client()
         if not self._bucket.take():
             raise RequestRefusedError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 ErrorCode.TOO_MANY_REQUESTS,
-                f"more than {self._limits.rate:g} requests a second",
+                f"more than {self._limits.rate:g} requests per second",
                 hint="try again later",
             )
         if scope["type"] == "http" and self._running >= self._limits.concurrent:
             raise RequestRefusedError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 ErrorCode.BUSY,
-                f"{self._running} requests are being served",
+                f"{self._running} requests are in progress",
                 hint="try again later",
             )
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         answering = False
 
-        async def send_noted(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal answering
             answering = True
             await send(message)
 
         with trio.move_on_after(self._limits.deadline) as limit:
-            await self._app(scope, receive, send_noted)
+            await self._app(scope, receive, send_and_record)
         if limit.cancelled_caught and not answering:
             await send_refusal(
                 scope,
@@ -163,14 +163,14 @@ class Guard:
                 RequestRefusedError(
                     HTTPStatus.GATEWAY_TIMEOUT,
                     ErrorCode.DEADLINE,
-                    f"not done within {self._limits.deadline:g} s, and given up",
-                    hint="ask what runs before trying again",
+                    f"cancelled after {self._limits.deadline:g} s",
+                    hint="read the running generation before a retry",
                 ),
             )
 
 
 async def send_refusal(scope: Scope, send: Send, refusal: RequestRefusedError) -> None:
-    """Answer a request, or the wish for a websocket, with an error."""
+    """Answer a request, or a websocket handshake, with an error."""
     body = msgspec.json.encode(refusal.answer)
     headers = [(b"content-type", JSON_TYPE.encode()), (b"content-length", str(len(body)).encode())]
     if refusal.answer.code in {ErrorCode.TRUST_CHANGED, ErrorCode.CLIENT_NOT_ALLOWED}:

@@ -29,12 +29,12 @@ GenerationId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How to put a content together."""
+    """Assembly of a content from pieces."""
 
     digest: Digest
-    """Of the recipe that the steps lead to: over the digests of its pieces."""
+    """Digest over the digests of the resulting pieces."""
     steps: tuple[Step, ...]
-    """Over the pieces that the base has for the same path; without a base, digests only."""
+    """Relative to the pieces of the same path in the base; without a base, digests only."""
 
 
 class FileRecipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,27 +47,27 @@ class FileRecipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a generation is made of, on its own or on top of another one."""
+    """Content of a generation, complete or relative to a base."""
 
     id: GenerationId
     config: Recipe
     """The text of haproxy.cfg."""
     base: GenerationId | None = None
-    """The generation that this one is described by; None: by nothing."""
+    """Base of the steps; None: the manifest is complete."""
     files: tuple[FileRecipe, ...] = ()
-    """With a base: those that are new or differ."""
+    """With a base: new and changed files."""
     removed: tuple[str, ...] = ()
-    """Paths that the base has and this one has not."""
+    """Paths in the base that this generation does not have."""
 
 
 class StageRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Say what a generation is made of: blobs that the agent says it lacks have to follow."""
+    """Stage a generation; the blobs in `StageAnswer.missing` must be uploaded next."""
 
     manifest: Manifest
 
 
 class StageAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Which blobs the agent needs before it can put the generation together; none: it has done so."""
+    """Blobs that the agent needs to assemble the generation; none: it is staged."""
 
     generation: str
     missing: tuple[str, ...] = ()
@@ -78,48 +78,48 @@ class ActivateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     generation: GenerationId
     delta: Delta | None = None
-    """The way to it from a generation that the agent has: saves staging it first, when it is small."""
+    """A small delta from a generation that the agent has makes staging unnecessary."""
 
 
 class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Carry out a plan on the running process and make a generation the one on disk."""
+    """Execute a plan on the running process and write the generation to disk."""
 
     generation: GenerationId
     running: GenerationId
-    """What the plan was made from; when something else runs, nothing is done."""
+    """The generation that the plan is based on; nothing is done if another one is running."""
     plan: Plan
     delta: Delta | None = None
     """As in `ActivateRequest`."""
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Compare the process with what was deployed last, and put right what differs; answered by a `DriftReport`."""
+    """Compare the process with the last deployment and repair differences; answered by a `DriftReport`."""
 
 
 class DoneAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A verb was carried out."""
+    """An operation was executed."""
 
     generation: str
-    """What runs now."""
+    """The running generation."""
     seconds: float
 
 
 class RunningAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process runs; empty when nobody knows."""
+    """The running generation; empty if unknown."""
 
     generation: str
     capabilities: Capabilities = Capabilities()
-    """What it can be told without a reload."""
+    """Runtime changes that the process supports."""
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for blobs; the answer holds those that fit, from the first on."""
+    """Request blobs; the answer has as many as fit, from the first on."""
 
     blobs: tuple[Digest, ...]
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How many blobs were taken."""
+    """Number of stored blobs."""
 
     stored: int
 
@@ -131,11 +131,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     uptime: int
     """Seconds."""
     draining: bool
-    """A reload has replaced it, and it still has connections."""
+    """It was replaced by a reload and still has connections."""
 
 
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request, and all of them together, may take."""
+    """Limits of one request, and of all requests together."""
 
     blob_bytes: int = 1 << 20
     """Of one blob."""
@@ -144,21 +144,21 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     manifest_bytes: int = 32 << 20
     """Of any other request: manifest, or delta and plan."""
     generation_bytes: int = 512 << 20
-    """Of one generation, put together."""
+    """Of one assembled generation."""
     pieces: int = 1_000_000
     """Pieces of one content."""
     store_bytes: int = 256 << 20
-    """Of uploaded blobs that no generation has yet."""
+    """Of uploaded blobs that no generation uses yet."""
     concurrent: int = 16
-    """Requests at a time."""
+    """Concurrent requests."""
     rate: float = 200.0
-    """Requests per second, on average; three seconds' worth may come at once."""
+    """Requests per second on average; a burst may have those of three seconds."""
     deadline: float = 150.0
-    """Seconds that one request may take: a check and a load may take 60 each."""
+    """Seconds for one request: a check and a load may take 60 each."""
 
 
 class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent says about itself and its HAProxy."""
+    """State of an agent and its HAProxy."""
 
     agent: str
     """Version of haptic-trio."""
@@ -174,21 +174,21 @@ class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe wants to know."""
+    """Answer to a health probe."""
 
     ready: bool
     """A generation is applied and HAProxy answers."""
     live: bool
     generation: str = ""
     haproxy: str = ""
-    """Version; empty when it does not answer."""
+    """Version; empty if HAProxy does not answer."""
 
 
 class EventKind(StrEnum):
-    """What an event is about."""
+    """Kind of an event."""
 
     HELLO = "hello"
-    """The first on each connection; tells the present state."""
+    """First event of each connection, with the present state."""
     HEARTBEAT = "heartbeat"
     """Nothing happened."""
     RESYNC = "resync"
@@ -196,23 +196,23 @@ class EventKind(StrEnum):
     STARTED = "started"
     """HAProxy was started, or adopted."""
     CRASHED = "crashed"
-    """HAProxy is gone."""
+    """HAProxy has ended."""
     RELOADED = "reloaded"
     GENERATION = "generation"
-    """Another generation runs because a controller wanted it."""
+    """Another generation runs, deployed by a controller."""
     DRIFT = "drift"
-    """What runs has changed, or became unknown, and no controller wanted that."""
+    """The running generation changed or became unknown without a deployment."""
 
 
 class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something happened to the HAProxy of an agent."""
+    """A change of an agent's HAProxy."""
 
     kind: EventKind
     sequence: int
     """Counts events since the agent's start; hello, heartbeat and resync repeat that of the last."""
     boot: str = ""
     generation: str = ""
-    """What runs afterwards; empty when nobody knows."""
+    """The running generation after the event; empty if unknown."""
     pid: int = 0
     """HAProxy's master process; 0 when none runs."""
     reloads: int = 0
@@ -222,7 +222,7 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorCode(StrEnum):
-    """Why a request was refused."""
+    """Reason why a request failed."""
 
     BAD_REQUEST = "bad_request"
     TRUNCATED = "truncated"
@@ -247,17 +247,17 @@ class ErrorCode(StrEnum):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request was refused, and what to do about it."""
+    """Reason why a request failed, and a hint."""
 
     code: ErrorCode
     message: str
     hint: str = ""
     unbound: tuple[UnboundAddress, ...] = ()
-    """Where HAProxy cannot listen, if that is the reason."""
+    """Addresses that HAProxy cannot bind, if that is the reason."""
 
 
 class FrameError(HapticError):
-    """Blobs in a row that cannot be read; `code` says why. Trying the same again is futile."""
+    """Frames cannot be decoded; `code` has the reason. Permanent."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         self.code = code
@@ -265,7 +265,7 @@ class FrameError(HapticError):
 
 
 def encode_frames(blobs: Mapping[str, bytes]) -> bytes:
-    """Return *blobs*, by digest, in a row."""
+    """Return the frames of *blobs* (by digest)."""
     parts: list[bytes] = []
     for digest, content in blobs.items():
         parts += (bytes.fromhex(digest), len(content).to_bytes(4, "big"), content)
@@ -273,7 +273,7 @@ def encode_frames(blobs: Mapping[str, bytes]) -> bytes:
 
 
 def decode_frames(data: bytes, *, largest: int) -> dict[str, bytes]:
-    """Return the blobs in *data* by their digest, each of which was compared; raises FrameError."""
+    """Return the blobs in *data* by digest, each verified; raises FrameError."""
     return dict(_read_frames(data, largest))
 
 
@@ -286,15 +286,15 @@ def _read_frames(data: bytes, largest: int) -> Iterator[tuple[str, bytes]]:
         digest = head[:20].hex()
         length = int.from_bytes(head[20:], "big")
         if length > largest:
-            raise FrameError(ErrorCode.TOO_LARGE, f"blob {digest} has {length} bytes; {largest} are allowed")
+            raise FrameError(ErrorCode.TOO_LARGE, f"blob {digest} has {length} bytes; at most {largest} are allowed")
         position += FRAME_HEAD
         content = data[position : position + length]
         if len(content) < length:
             raise FrameError(
                 ErrorCode.TRUNCATED,
-                f"blob {digest} should have {length} bytes, and the upload ends after {len(content)}",
+                f"blob {digest} has {length} bytes, but the upload ends after {len(content)}",
             )
         if hashlib.blake2b(content, digest_size=20).digest() != head[:20]:
-            raise FrameError(ErrorCode.WRONG_DIGEST, f"the content of blob {digest} has another digest")
+            raise FrameError(ErrorCode.WRONG_DIGEST, f"the content of blob {digest} does not match its digest")
         position += length
         yield digest, content

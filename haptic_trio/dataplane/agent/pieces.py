@@ -1,12 +1,12 @@
 """Content-defined pieces of files, so that only differing pieces are sent.
 
-A haproxy.cfg is cut before each section, any other content where the
-checksum of a line says so: a change in one place leaves all other cuts where
-they were. A content's *recipe* is the digests of its pieces, in order. Sent
-on top of a content that the receiver has, a recipe is a few *steps*: ranges
-of the other's pieces, and digests of new ones.
+A haproxy.cfg is cut before each section, any other content after lines with
+certain checksums: a change in one place does not move the other cuts. The
+*recipe* of a content is the digests of its pieces, in order. Relative to a
+base that the receiver has, a recipe is a few *steps*: ranges of pieces of the
+base, and digests of new pieces.
 
-How a content is cut is a matter of the sender alone; the receiver only joins.
+Only the sender decides how a content is cut; the receiver joins pieces.
 """
 
 import zlib
@@ -19,22 +19,22 @@ from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Config, Section, digest_of
 
 SMALL: Final = 4096
-"""Bytes of a content, or of a section, that is not cut."""
+"""Contents and sections up to this size (bytes) are not cut."""
 LARGEST: Final = 65536
 """Bytes of the largest piece."""
 MEAN_LINES: Final = 64
-"""Lines that a piece of a file has on average."""
+"""Average lines in a piece of a file."""
 
 Step: TypeAlias = str | tuple[int, int]
-"""The digest of a piece, or a range of the other recipe's pieces: the first, and how many."""
+"""The digest of a piece, or a range of pieces of the base: first and count."""
 
 
 class RecipeError(HapticError):
-    """Steps that lead nowhere; trying the same again is futile."""
+    """Steps are invalid or exceed a limit; permanent."""
 
 
 class OutsideBaseError(RecipeError):
-    """The base has other pieces than the steps were made over; steps over nothing help."""
+    """The steps do not fit the base; steps without a base help."""
 
 
 class Pieces(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Pieces(msgspec.Struct, frozen=True):
 
 
 def cut_config(config: Config) -> Pieces:
-    """Cut a haproxy.cfg before each section; pages of sections that were cut before are not cut again."""
+    """Cut a haproxy.cfg before each section; cached for unchanged pages of sections."""
     recipe: list[str] = []
     contents: dict[str, bytes] = {}
     for parts in ([*_cut_text(config.head)], *config.sections.summaries(_cut_sections)):
@@ -66,7 +66,7 @@ def _cut_text(text: str) -> Iterator[tuple[str, bytes]]:
 
 
 def cut_file(content: bytes) -> Pieces:
-    """Cut any other content."""
+    """Cut a content that is not a haproxy.cfg."""
     parts = [(digest_of(part), part) for part in _cut_at_lines(content)]
     return Pieces(tuple([digest for digest, _part in parts]), dict(parts))
 
@@ -78,7 +78,7 @@ def _cut_at_lines(content: bytes) -> Iterator[bytes]:
         return
     start = position = 0
     for line in content.splitlines(keepends=True):
-        # A piece is bounded even where there is no line feed.
+        # Limits the size of pieces also without line feeds.
         while position + len(line) - start > LARGEST:
             if position > start:
                 yield content[start:position]
@@ -97,15 +97,15 @@ def _cut_at_lines(content: bytes) -> Iterator[bytes]:
 
 
 def digest_recipe(recipe: Sequence[str]) -> str:
-    """Return the hash over the digests of the pieces: who follows steps can tell whether they led there."""
+    """Return the digest over the digests of the pieces, to verify the result of steps."""
     return digest_of("".join(recipe))
 
 
 def make_steps(recipe: Sequence[str], base: Sequence[str]) -> tuple[Step, ...]:
-    """Return *recipe* as steps over *base*; what is the same at beginning and end is two ranges."""
+    """Return *recipe* as steps relative to *base*; a common beginning and a common end are one range each."""
     head = _count_same(recipe, base)
     tail = _count_same(recipe[head:][::-1], base[head:][::-1])
-    # What has moved is found by where it stood.
+    # Finds pieces that moved.
     places = {digest: place for place, digest in enumerate(base)} if head + tail < len(recipe) else {}
     steps: list[Step] = [(0, head)] if head else []
     for digest in recipe[head : len(recipe) - tail]:
@@ -130,7 +130,7 @@ def _count_same(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def follow_steps(steps: Sequence[Step], base: Sequence[str], *, limit: int) -> tuple[str, ...]:
-    """Return the recipe that *steps* over *base* give; raises RecipeError, also for more than *limit* pieces."""
+    """Return the recipe of *steps* relative to *base*; raises RecipeError, also for more than *limit* pieces."""
     if len(steps) > limit:
         raise RecipeError(f"more than {limit} pieces")
     recipe: list[str] = []
@@ -140,7 +140,9 @@ def follow_steps(steps: Sequence[Step], base: Sequence[str], *, limit: int) -> t
         else:
             first, count = step
             if first < 0 or count < 1 or first + count > len(base):
-                raise OutsideBaseError(f"pieces {first} to {first + count} of {len(base)} that the base has")
+                raise OutsideBaseError(
+                    f"a step refers to pieces {first} to {first + count}, but the base has {len(base)}"
+                )
             if len(recipe) + count > limit:
                 raise RecipeError(f"more than {limit} pieces")
             recipe += base[first : first + count]
@@ -150,14 +152,14 @@ def follow_steps(steps: Sequence[Step], base: Sequence[str], *, limit: int) -> t
 
 
 def join_pieces(recipe: Sequence[str], find: Callable[[str], bytes | None], *, limit: int) -> bytes:
-    """Return the content of *recipe*, all of whose pieces must be found; raises RecipeError above *limit* bytes."""
+    """Return the content of *recipe*; *find* must know all pieces. Raises RecipeError above *limit* bytes."""
     parts = []
     size = 0
     for digest in recipe:
         piece = find(digest)
         assert piece is not None
         size += len(piece)
-        # Many times the same piece is short to write.
+        # A short recipe can repeat a large piece many times.
         if size > limit:
             raise RecipeError(f"more than {limit} bytes")
         parts.append(piece)

@@ -1,4 +1,4 @@
-"""HTTP routes of the agent's verbs, and the websocket of its events."""
+"""HTTP routes of the agent's operations, and the websocket of its events."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -31,10 +31,10 @@ from haptic_trio.dataplane.agent.messages import (
 from haptic_trio.errors import HapticError
 
 HEARTBEAT: Final = 15.0
-"""Seconds without news after which a listener is told that there are none."""
+"""Seconds without an event after which a heartbeat is sent."""
 DRAINED: Final = 32 << 20
-"""Bytes of a request that is too large which are read all the same: who is still sending does not read the refusal."""
-MOST_LISTENERS: Final = 16
+"""Bytes that are read of a request that is too large: a client that is still sending does not read the answer."""
+MOST_SUBSCRIBERS: Final = 16
 CLOSE_LATER: Final = 1013
 CLOSE_FORBIDDEN: Final = 1008
 """Close codes of websockets: try again later, and not allowed."""
@@ -44,17 +44,17 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
-    """Return the application that answers below `/v1/`."""
+    """Return the ASGI application with the routes below `/v1/`."""
     limits = agent.limits
 
     async def status(_request: Request) -> Response:
-        return _json(await agent.tell_status())
+        return _json(await agent.read_status())
 
     async def running(_request: Request) -> Response:
-        return _json(await agent.tell_running())
+        return _json(await agent.read_running())
 
     async def manifest(request: Request) -> Response:
-        return _json(await agent.tell_manifest(request.path_params["generation"]))
+        return _json(await agent.read_manifest(request.path_params["generation"]))
 
     async def upload(request: Request) -> Response:
         return _json(await agent.upload(await _read_body(request, limits.upload_bytes)))
@@ -95,7 +95,7 @@ def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
             HapticError: _answer_error,
             OSError: _answer_error,
             HTTPException: _answer_unknown,
-            ClientDisconnect: _answer_nobody,
+            ClientDisconnect: _answer_disconnected,
             Exception: _answer_bug,
         },
     )
@@ -120,7 +120,7 @@ def _too_large(limit: int) -> RequestRefusedError:
     return RequestRefusedError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         ErrorCode.TOO_LARGE,
-        f"more than {limit} bytes",
+        f"the request has more than {limit} bytes",
         hint="upload blobs in several requests",
     )
 
@@ -128,7 +128,7 @@ def _too_large(limit: int) -> RequestRefusedError:
 async def _read_json(request: Request, kind: type[T], limit: int) -> T:
     body = await _read_body(request, limit)
     try:
-        # A whole manifest has hundreds of kilobytes.
+        # A complete manifest has hundreds of kilobytes.
         return await trio.to_thread.run_sync(partial(msgspec.json.decode, body, type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         code = ErrorCode.TRUNCATED if "truncated" in str(exc) else ErrorCode.BAD_REQUEST
@@ -155,7 +155,7 @@ async def _answer_unknown(request: Request, error: Exception) -> Response:
     return _json(refusal.answer, refusal.status)
 
 
-async def _answer_nobody(_request: Request, _error: Exception) -> Response:
+async def _answer_disconnected(_request: Request, _error: Exception) -> Response:
     return Response(status_code=int(HTTPStatus.BAD_REQUEST))
 
 
@@ -168,8 +168,8 @@ async def _answer_bug(_request: Request, error: Exception) -> Response:
 
 async def _send_events(socket: WebSocket, observer: Observer, heartbeat: float) -> None:
     await socket.accept()
-    if observer.listeners >= MOST_LISTENERS:
-        await socket.close(CLOSE_LATER, f"{MOST_LISTENERS} listeners are there")
+    if observer.subscribers >= MOST_SUBSCRIBERS:
+        await socket.close(CLOSE_LATER, f"there are {MOST_SUBSCRIBERS} subscribers already")
         return
     with observer.subscribe() as subscription, suppress(WebSocketDisconnect):
         async with trio.open_nursery() as nursery:
@@ -179,14 +179,14 @@ async def _send_events(socket: WebSocket, observer: Observer, heartbeat: float) 
                 event = observer.present(EventKind.HEARTBEAT)
                 with trio.move_on_after(heartbeat):
                     event = await subscription.receive()
-                refusal = _judge(socket)
+                refusal = _check_client(socket)
                 if not refusal:
                     await socket.send_text(msgspec.json.encode(event).decode())
             await socket.close(CLOSE_FORBIDDEN, refusal)
-            nursery.cancel_scope.cancel(reason="the listener may not listen any more")
+            nursery.cancel_scope.cancel(reason="the client is no longer allowed")
 
 
-def _judge(socket: WebSocket) -> str:
+def _check_client(socket: WebSocket) -> str:
     try:
         socket.scope[AUTHORISE]()
     except RequestRefusedError as exc:
@@ -196,6 +196,6 @@ def _judge(socket: WebSocket) -> str:
 
 async def _cancel_when_closed(socket: WebSocket, scope: trio.CancelScope) -> None:
     while (await socket.receive())["type"] != "websocket.disconnect":
-        # What a listener says is of no interest.
+        # Messages of subscribers are ignored.
         continue
-    scope.cancel(reason="the listener is gone")
+    scope.cancel(reason="the subscriber has disconnected")

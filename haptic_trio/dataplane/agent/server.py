@@ -24,25 +24,25 @@ from haptic_trio.haproxy.runtime.replies import parse_proc
 HANDSHAKE_LIMIT: Final = 10.0
 """Seconds that a TLS handshake may take."""
 IDLE_LIMIT: Final = 60.0
-"""Seconds that an idle connection is kept; clients give theirs up earlier."""
+"""Seconds that an idle connection is kept; clients close theirs earlier."""
 BLOBS: Final = "blobs"
 WORKERS_LIMIT: Final = 5.0
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent is served."""
+    """Options of the agent server."""
 
     listen: str
     tls: TlsFiles
     allowed: frozenset[str] = frozenset()
-    """Names of clients; empty: all that the authorities vouch for."""
+    """Names of clients; empty: every client with a trusted certificate."""
     limits: AgentLimits = AgentLimits()
     heartbeat: float = HEARTBEAT
     """Seconds."""
 
 
 class ServedAgent(msgspec.Struct, frozen=True):
-    """What is running."""
+    """A running agent server."""
 
     addresses: tuple[str, ...]
     """Such as `https://127.0.0.1:5555`."""
@@ -58,12 +58,12 @@ async def serve_agent(
     local: bool = True,
     task_status: trio.TaskStatus[ServedAgent] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve *endpoint*, which runs, until cancelled; blobs are kept below *directory*.
+    """Serve *endpoint*, which must be running, until cancelled; blobs are kept below *directory*.
 
-    started() when the address is bound and HAProxy was looked at once.
-    *master_socket* says where HAProxy's master listens, if it does; *local*
-    whether it is a process of this machine. Raises TlsFilesError, and OSError
-    when the address is taken.
+    started() once the address is bound and HAProxy was observed.
+    *master_socket* returns the path of HAProxy's master socket, or None;
+    *local*: HAProxy runs on this machine. Raises TlsFilesError, and OSError
+    if the address is in use.
     """
     context = RenewedContext(options.tls, server=True)
     store = BlobStore(directory / BLOBS, limit=options.limits.store_bytes)
@@ -90,7 +90,7 @@ async def serve_agent(
 
 
 async def list_workers(master_socket: Callable[[], Path | None], name: str) -> tuple[Worker, ...]:
-    """Return the workers of HAProxy, those that still drain included; none when it does not answer."""
+    """Return the workers of HAProxy, draining ones included; none if HAProxy does not answer."""
     path = await trio.to_thread.run_sync(master_socket)
     if path is None:
         return ()

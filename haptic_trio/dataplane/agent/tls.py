@@ -1,8 +1,8 @@
 """TLS of the agent's API: certificates that are reloaded when they change, and the identity of the client.
 
-A handshake that finds a file changed reads all of them anew, into a fresh
-context; connections that are open keep what they have begun with. Files that
-do not fit together (a rotation is half done) leave the former ones in use.
+A handshake that finds a changed file reads all files into a new context; open
+connections keep the old one. Files that do not match (a rotation in progress)
+are ignored: the previous ones stay in use.
 """
 
 import contextvars
@@ -20,35 +20,35 @@ ALPN: Final = ("http/1.1",)
 
 
 class TlsFilesError(HapticError):
-    """Certificate, key or authorities cannot be used; trying again helps once the files have been mended."""
+    """Certificate, key or CA certificates cannot be used; a retry helps once the files are repaired."""
 
 
 class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one side's material is; PEM."""
+    """PEM files of one side of the connection."""
 
     certificate: Path
-    """Ours, with its chain."""
+    """Own certificate with its chain."""
     key: Path
     authorities: Path
-    """Who may have signed the other side's."""
+    """CA certificates for the certificate of the other side."""
 
 
 class OpenFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the material of a server is that asks clients for no certificate; PEM."""
+    """PEM files of a server that does not request client certificates."""
 
     certificate: Path
     key: Path
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """The client at the other end of a connection, by its certificate."""
+    """Identity of a client, from its certificate."""
 
     names: frozenset[str]
-    """Common name, and names of any kind that it is an alternative for."""
+    """Common name and all subject alternative names."""
     expires: float
     """Seconds since 1970."""
     trust: int
-    """How often the authorities had changed when it was trusted."""
+    """Number of changes of the CA certificates before it was verified."""
 
 
 _CLIENT: contextvars.ContextVar[Client | None] = contextvars.ContextVar("client", default=None)
@@ -57,19 +57,19 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 def current_client() -> Client | None:
-    """Return the client of the connection that this task belongs to; None when it has shown no certificate.
+    """Return the client of this task's connection; None if it has no certificate.
 
-    A server handshakes in the task of its connection, and whatever that task
-    starts afterwards inherits what was found out then.
+    A server does the handshake in the task of the connection; tasks that it
+    starts afterwards inherit the context variable.
     """
     return _CLIENT.get()
 
 
 class RenewedContext(ssl.SSLContext):
-    """A context that stands for the newest one made of *files*.
+    """SSL context that always uses the newest version of *files*.
 
-    It serves where connections are wrapped by `wrap_bio`, as in Trio. Raises
-    TlsFilesError when the files cannot be used at first.
+    Works where connections are made by `wrap_bio`, as in Trio. Raises
+    TlsFilesError if the files cannot be used at first.
     """
 
     _files: TlsFiles | OpenFiles
@@ -95,7 +95,7 @@ class RenewedContext(ssl.SSLContext):
             raise TlsFilesError(f"{exc} ({', '.join(map(str, _paths(files)))})") from exc
 
     def renew(self) -> None:
-        """Read the files again if one has changed; what cannot be used is logged, and tried again next time."""
+        """Read the files again if one has changed; an error is logged, and the next call retries."""
         try:
             stamp = _read_stamp(self._files)
             if stamp == self._stamp:
@@ -103,15 +103,15 @@ class RenewedContext(ssl.SSLContext):
             fresh = _make_context(self._files, server=self._server)
             authorities = _read_authorities(self._files)
         except (OSError, ssl.SSLError) as exc:
-            self._log.warning("certificates cannot be read again, the former ones stay", error=str(exc))
+            self._log.warning("changed certificates cannot be used, the previous ones stay", error=str(exc))
             return
         if authorities != self._authorities:
             self.trust += 1
         self._stamp, self._current, self._authorities = stamp, fresh, authorities
-        self._log.info("certificates were read again", certificate=str(self._files.certificate))
+        self._log.info("certificates reloaded", certificate=str(self._files.certificate))
 
     def newest_trust(self) -> int:
-        """Return `trust` by the files as they are now: no new connection may have come since they changed."""
+        """Return `trust` after reading changed files: there may be no handshake after a change."""
         self.renew()
         return self.trust
 
@@ -123,7 +123,7 @@ class RenewedContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Begin a connection with the newest files."""
+        """Start a connection with the newest files."""
         self.renew()
         wrapped = self._current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         if isinstance(wrapped, _IdentifyingObject):
@@ -132,26 +132,26 @@ class RenewedContext(ssl.SSLContext):
         return wrapped
 
     def set_alpn_protocols(self, alpn_protocols: Any) -> None:
-        """Do nothing: there is one protocol here, and every new context is told."""
+        """Do nothing: every new context has the same protocol."""
 
 
 class _IdentifyingObject(ssl.SSLObject):
-    """Remembers, in the task that does the handshake, who the client is."""
+    """Records the identity of the client in the task that does the handshake."""
 
     trust = 0
     outgoing: ssl.MemoryBIO
-    _refusal: ssl.SSLError | None = None
+    _error: ssl.SSLError | None = None
 
     def do_handshake(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+        if self._error is not None:
+            raise self._error
         try:
             super().do_handshake()
         except ssl.SSLWantReadError:
             raise
         except ssl.SSLError as exc:
-            # What tells the client why has been written, but Trio sends it only to those from whom it wants to hear.
-            self._refusal = exc
+            # The alert for the client is written already, but Trio sends it only before it waits for data.
+            self._error = exc
             if self.outgoing.pending:
                 raise ssl.SSLWantReadError from exc
             raise
@@ -193,5 +193,5 @@ def _paths(files: TlsFiles | OpenFiles) -> tuple[Path, ...]:
 
 
 def _read_stamp(files: TlsFiles | OpenFiles) -> Stamp:
-    # Secrets mounted by Kubernetes are links: what they lead to counts.
+    # Secrets mounted by Kubernetes are links; stat follows them.
     return tuple((status.st_ino, status.st_size, status.st_mtime_ns) for status in map(Path.stat, _paths(files)))

@@ -5,7 +5,7 @@ from haptic_trio.dataplane.dataplaneapi.observe import look_at_process
 from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi
 from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot
 from haptic_trio.dataplane.endpoint import DriftReport, PatchRefusedError
-from haptic_trio.dataplane.permanent_errors import FutileFindings
+from haptic_trio.dataplane.permanent_errors import PermanentFindings
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import DeleteServer
@@ -24,7 +24,7 @@ class DriftRepair:
         self._api = api
         self._runtime = runtime
         self._log = get_logger("dataplaneapi").bind(endpoint=api.endpoint)
-        self._futile = FutileFindings(self._log)
+        self._permanent = PermanentFindings(self._log)
 
     async def repair(self, seen: Snapshot, capabilities: Capabilities, *, worker: int) -> DriftReport:
         """Compare configuration, files and the process with pid *worker* with what was deployed last.
@@ -50,7 +50,7 @@ class DriftRepair:
         for removal in look.differences.left_over:
             if isinstance(removal, DeleteServer):
                 await self._runtime.delete_unused(removal)
-        findings = self._futile.weed_out(look.differences.findings, worker)
+        findings = self._permanent.without_permanent(look.differences.findings, worker)
         found, reasons, operations = count_kinds(findings), reload_reasons(findings), repair_operations(findings)
         if reasons or not operations:
             return DriftReport(found=found, reasons=reasons)

@@ -12,7 +12,7 @@ import trio
 
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRefusedError
 from haptic_trio.dataplane.local.runtime import RuntimeClient
-from haptic_trio.dataplane.permanent_errors import FutileFindings
+from haptic_trio.dataplane.permanent_errors import PermanentFindings
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import Operation
@@ -33,7 +33,7 @@ class WorkerState:
         self._name = name
         self._leftovers: tuple[int, tuple[Leftover, ...]] = 0, ()
         self._log = get_logger("worker").bind(instance=name)
-        self._futile = FutileFindings(self._log)
+        self._permanent = PermanentFindings(self._log)
 
     async def apply(
         self,
@@ -67,7 +67,7 @@ class WorkerState:
         adopted = [Leftover(removal) for removal in differences.left_over if removal not in known]
         self._leftovers = worker, (*self._left_in(worker), *adopted)
         await self._retry(runtime, worker)
-        findings = self._futile.weed_out(differences.findings, worker)
+        findings = self._permanent.without_permanent(differences.findings, worker)
         found, reasons, operations = count_kinds(findings), reload_reasons(findings), repair_operations(findings)
         if reasons or not operations:
             return DriftReport(found=found, reasons=reasons)

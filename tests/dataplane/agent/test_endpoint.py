@@ -252,7 +252,7 @@ async def test_blobs_that_are_others_than_were_asked_for_are_refused(tmp_path: P
 async def test_an_agent_that_does_not_answer_in_time_is_a_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("haptic_trio.dataplane.agent.client.QUESTION_LIMIT", 0.1)
+    monkeypatch.setattr("haptic_trio.dataplane.agent.client.QUERY_LIMIT", 0.1)
 
     async def sleep(stream: trio.SSLStream[trio.SocketStream]) -> None:
         async with stream:

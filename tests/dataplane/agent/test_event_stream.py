@@ -114,7 +114,7 @@ async def test_connection_ends_when_its_authority_is_replaced(tmp_path: Path) ->
         with trio.fail_after(10):
             received, reason = await follow_once(address, context, take)
         assert received
-        assert "authorities have changed" in reason
+        assert "CA certificates have changed" in reason
 
 
 async def test_closed_port_and_server_that_is_no_agent_are_failures(tmp_path: Path) -> None:

@@ -3,31 +3,31 @@
 import pytest
 import trio
 
-from haptic_trio.dataplane.agent.events import QUEUE, Observer, Sight, Subscription, compare_sights
+from haptic_trio.dataplane.agent.events import QUEUE, Observation, Observer, Subscription, compare_observations
 from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
 from haptic_trio.dataplane.endpoint import EndpointInfo, EndpointUnreachableError
 from tests.support.endpoints import MemoryEndpoint, generation
 
-RUNS = Sight(pid=7, reloads=1, generation="a")
+RUNS = Observation(pid=7, reloads=1, generation="a")
 
 
 @pytest.mark.parametrize(
     ("before", "after", "deployed", "kinds"),
     [
         (RUNS, RUNS, False, ()),
-        (RUNS, Sight(generation="a"), False, (EventKind.CRASHED,)),
-        (Sight(generation="a"), RUNS, False, (EventKind.STARTED,)),
-        (RUNS, Sight(pid=8, generation="a"), False, (EventKind.CRASHED, EventKind.STARTED)),
-        (RUNS, Sight(pid=7, reloads=2, generation="a"), False, (EventKind.RELOADED,)),
-        (RUNS, Sight(pid=7, reloads=2, generation="b"), True, (EventKind.RELOADED, EventKind.GENERATION)),
-        (RUNS, Sight(pid=7, reloads=1, generation="b"), False, (EventKind.DRIFT,)),
-        (RUNS, Sight(pid=7, reloads=1), False, (EventKind.DRIFT,)),
+        (RUNS, Observation(generation="a"), False, (EventKind.CRASHED,)),
+        (Observation(generation="a"), RUNS, False, (EventKind.STARTED,)),
+        (RUNS, Observation(pid=8, generation="a"), False, (EventKind.CRASHED, EventKind.STARTED)),
+        (RUNS, Observation(pid=7, reloads=2, generation="a"), False, (EventKind.RELOADED,)),
+        (RUNS, Observation(pid=7, reloads=2, generation="b"), True, (EventKind.RELOADED, EventKind.GENERATION)),
+        (RUNS, Observation(pid=7, reloads=1, generation="b"), False, (EventKind.DRIFT,)),
+        (RUNS, Observation(pid=7, reloads=1), False, (EventKind.DRIFT,)),
     ],
 )
-def test_two_looks_tell_what_has_happened(
-    before: Sight, after: Sight, deployed: bool, kinds: tuple[EventKind, ...]
+def test_difference_of_two_observations_gives_the_events(
+    before: Observation, after: Observation, deployed: bool, kinds: tuple[EventKind, ...]
 ) -> None:
-    assert compare_sights(before, after, deployed=deployed) == kinds
+    assert compare_observations(before, after, deployed=deployed) == kinds
 
 
 def event(number: int) -> AgentEvent:
@@ -68,31 +68,31 @@ async def test_the_observer_greets_listeners_and_tells_them_what_changes() -> No
     endpoint = Flickering("one", running=generation("a"))
     observer = Observer(endpoint, boot="x")
     async with observer.turn:
-        await observer.look()
+        await observer.observe()
         with observer.subscribe() as subscription:
             hello = await subscription.receive()
             assert (hello.kind, hello.sequence, hello.boot) == (EventKind.HELLO, 0, "x")
             assert hello.generation == generation("a").id
             endpoint.running = generation("b")
-            await observer.look(deployed=True)
+            await observer.observe(deployed=True)
             told = await subscription.receive()
             assert (told.kind, told.sequence, told.deployed) == (EventKind.GENERATION, 1, True)
-    assert observer.listeners == 0
+    assert observer.subscribers == 0
 
 
 async def test_an_agent_is_ready_while_a_generation_is_applied_and_haproxy_answers() -> None:
     endpoint = Flickering("one")
     observer = Observer(endpoint, boot="x")
-    await observer.look()
+    await observer.observe()
     assert not observer.health().ready
     endpoint.running = generation("a")
-    await observer.look()
+    await observer.observe()
     assert observer.health().ready
     endpoint.answers = False
-    await observer.look()
+    await observer.observe()
     assert not observer.health().ready
     endpoint.answers, endpoint.pid = True, 0
-    await observer.look()
+    await observer.observe()
     assert not observer.health().ready
 
 

@@ -50,7 +50,7 @@ class ScriptedClient(AgentClient):
         self.version = "2.8.25"
         self.requests: Latest[int] = Latest()
 
-    async def ask(self, kind: type[Any], path: str) -> Any:
+    async def get(self, kind: type[Any], path: str) -> Any:
         self.requests.put(self.requests.version + 1)
         if self.error is not None:
             raise self.error

@@ -2,7 +2,7 @@
 
 import pytest
 
-from haptic_trio.dataplane.agent.limits import RequestRefusedError, TokenBucket, judge_client
+from haptic_trio.dataplane.agent.limits import RequestRefusedError, TokenBucket, check_client
 from haptic_trio.dataplane.agent.messages import ErrorCode
 from haptic_trio.dataplane.agent.tls import Client
 
@@ -23,7 +23,7 @@ def test_a_bucket_gives_a_burst_and_then_its_rate() -> None:
 
 @pytest.mark.parametrize("allowed", [frozenset(), frozenset({"controller", "other"})])
 def test_a_client_with_an_allowed_name_may_ask(allowed: frozenset[str]) -> None:
-    judge_client(CLIENT, allowed=allowed, trust=2, now=99.0)
+    check_client(CLIENT, allowed=allowed, trust=2, now=99.0)
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_a_client_with_an_allowed_name_may_ask(allowed: frozenset[str]) -> None:
 )
 def test_others_may_not(client: Client | None, trust: int, now: float, code: ErrorCode) -> None:
     with pytest.raises(RequestRefusedError) as refusal:
-        judge_client(client, allowed=frozenset({"controller"}), trust=trust, now=now)
+        check_client(client, allowed=frozenset({"controller"}), trust=trust, now=now)
     assert refusal.value.answer.code is code

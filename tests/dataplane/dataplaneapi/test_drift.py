@@ -141,7 +141,7 @@ async def test_what_a_reload_does_not_put_right_is_reported_once() -> None:
     assert first.reloaded
     assert not second.reloaded or api.loads == 2
     assert second.drift == {}
-    assert [log["what"] for log in logs if "has not put this right" in log["event"]] == [["backend other removed"]]
+    assert [log["what"] for log in logs if "remains after a reload" in log["event"]] == [["backend other removed"]]
 
 
 @pytest.mark.parametrize("status", ["MAINT (via app/a)", "MAINT (resolution)", "UP 1/3", "DOWN", "no check"])
