@@ -68,7 +68,7 @@ async def test_reload_that_never_ends_is_given_up(autojump_clock: trio.testing.M
     api.reload_delay = 10 * RELOAD_LIMIT
 
     async with open_endpoint(api, schedules_reloads=True) as endpoint:
-        with pytest.raises(EndpointTimeoutError, match="was not over within 60 s"):
+        with pytest.raises(EndpointTimeoutError, match="did not finish within 60 s"):
             await endpoint.activate(generation())
         assert await endpoint.fetch_running() is None
 
@@ -99,7 +99,7 @@ async def test_huge_answer_is_not_read_to_its_end() -> None:
     api.before = answers("GET", "/info", Response(b"x" * 5000))
 
     async with open_client(api, answer_bytes=4096) as client:
-        with pytest.raises(ApiAnswerError, match="more than 4096 bytes of answer"):
+        with pytest.raises(ApiAnswerError, match="the answer has more than 4096 bytes"):
             await client.get("/info")
 
 
@@ -108,7 +108,7 @@ async def test_encoded_answer_is_refused() -> None:
     api.before = answers("GET", "/info", Response(b"\x1f\x8b", headers={"Content-Encoding": "gzip"}))
 
     async with open_client(api) as client:
-        with pytest.raises(ApiAnswerError, match="an encoding that was not asked for"):
+        with pytest.raises(ApiAnswerError, match="an encoding that was not requested"):
             await client.get("/info")
 
 
@@ -122,12 +122,12 @@ async def test_answer_that_is_no_json_of_that_shape_is_refused(body: bytes) -> N
             await endpoint.describe()
 
 
-async def test_api_of_an_earlier_generation_is_not_taken() -> None:
+async def test_older_api_version_is_rejected() -> None:
     api = FakeDataplaneApi()
     api.base = "/v2"
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(ApiUnsupportedError, match="no Data Plane API v3"):
+        with pytest.raises(ApiUnsupportedError, match="not a Data Plane API v3"):
             await endpoint.fetch_running()
 
 
@@ -154,7 +154,7 @@ async def test_versions_from_2_8_on_are_taken(version: str, is_taken: bool, is_w
                 with pytest.raises(ApiUnsupportedError, match=r"is not supported, 2\.8 or later is"):
                     await endpoint.describe()
 
-    assert [log["event"] for log in logs] == ["haproxy is later than what is known"] * is_warned
+    assert [log["event"] for log in logs] == ["haproxy is newer than the newest supported version"] * is_warned
 
 
 async def test_api_that_does_not_reach_its_haproxy_is_asked_again_later() -> None:

@@ -123,7 +123,7 @@ async def test_former_configuration_that_does_not_load_either_is_reported() -> N
     api.reload_failures = [WRONG_FILE, WRONG_FILE]
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(EndpointStorageError, match="could not be put back"):
+        with pytest.raises(EndpointStorageError, match="could not be restored"):
             await endpoint.activate(generation(balance="leastconn"))
         assert await endpoint.fetch_running() is None
 
@@ -284,7 +284,7 @@ async def test_reload_that_the_api_has_forgotten_leaves_it_open_what_runs() -> N
     api.before = answers("GET", "reloads/", refusal(404, "not found"))
 
     async with open_endpoint(api, schedules_reloads=True) as endpoint:
-        with pytest.raises(EndpointUnreachableError, match="is not known any more"):
+        with pytest.raises(EndpointUnreachableError, match="is no longer known"):
             await endpoint.activate(generation())
         assert await endpoint.fetch_running() is None
 

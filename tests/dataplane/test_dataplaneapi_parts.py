@@ -80,7 +80,7 @@ def test_refusal_has_every_message_with_its_line_and_no_summary() -> None:
 
 @pytest.mark.parametrize(
     ("words", "description"),
-    [("", "refused without a word"), ("invalid configuration: no newline", "invalid configuration: no newline")],
+    [("", "rejected without a message"), ("invalid configuration: no newline", "invalid configuration: no newline")],
 )
 def test_refusal_without_messages_is_quoted(words: str, description: str) -> None:
     assert describe_refusal(words) == description
@@ -91,7 +91,7 @@ def test_failed_reload_is_described_by_its_alerts() -> None:
 
     assert describe_reload(output) == "a.cfg:3: no such file"
     assert describe_reload("exit status 1\n") == "exit status 1"
-    assert describe_reload("") == "reload failed without a word"
+    assert describe_reload("") == "the reload failed without a message"
 
 
 @given(TEXTS)

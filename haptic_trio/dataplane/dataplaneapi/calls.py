@@ -1,11 +1,11 @@
 """Mapping from runtime operations to requests of a Data Plane API.
 
-The API puts words into HAProxy's runtime commands as it gets them. So nothing
-is sent that could be read as anything but one word.
+The API inserts strings into HAProxy's runtime commands without escaping. So
+only strings are sent that are one plain word of such a command.
 
-It has a request that is to replace a whole map. That one adds to the map, as
-long as the entries are few enough for one command, and is not used: a map is
-changed entry by entry, or by a reload.
+The API's request to replace a whole map only adds to the map if the entries
+fit one command, so it is not used: a map is changed entry by entry, or by a
+reload.
 """
 
 import re
@@ -16,7 +16,7 @@ import msgspec
 
 from haptic_trio.dataplane.dataplaneapi.client import quote_name
 from haptic_trio.dataplane.dataplaneapi.paths import Paths
-from haptic_trio.dataplane.dataplaneapi.servers import describe_server
+from haptic_trio.dataplane.dataplaneapi.servers import server_fields
 from haptic_trio.haproxy.config.certificates import parse_crt_list
 from haptic_trio.haproxy.config.maps import Entry, MapUse, find_map_use
 from haptic_trio.haproxy.model import Generation
@@ -42,11 +42,11 @@ ServerOperation: TypeAlias = SetServerAddress | SetServerWeight | SetServerState
 MapOperation: TypeAlias = AddMapEntry | SetMapEntry | DeleteMapEntry
 CertificateOperation: TypeAlias = StoreCertificate | DeleteCertificate | AddCrtListEntry | DeleteCrtListEntry
 PresentMaps: TypeAlias = Mapping[str, tuple[Entry, ...]]
-"""The entries that the process has, by the path of the map."""
+"""The entries in the process, by the path of the map."""
 
 # A word of a runtime command that needs no escape.
 _WORD: Final = re.compile(r"[!%()*+,\-./0-9:=?@A-Z\[\]^_`a-z|~]+")
-# What the API's contract lets stand in a path; `.` and `..` would be taken for steps in it.
+# Characters that the API's contract forbids in a path; `.` and `..` would be path steps.
 _NOT_IN_PATH: Final = re.compile(r'[\r\n<>*;$#&{}"]|^\.\.?$')
 _LISTS: Final = "runtime/ssl_crt_lists/entries"
 
@@ -61,14 +61,14 @@ class Call(msgspec.Struct, frozen=True):
     upload: tuple[str, bytes] | None = None
 
     def __repr__(self) -> str:
-        # What is uploaded holds a private key.
+        # An upload contains a private key.
         return f"Call({self.method} {self.path} {self.json} {self.params})"
 
 
 def adapt(operations: Iterable[Operation], generation: Generation, present: PresentMaps) -> list[Operation]:
-    """Return *operations* so that the API can carry them out: maps entry by entry.
+    """Return *operations* with maps changed entry by entry, as the API requires.
 
-    Raises UnsendableError for a map that is not changed that way.
+    Raises UnsendableError for a map that cannot be changed this way.
     """
     steps: list[Operation] = []
     for step in operations:
@@ -83,7 +83,7 @@ def _change_map(step: ReplaceMap, present: tuple[Entry, ...] | None, use: MapUse
     before, after = dict(present or ()), dict(step.entries)
     is_simple = present is not None and len(before) == len(present) and len(after) == len(step.entries)
     if use is not MapUse.UNORDERED or not is_simple:
-        raise UnsendableError(f"map {step.map} is not changed entry by entry: order or repeated keys count")
+        raise UnsendableError(f"map {step.map} cannot be changed entry by entry: it has ordered or repeated keys")
     return [
         *(DeleteMapEntry(step.map, key) for key in before if key not in after),
         *(SetMapEntry(step.map, key, value) for key, value in after.items() if before.get(key, value) != value),
@@ -92,7 +92,7 @@ def _change_map(step: ReplaceMap, present: tuple[Entry, ...] | None, use: MapUse
 
 
 def make_call(operation: Operation, paths: Paths) -> Call:
-    """Return the request for *operation*; raises UnsendableError where there is none."""
+    """Return the request for *operation*; raises UnsendableError if the API has none."""
     if isinstance(operation, ServerOperation):
         return Call("PUT", _server_path(operation.backend, operation.server), _settings(operation))
     if isinstance(operation, MapOperation):
@@ -102,9 +102,9 @@ def make_call(operation: Operation, paths: Paths) -> Call:
     if isinstance(operation, DeleteServer):
         return Call("DELETE", _server_path(operation.backend, operation.server))
     if isinstance(operation, AddServer):
-        told = {name: _checked(value) for name, value in describe_server(operation, paths).items()}
-        return Call("POST", f"runtime/backends/{_segment(operation.backend)}/servers", told)
-    raise UnsendableError(f"{type(operation).__name__} is not done over the Data Plane API")
+        fields = {name: _checked(value) for name, value in server_fields(operation, paths).items()}
+        return Call("POST", f"runtime/backends/{_segment(operation.backend)}/servers", fields)
+    raise UnsendableError(f"the Data Plane API has no request for {type(operation).__name__}")
 
 
 def _make_map_call(operation: MapOperation, paths: Paths) -> Call:
@@ -122,29 +122,29 @@ def _make_certificate_call(operation: CertificateOperation, paths: Paths) -> Cal
     match operation:
         case StoreCertificate(path, content, is_new):
             if is_new:
-                # The API would name it by the last part of its path.
-                raise UnsendableError(f"certificate {path} is not added over the Data Plane API")
+                # The API would use the last part of the path as its name.
+                raise UnsendableError(f"certificate {path} cannot be added over the Data Plane API")
             return Call("PUT", certificate_path(paths.of(path)), upload=(path.rpartition("/")[2], content))
         case DeleteCertificate(path):
             return Call("DELETE", certificate_path(paths.of(path)))
         case DeleteCrtListEntry(crt_list, certificate):
-            names = {"name": _named(paths.of(crt_list)), "cert_file": _named(paths.of(certificate))}
+            names = {"name": _path_word(paths.of(crt_list)), "cert_file": _path_word(paths.of(certificate))}
             return Call("DELETE", _LISTS, params=names)
         case AddCrtListEntry(crt_list, line):
             entries = parse_crt_list(line.encode())
             if entries is None or len(entries) != 1:
-                raise UnsendableError(f"a line of {crt_list} is written in an unusual way")
+                raise UnsendableError(f"a line of {crt_list} cannot be parsed")
             [entry] = entries
-            told: dict[str, object] = {"file": _named(paths.of(entry.certificate))}
+            fields: dict[str, object] = {"file": _path_word(paths.of(entry.certificate))}
             if entry.options:
-                told["ssl_bind_config"] = paths.send(entry.options)
+                fields["ssl_bind_config"] = paths.send(entry.options)
             if entry.filters:
-                told["sni_filter"] = list(entry.filters)
-            return Call("POST", _LISTS, told, {"name": _named(paths.of(crt_list))})
+                fields["sni_filter"] = list(entry.filters)
+            return Call("POST", _LISTS, fields, {"name": _path_word(paths.of(crt_list))})
 
 
 def certificate_path(path: str) -> str:
-    """Return the request for the certificate that the process knows as *path*; raises UnsendableError."""
+    """Return the request path of the certificate with *path* in the process; raises UnsendableError."""
     return f"runtime/ssl_certs/{_segment(path)}"
 
 
@@ -163,17 +163,17 @@ def _server_path(backend: str, server: str) -> str:
 
 
 def map_path(path: str) -> str:
-    """Return the request for the map that the process knows as *path*; raises UnsendableError."""
+    """Return the request path of the map with *path* in the process; raises UnsendableError."""
     return f"runtime/maps/{_segment(path.rpartition('/')[2])}"
 
 
 def _segment(word: str) -> str:
-    return quote_name(_named(word))
+    return quote_name(_path_word(word))
 
 
-def _named(word: str) -> str:
+def _path_word(word: str) -> str:
     if _NOT_IN_PATH.search(word) is not None:
-        raise UnsendableError(f"'{word}' cannot stand in the path of a request")
+        raise UnsendableError(f"'{word}' has characters that are not allowed in a request path")
     return _word(word)
 
 
@@ -183,12 +183,12 @@ def _checked(value: str | int) -> str | int:
 
 def _word(word: str) -> str:
     if not _WORD.fullmatch(word):
-        raise UnsendableError(f"'{word}' is no plain word of a runtime command")
+        raise UnsendableError(f"'{word}' is not a plain word of a runtime command")
     return word
 
 
 def name_operation(operation: Operation) -> str:
-    """Return what *operation* is about."""
+    """Return the subject of *operation* for messages."""
     match operation:
         case SetServerAddress(backend, server) | SetServerWeight(backend, server) | SetServerState(backend, server):
             return f"server {backend}/{server}"

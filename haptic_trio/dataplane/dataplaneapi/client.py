@@ -16,7 +16,7 @@ from haptic_trio.http1 import HttpTransport
 REQUEST_LIMIT: Final = 30.0
 """Seconds that one request may take, its answer included."""
 ANSWER_BYTES: Final = 64 << 20
-"""Bytes of one answer that are read; a configuration with 10,000 backends has about 3 million."""
+"""Bytes of one answer that are accepted; a configuration with 10,000 backends has about 3 million."""
 MESSAGE_LENGTH: Final = 4000
 """Characters of an error message that are kept."""
 CONNECTIONS: Final = 8
@@ -24,7 +24,7 @@ CONNECTIONS: Final = 8
 
 _BASE: Final = "/v3"
 _HAPROXY: Final = "/services/haproxy"
-# The API is there, but not now: it starts, it is overloaded, or a proxy before it has lost it.
+# The API is temporarily unavailable: it starts, is overloaded, or a proxy cannot reach it.
 _PASSING: Final = frozenset({429, 502, 503, 504})
 
 Params: TypeAlias = Mapping[str, str | int]
@@ -32,29 +32,29 @@ T = TypeVar("T")
 
 
 class ApiAccessError(EndpointError):
-    """The Data Plane API refused our credentials; trying again helps once they have been mended."""
+    """The Data Plane API rejected the credentials; a retry helps once they are corrected."""
 
 
 class ApiUnsupportedError(EndpointError):
-    """What answers is not a Data Plane API v3 beside a known HAProxy; trying again is futile until it is replaced."""
+    """The server is not a Data Plane API v3 with a supported HAProxy; permanent until it is replaced."""
 
 
 class ApiAnswerError(EndpointError):
-    """An answer is too large or not what the API's contract says; trying the same again is futile."""
+    """An answer is too large or violates the API's contract; permanent."""
 
 
 class ApiStatusError(EndpointError):
-    """The Data Plane API refused a request; the same request again meets the same answer."""
+    """The Data Plane API rejected a request; the same request gets the same answer."""
 
     def __init__(self, endpoint: str, request: str, status: int, words: str) -> None:
         self.status = status
         self.words = words
-        """The message of the API, which may quote HAProxy's."""
+        """Message of the API, which may quote HAProxy."""
         super().__init__(endpoint, f"{request}: {status} {words}".rstrip())
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API asks of us; never shown."""
+    """User and password for the API; never shown."""
 
     username: str
     password: str
@@ -67,16 +67,16 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CredentialSource: TypeAlias = Callable[[], Credentials | None]
-"""Gives the credentials that hold now; None while there are none."""
+"""Returns the current credentials; None while there are none."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer that was not refused."""
+    """A successful answer."""
 
     status: int
     content: bytes
     reload_id: str = ""
-    """The reload that the API has scheduled because of the request; empty when none."""
+    """The reload that the API scheduled for the request; empty if none."""
 
     @property
     def text(self) -> str:
@@ -91,10 +91,10 @@ class _Message(msgspec.Struct):
 class ApiClient:
     """Sends requests to one API; *http* has its address and belongs to the caller.
 
-    Each request goes with the *credentials* of its moment. Every method
-    raises EndpointError: ApiAccessError for credentials,
-    EndpointUnreachableError and EndpointTimeoutError for the way there,
-    ApiAnswerError for what cannot be read, and ApiStatusError for a refusal.
+    Each request uses the current *credentials*. Every method raises
+    EndpointError: ApiAccessError for credentials, EndpointUnreachableError
+    and EndpointTimeoutError for the network, ApiAnswerError for unreadable
+    answers, and ApiStatusError for a rejection.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ApiClient:
         called = f"{method} {url}"
         credentials = self._credentials()
         if credentials is None:
-            raise ApiAccessError(self.endpoint, f"{called}: there are no credentials yet")
+            raise ApiAccessError(self.endpoint, f"{called}: the credentials are not known yet")
         auth = httpx.BasicAuth(credentials.username, credentials.password)
         try:
             with trio.fail_after(limit):
@@ -157,7 +157,7 @@ class ApiClient:
             raise EndpointUnreachableError(self.endpoint, f"{called}: {_reason(exc)}") from exc
         if 200 <= status < 300:
             return Answer(status, body, reload_id)
-        raise self._refusal(called, status, body)
+        raise self._error_of(called, status, body)
 
     def decode(self, kind: type[T], answer: Answer, path: str) -> T:
         """Decode the JSON of *answer* as *kind*; raises ApiAnswerError."""
@@ -170,21 +170,21 @@ class ApiClient:
         response = await self._http.send(request, stream=True, auth=auth)
         try:
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise ApiAnswerError(self.endpoint, f"{called}: an encoding that was not asked for")
+                raise ApiAnswerError(self.endpoint, f"{called}: the answer has an encoding that was not requested")
             body = bytearray()
-            # To leave the loop early would leave the generators below it to the garbage collector: they are cancelled.
+            # Leaving the loop early would leave the generators to the garbage collector, so they are cancelled.
             with trio.CancelScope() as reading:
                 async for chunk in response.aiter_raw():
                     body += chunk
                     if len(body) > self._answer_bytes:
                         reading.cancel()
             if len(body) > self._answer_bytes:
-                raise ApiAnswerError(self.endpoint, f"{called}: more than {self._answer_bytes} bytes of answer")
+                raise ApiAnswerError(self.endpoint, f"{called}: the answer has more than {self._answer_bytes} bytes")
         finally:
             await response.aclose()
         return response.status_code, bytes(body), response.headers.get("Reload-ID", "")
 
-    def _refusal(self, called: str, status: int, body: bytes) -> EndpointError:
+    def _error_of(self, called: str, status: int, body: bytes) -> EndpointError:
         words = _read_message(body)
         if status in {401, 403}:
             return ApiAccessError(self.endpoint, f"{called}: {status} {words}".rstrip())
@@ -208,11 +208,11 @@ async def open_api_client(
     transport: httpx.AsyncBaseTransport | None = None,
     answer_bytes: int = ANSWER_BYTES,
 ) -> AsyncIterator[ApiClient]:
-    """Connections to the API at *url* (scheme, host, port), open while the block runs.
+    """Open a client for the API at *url* (scheme, host, port); closed at the end of the block.
 
-    *credentials* that may change are given by a function. *verify* is for
-    TLS; *transport* replaces the network. Raises ValueError for an address
-    that holds credentials: it would be quoted in errors.
+    Pass *credentials* that may change as a function. *verify* is for TLS;
+    *transport* replaces the network. Raises ValueError if *url* contains
+    credentials, because errors quote it.
     """
     if httpx.URL(url).userinfo:
         raise ValueError("the address of a Data Plane API must not hold credentials")
@@ -229,7 +229,7 @@ async def open_api_client(
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong: an error of TLS has no words of its own, only a cause that has."""
+    """Return the message: TLS errors have none, but their causes do."""
     links: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in links:

@@ -1,8 +1,8 @@
 """Configuration in a Data Plane API: raw text under a version, and the reloads that follow a push.
 
-The API does not keep a text as it was sent: it writes sections and lines in
-an order of its own, under comments with a checksum and the version. What
-comes back is therefore compared only with what came back before.
+The API rewrites a pushed text: it sorts sections and lines, and adds comments
+with a checksum and the version. So a stored text is only compared with an
+earlier stored text.
 """
 
 import re
@@ -18,16 +18,16 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.haproxy.config.check_output import parse_check_output
 
 PUSH_LIMIT: Final = 90.0
-"""Seconds for a push: the API runs `haproxy -c` and, when told to, a reload before it answers."""
+"""Seconds for a push: before it answers, the API runs `haproxy -c` and, if requested, a reload."""
 RELOAD_LIMIT: Final = 60.0
-"""Seconds until a scheduled reload has to be over; the API's own delay is five by default."""
+"""Seconds for a scheduled reload; the API's own delay is five by default."""
 POLL_INTERVAL: Final = 0.25
-"""Seconds between two looks at a reload that is under way."""
+"""Seconds between two queries about a running reload."""
 VERSION_ATTEMPTS: Final = 5
-"""Pushes that may meet a version that is not the newest any more."""
+"""Attempts of a push when the version changes meanwhile."""
 
 ReloadMode = Literal["skip", "force", "schedule"]
-"""What a push does to the process: nothing, a reload before the answer, or one when the API's delay is over."""
+"""Reload after a push: none, at once before the answer, or after the API's delay."""
 
 _HEADER: Final = re.compile(r"# _(?:md5hash|version|cluster_version)=.*\n")
 _RAW: Final = "configuration/raw"
@@ -42,11 +42,11 @@ _PLACE: Final = re.compile(r"(?:config )?(?:: )?(?:parsing )?\[(?P<source>[^\]]*
 
 
 class ReloadFailedError(HapticError):
-    """HAProxy did not load what it was told to; trying the same again is futile, unless it could not listen."""
+    """HAProxy rejected the configuration in a reload; permanent, unless it could not bind an address."""
 
     def __init__(self, response: str) -> None:
         self.unbound = read_conflicts(response)
-        """Where it cannot listen, if that is the reason."""
+        """Addresses that HAProxy cannot bind, if that is the reason."""
         super().__init__(describe_reload(response))
 
 
@@ -56,25 +56,25 @@ class _Reload(msgspec.Struct):
 
 
 class RawConfig:
-    """The raw configuration of one API; errors are those of `ApiClient`."""
+    """The raw configuration of one API; raises the errors of `ApiClient`."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
 
     async def fetch(self) -> str:
-        """Return the stored configuration without the API's own comments before it."""
+        """Return the stored configuration without the API's comments before it."""
         return strip_header((await self._api.get(_RAW)).text)
 
     async def fetch_version(self) -> int:
-        """Return the version that the next push has to name."""
+        """Return the version for the next push."""
         return await self._api.get_as(int, "configuration/version")
 
     async def push(self, text: str, *, mode: ReloadMode) -> str:
-        """Make *text* the configuration and return it as the API stores it.
+        """Store *text* as the configuration and return it as rewritten by the API.
 
-        With a reload this returns when the reload has succeeded, and raises
-        ReloadFailedError when it has not: the configuration is stored
-        nevertheless. Raises ApiStatusError for one that HAProxy refuses.
+        With a reload, returns after it succeeded; raises ReloadFailedError if
+        it failed (the configuration is stored nevertheless). Raises
+        ApiStatusError if HAProxy rejects the configuration.
         """
         answer = await self._push_newest(text, mode)
         if answer.reload_id and mode != "skip":
@@ -90,15 +90,15 @@ class RawConfig:
                 return await self._api.send("POST", _RAW, params=params, text=body, limit=PUSH_LIMIT)
             except ApiStatusError as exc:
                 attempts -= 1
-                # Somebody else has changed it in between; what is rendered replaces that, whatever it was.
+                # Another client changed the configuration meanwhile; the rendered one replaces it.
                 if exc.status != 409 or not attempts:
                     raise
 
     async def explain(self, text: str, refusal: ApiStatusError) -> str:
-        """Return HAProxy's own words on why it refuses *text*, lines counted as in *text*.
+        """Return HAProxy's errors for *text*, with line numbers of *text*.
 
-        The refusal of a push counts the lines of the API's rewriting, so the
-        text is validated once more for itself.
+        A rejected push reports line numbers of the rewritten text, so *text*
+        is validated again by itself.
         """
         params: Params = {"only_validate": "true", "version": await self.fetch_version()}
         try:
@@ -119,20 +119,20 @@ class RawConfig:
                 if reload.status == "failed":
                     raise ReloadFailedError(reload.response)
                 await trio.sleep(POLL_INTERVAL)
-        raise EndpointTimeoutError(self._api.endpoint, f"reload {reload_id} was not over within {RELOAD_LIMIT:g} s")
+        raise EndpointTimeoutError(self._api.endpoint, f"reload {reload_id} did not finish within {RELOAD_LIMIT:g} s")
 
     async def _fetch_reload(self, path: str) -> _Reload:
         try:
             return await self._api.get_as(_Reload, path)
         except ApiStatusError as exc:
             if exc.status == 404:
-                # The API has been started anew: nobody knows any more.
-                raise EndpointUnreachableError(self._api.endpoint, f"{path} is not known any more") from exc
+                # The API was restarted and has lost the result.
+                raise EndpointUnreachableError(self._api.endpoint, f"{path} is no longer known") from exc
             raise
 
 
 def strip_header(text: str) -> str:
-    """Return *text* without the comments that the API writes before a configuration, and blank lines there."""
+    """Return *text* without the comments and blank lines that the API writes before a configuration."""
     text = text.lstrip("\n")
     while (match := _HEADER.match(text)) is not None:
         text = text[match.end() :].lstrip("\n")
@@ -140,7 +140,7 @@ def strip_header(text: str) -> str:
 
 
 def read_refusal(words: str) -> tuple[Problem, ...]:
-    """Read what the API says of a configuration that HAProxy refuses: a message each, with its line."""
+    """Parse the API's answer for a rejected configuration: each message with its line."""
     problems = []
     for quoted in _MESSAGE.findall(words):
         message = re.sub(r"\\(.)", r"\1", quoted)
@@ -154,14 +154,18 @@ def read_refusal(words: str) -> tuple[Problem, ...]:
 
 
 def describe_refusal(words: str) -> str:
-    """Return the problems in *words* in one line; the words themselves where they hold none."""
+    """Return the problems in *words* as one line, or *words* if none can be parsed."""
     problems = read_refusal(words)
     if not problems and (at := words.find("[ALERT]")) >= 0:
-        # A reload at once that has failed: HAProxy's output stands behind the API's own words.
+        # A failed forced reload: HAProxy's output follows the message of the API.
         problems = parse_check_output(words[at:]).errors
-    return "; ".join(map(str, problems)) or words or "refused without a word"
+    return "; ".join(map(str, problems)) or words or "rejected without a message"
 
 
 def describe_reload(output: str) -> str:
-    """Return what a failed reload has said."""
-    return "; ".join(map(str, parse_check_output(output).errors)) or output.strip() or "reload failed without a word"
+    """Return the errors in the output of a failed reload as one line."""
+    return (
+        "; ".join(map(str, parse_check_output(output).errors))
+        or output.strip()
+        or "the reload failed without a message"
+    )

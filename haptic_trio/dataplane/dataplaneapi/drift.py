@@ -1,7 +1,7 @@
 """Drift of a process behind a Data Plane API: found, and repaired at runtime or by a reload."""
 
 from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError
-from haptic_trio.dataplane.dataplaneapi.observe import look_at_process
+from haptic_trio.dataplane.dataplaneapi.observe import observe_process
 from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi
 from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot
 from haptic_trio.dataplane.endpoint import DriftReport, PatchRefusedError
@@ -14,11 +14,11 @@ from haptic_trio.haproxy.runtime.replies import UnreadableReplyError
 from haptic_trio.logs import get_logger
 
 NAMED_FILES = 5
-"""Files that a report names at most."""
+"""Limit of file names in a report."""
 
 
 class DriftRepair:
-    """Looks at the process behind one API and puts it right; remembers what no load has put right either."""
+    """Compares and repairs the process behind one API; remembers differences that a reload did not repair."""
 
     def __init__(self, api: ApiClient, runtime: RuntimeApi) -> None:
         self._api = api
@@ -27,10 +27,10 @@ class DriftRepair:
         self._permanent = PermanentFindings(self._log)
 
     async def repair(self, seen: Snapshot, capabilities: Capabilities, *, worker: int) -> DriftReport:
-        """Compare configuration, files and the process with pid *worker* with what was deployed last.
+        """Compare configuration, files and the process with pid *worker* with the last deployment.
 
-        Raises EndpointError when the API does not answer; one that cannot
-        show the process reports nothing.
+        The report is empty if the API cannot show the process. Raises
+        EndpointError if the API does not answer.
         """
         if seen.edited:
             names = ", ".join(seen.edited[:NAMED_FILES])
@@ -40,22 +40,22 @@ class DriftRepair:
         try:
             return await self._compare(seen, seen.generation, capabilities, worker)
         except (ApiStatusError, UnreadableReplyError) as exc:
-            self._log.warning("the process cannot be looked at", error=str(exc))
+            self._log.warning("process cannot be observed", error=str(exc))
             return DriftReport()
 
     async def _compare(
         self, seen: Snapshot, generation: Generation, capabilities: Capabilities, worker: int
     ) -> DriftReport:
-        look = await look_at_process(self._api, self._runtime, generation, capabilities, seen.paths)
-        for removal in look.differences.left_over:
+        observed = await observe_process(self._api, self._runtime, generation, capabilities, seen.paths)
+        for removal in observed.differences.left_over:
             if isinstance(removal, DeleteServer):
                 await self._runtime.delete_unused(removal)
-        findings = self._permanent.without_permanent(look.differences.findings, worker)
+        findings = self._permanent.without_permanent(observed.differences.findings, worker)
         found, reasons, operations = count_kinds(findings), reload_reasons(findings), repair_operations(findings)
         if reasons or not operations:
             return DriftReport(found=found, reasons=reasons)
         try:
-            await self._runtime.apply(operations, generation, present=look.maps, paths=seen.paths)
+            await self._runtime.apply(operations, generation, present=observed.maps, paths=seen.paths)
         except PatchRefusedError as exc:
             return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
         return DriftReport(found=found, operations=len(operations))

@@ -1,12 +1,11 @@
 """Manifest that haptic-trio stores beside a configuration in a Data Plane API.
 
-The API rewrites the configuration, does not give certificates away, and
-knows nothing of generations. So the deployment leaves a note: which
-generation this is, its text as rendered, what the API made of that text, and
-the digest of each file. The note is *clear* while process, configuration,
-and files are what it says. Before the first of them changes it is written
-as not clear; whatever interrupts the deployment then leaves one that says
-that nobody knows.
+The API rewrites the configuration, does not return certificates, and has no
+generations. So a deployment stores a manifest: the id of the generation, its
+rendered text, the digest of the rewritten text, and the digest of each file.
+The manifest is *clear* while process, configuration and files match it.
+Before the first change it is written as not clear, so an interrupted
+deployment leaves a manifest that marks the running generation as unknown.
 """
 
 import base64
@@ -21,7 +20,7 @@ from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, digest_of
 
 FORMAT: Final = 2
 MAX_TEXT_BYTES: Final = 256 << 20
-"""Bytes of configuration that a note may unpack to."""
+"""Limit of the unpacked configuration in bytes."""
 
 
 class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,14 +30,14 @@ class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str
     place: Place
     at: str = ""
-    """The path that the API and the process know it by, as far as it was told."""
+    """Its path in the API and the process; empty if the API did not report it."""
     secret: bool = False
     seal: str = ""
-    """Of a certificate: what the API said of it, see `StoredFile.seal`."""
+    """For a certificate: `StoredFile.seal`."""
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The note; JSON on the other side."""
+    """The manifest; stored as JSON."""
 
     clear: bool
     generation: str = ""
@@ -49,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     files: dict[str, FileRecord] = {}
     """By the path in the configuration."""
     surplus: tuple[Place, ...] = ()
-    """Further files that we have put there, for the next deployment to remove."""
+    """Other files of haptic-trio, which the next deployment removes."""
     format: int = FORMAT
 
 
@@ -57,12 +56,12 @@ NOTHING: Final = Manifest(clear=False)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return *manifest* as it is stored."""
+    """Return the stored form of *manifest*."""
     return msgspec.json.encode(manifest)
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Read a note; one that is damaged, or from a later version, says that nobody knows."""
+    """Read a manifest; a damaged one, or one of another format, is `NOTHING`."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.DecodeError:
@@ -81,14 +80,14 @@ def unpack_text(packed: str) -> str:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.b64decode(packed, validate=True), MAX_TEXT_BYTES)
     except zlib.error as exc:
-        raise ValueError(f"the noted configuration is damaged: {exc}") from exc
+        raise ValueError(f"the stored configuration is damaged: {exc}") from exc
     if not unpacker.eof:
-        raise ValueError("the noted configuration is damaged or too large")
+        raise ValueError("the stored configuration is damaged or too large")
     return data.decode(errors="surrogateescape")
 
 
 def begin(former: Manifest, written: Iterable[Place]) -> Manifest:
-    """Return the note for the time of a deployment that writes to *written*: nobody knows, but all of it is ours."""
+    """Return the manifest during a deployment that writes to *written*: not clear, with all its files."""
     known = places_of(former)
     places = {*former.surplus, *(place for place in written if place not in known)}
     return msgspec.structs.replace(former, clear=False, surplus=tuple(sorted(places)))
@@ -104,11 +103,11 @@ def finish(
     known: Mapping[Place, StoredFile],
     certificates: Mapping[Place, StoredFile],
 ) -> Manifest:
-    """Return the note for a deployment of *generation*, with its files *placed*, that has succeeded.
+    """Return the manifest after a successful deployment of *generation* with its files *placed*.
 
-    *text* is packed, *stored* is the configuration as the API has it now,
-    *known* what it says of files, and *certificates* what more it says of
-    those.
+    *text* is packed, *stored* is the configuration as stored by the API,
+    *known* the API's records of files, and *certificates* its detailed
+    records of certificates.
     """
     files = {
         file.path: FileRecord(
@@ -127,5 +126,5 @@ def finish(
 
 
 def places_of(manifest: Manifest) -> set[Place]:
-    """Return where the files of the noted generation are."""
+    """Return the places of the files of the manifest's generation."""
     return {record.place for record in manifest.files.values()}

@@ -1,11 +1,10 @@
 """Observed state of the process behind a Data Plane API, in the form of runtime socket replies.
 
-What a process should be is compared by `haptic_trio.haproxy.runtime.read_back`, which
-asks as one asks the socket. Here its questions are answered from what the API
-shows. Servers come from the statistics, in one request for all of them; a
-backend that differs there is asked for by itself, since a weight in the
-statistics is the one in effect at the moment. What the API cannot show is not
-compared.
+`haptic_trio.haproxy.runtime.read_back` compares a process by commands of the
+runtime socket. This module answers these commands from the API. Servers are
+read from the statistics, with one request for all; a backend that differs
+there is queried separately, because the statistics have the weight in effect
+at the moment. State that the API does not show is not compared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +27,11 @@ from haptic_trio.haproxy.plan.store_commands import file_word
 from haptic_trio.haproxy.runtime.differences import Kind
 from haptic_trio.haproxy.runtime.read_back import Differences, ReadBack
 
-PARALLEL_LOOKS: Final = 8
-"""Certificates that are looked at at once."""
+PARALLEL_READS: Final = 8
+"""Certificates that are read concurrently."""
 
 _UNKNOWN: Final = "?"
-"""An answer that nothing is concluded from."""
+"""An answer that is not compared."""
 _COLUMNS: Final = "be_name srv_name srv_addr srv_port srv_uweight srv_iweight srv_admin_state srv_op_state"
 _STATES: Final = {"ready": 0x00, "maint": 0x01, "drain": 0x08}
 _STATUSES: Final = {"MAINT": 0x01, "DRAIN": 0x08}
@@ -73,37 +72,37 @@ class _State(msgspec.Struct):
     weight: int
     state: int
     is_explained: bool
-    """The status says itself why the server is in maintenance: not because somebody has put it there."""
+    """The status names the reason for the maintenance, so it was not set at runtime."""
 
 
-class Look(msgspec.Struct, frozen=True):
-    """What a look has found."""
+class ObservedProcess(msgspec.Struct, frozen=True):
+    """Differences and maps of an observed process."""
 
     differences: Differences
     maps: PresentMaps
-    """The entries of the maps that were looked at."""
+    """Entries of the maps that were read."""
 
 
-async def look_at_process(
+async def observe_process(
     api: ApiClient, runtime: RuntimeApi, generation: Generation, capabilities: Capabilities, paths: Paths
-) -> Look:
+) -> ObservedProcess:
     """Compare the process with *generation*; raises UnreadableReplyError, and EndpointError as `ApiClient` does."""
-    looker = _Looker(api, runtime, generation, paths)
-    # With thousands of servers each of these takes longer than the event loop may wait.
-    reader = await trio.to_thread.run_sync(ReadBack, generation, capabilities)
-    await looker.read_servers()
-    answers = {question: await looker.answer(question) for question in reader.questions}
-    differences = await trio.to_thread.run_sync(reader.compare, tuple(answers.values()))
+    api_reader = _ApiReader(api, runtime, generation, paths)
+    # With thousands of servers each of these would block the event loop.
+    expected = await trio.to_thread.run_sync(ReadBack, generation, capabilities)
+    await api_reader.read_servers()
+    answers = {question: await api_reader.answer(question) for question in expected.questions}
+    differences = await trio.to_thread.run_sync(expected.compare, tuple(answers.values()))
     if suspects := {one.what.split()[1].partition("/")[0] for one in differences.findings if one.kind is Kind.SERVER}:
-        await looker.ask_backends(suspects)
-        answers["show servers state"] = looker.show_servers()
-        differences = await trio.to_thread.run_sync(reader.compare, tuple(answers.values()))
-    findings = tuple(one for one in differences.findings if not one.what.startswith(tuple(looker.ignored)))
-    return Look(msgspec.structs.replace(differences, findings=findings), looker.maps)
+        await api_reader.read_backends(suspects)
+        answers["show servers state"] = api_reader.show_servers()
+        differences = await trio.to_thread.run_sync(expected.compare, tuple(answers.values()))
+    findings = tuple(one for one in differences.findings if not one.what.startswith(tuple(api_reader.ignored)))
+    return ObservedProcess(msgspec.structs.replace(differences, findings=findings), api_reader.maps)
 
 
-class _Looker:
-    """Answers questions; servers have to be read before."""
+class _ApiReader:
+    """Answers runtime commands from the API; call `read_servers` first."""
 
     def __init__(self, api: ApiClient, runtime: RuntimeApi, generation: Generation, paths: Paths) -> None:
         self._api = api
@@ -113,12 +112,12 @@ class _Looker:
         self._servers: dict[str, dict[str, _State]] = {}
         self.maps: dict[str, tuple[Entry, ...]] = {}
         self.ignored: set[str] = {
-            # The statistics leave these out.
+            # The statistics do not contain these.
             f"backend {section.name} removed"
             for section in generation.config.sections
             if any(line.keyword == "disabled" for line in section.directives)
         }
-        """How findings begin that mean nothing."""
+        """Prefixes of findings that are ignored."""
         self._maps = {f"show map {escape_word(file.path)}": file.path for file in generation.files_of(FileKind.MAP)}
         self._lists = _questions(generation, FileKind.CRT_LIST, "show ssl crt-list -n")
         self._certificates = _questions(generation, FileKind.CERT, "show ssl cert")
@@ -137,8 +136,8 @@ class _Looker:
                 "(" in status,
             )
 
-    async def ask_backends(self, names: Iterable[str]) -> None:
-        """Read the servers of the backends *names* one by one."""
+    async def read_backends(self, names: Iterable[str]) -> None:
+        """Read the servers of the backends *names*, one request each."""
         for backend in sorted(names):
             path = f"runtime/backends/{quote_name(backend)}/servers"
             known = self._servers.get(backend, {})
@@ -149,13 +148,13 @@ class _Looker:
                 state = 0 if explained else _STATES.get(server.admin_state, 0)
                 weight = server.uweight if server.uweight is not None else server.weight
                 if weight is None:
-                    # An API that does not show it does not set it either.
+                    # An API without this field cannot set it either.
                     self.ignored.add(f"server {backend}/{server.name} changed")
                 found[server.name] = _State(server.address, str(server.port or 0), weight or 0, state, explained)
             self._servers[backend] = found
 
     async def answer(self, question: str) -> str:
-        """Return what the runtime socket would answer, as far as the API shows it."""
+        """Return the answer of the runtime socket, as far as the API shows it."""
         if question == "show servers state":
             return self.show_servers()
         if question == "show backend":
@@ -163,7 +162,7 @@ class _Looker:
         if question in self._maps:
             return await self._show_map(self._maps[question])
         if question.startswith("show acl "):
-            # Lists of ACLs are changed by a reload alone here.
+            # ACLs are only changed by a reload over this API.
             return _UNKNOWN
         if question in self._lists:
             return await self._show_list(self._lists[question])
@@ -186,7 +185,7 @@ class _Looker:
 
     async def _show_map(self, path: str) -> str:
         expected = parse_map_file(self._generation.files[path].content)
-        # The API splits at blanks what it reads, and cannot read what has no value.
+        # The API splits lines at blanks, and cannot read entries without a value.
         if any(not value or len(f"{key} {value}".split()) != 2 or key[0] == "#" for key, value in expected):
             return _UNKNOWN
         try:
@@ -201,7 +200,7 @@ class _Looker:
         return "".join(f"0x0 {key} {value}\n" for key, value in entries)
 
     async def _is_loaded(self, path: str) -> bool:
-        """Whether the process has the map *path*: an empty one is not found by its name either."""
+        """Whether the process has the map *path*: the API does not find an empty map by its name."""
         if self._loaded_maps is None:
             try:
                 found = await self._api.get_as(list[StoredFile] | None, "runtime/maps")  # type: ignore[arg-type]  # a union is no class
@@ -234,16 +233,16 @@ class _Looker:
             return ""
         marks: dict[str, str] = {}
         failures: list[EndpointError] = []
-        limiter = trio.CapacityLimiter(PARALLEL_LOOKS)
+        limiter = trio.CapacityLimiter(PARALLEL_READS)
 
         async def read(path: str) -> None:
             try:
                 async with limiter:
                     marks[path] = await self._read_mark(path)
             except EndpointError as exc:
-                # One is enough, and the nursery would make a group of it.
+                # Only the first is raised, and not as an exception group.
                 failures.append(exc)
-                nursery.cancel_scope.cancel(reason="a certificate could not be looked at")
+                nursery.cancel_scope.cancel(reason="a certificate could not be read")
 
         async with trio.open_nursery() as nursery:
             for path in paths:
@@ -257,7 +256,7 @@ class _Looker:
         )
 
     async def _read_mark(self, path: str) -> str:
-        """Return the fingerprint of the certificate *path* in the process; empty where the API does not tell it."""
+        """Return the fingerprint of the certificate *path* in the process; empty if the API does not show it."""
         try:
             return (await self._api.get_as(_Certificate, certificate_path(self._paths.of(path)))).sha1_finger_print
         except (ApiStatusError, UnsendableError):
@@ -265,7 +264,7 @@ class _Looker:
 
 
 async def read_certificates(api: ApiClient) -> frozenset[str] | None:
-    """Return the paths of the certificates that the process has; None where the API cannot say, as before 3.2."""
+    """Return the paths of the certificates in the process; None if the API does not show them, as before 3.2."""
     try:
         found = await api.get_as(list[StoredFile] | None, "runtime/ssl_certs")  # type: ignore[arg-type]  # a union is no class
     except ApiStatusError:
@@ -274,7 +273,7 @@ async def read_certificates(api: ApiClient) -> frozenset[str] | None:
 
 
 def _questions(generation: Generation, kind: FileKind, command: str) -> Mapping[str, str]:
-    """Return the paths of the files of *kind* by the questions for them."""
+    """Return the paths of the files of *kind* by the commands that show them."""
     found = {}
     for file in generation.files_of(kind):
         try:

@@ -1,9 +1,9 @@
 """Both names of a file: its path in the configuration, and its name in the Data Plane API.
 
-A generation names files by relative paths, the same for every endpoint. The
-API decides on directories, and looks for maps and certificates in the process
-by the paths that it has itself. So what is sent to it names files by these,
-and what is read from it is turned back.
+A generation uses relative paths, the same for every endpoint. The API chooses
+directories, and finds maps and certificates in the process by its own paths.
+So paths are replaced in everything that is sent, and replaced back in
+everything that is read.
 """
 
 import re
@@ -16,34 +16,34 @@ _PLAIN: Final = r"[\w./-]+"
 
 
 class Paths:
-    """Where the API keeps files, by the paths of a generation; a path that is absolute stands for itself."""
+    """Paths in the API by the paths of a generation; absolute paths are the same in both."""
 
     def __init__(self, stored: Mapping[str, str]) -> None:
         self._outward = {path: at for path, at in stored.items() if at and not path.startswith("/") and path != at}
         self._inward = {at: path for path, at in self._outward.items()}
 
     def of(self, path: str) -> str:
-        """Return the path that the API and the process know the file *path* by."""
+        """Return the path of the file *path* in the API and the process."""
         return self._outward.get(path, path)
 
     def send(self, text: str) -> str:
-        """Return *text*, of a configuration or a crt-list, as the API is to have it."""
+        """Return *text* (a configuration or crt-list) with the paths of the API."""
         return _replace(text, self._outward)
 
     def take(self, text: str) -> str:
-        """Return *text*, of the API, with the paths of the generation; turns back what `send` has done."""
+        """Return *text* from the API with the paths of the generation; the reverse of `send`."""
         return _replace(text, self._inward)
 
     def send_file(self, file: AuxFile) -> bytes:
-        """Return the content of *file* as the API is to have it: of all files crt-lists name others."""
+        """Return the content of *file* for the API: crt-lists contain paths of other files."""
         content = file.content
         if file.kind is FileKind.CRT_LIST and self._outward:
             content = self.send(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        # The API refuses a request without a body. A blank line means nothing in a map and in a crt-list.
+        # The API rejects a request without a body. A blank line has no meaning in maps and crt-lists.
         return content + b"\n" if file.kind in BY_LINE and _is_blank(content) else content
 
     def take_file(self, kind: FileKind, content: bytes) -> bytes:
-        """Return *content*, of the API's, as a generation has it; turns back what `send_file` has done."""
+        """Return *content* from the API as in a generation; the reverse of `send_file`."""
         if kind in BY_LINE and content and _is_blank(content):
             return content[:-1]
         if kind is not FileKind.CRT_LIST or not self._inward:

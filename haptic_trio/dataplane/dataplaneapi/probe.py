@@ -8,10 +8,10 @@ from haptic_trio.dataplane.endpoint import EndpointUnreachableError
 
 
 class ApiProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers."""
+    """Versions and process behind a Data Plane API."""
 
     api_version: str
-    """As the API says it; a build of its own may say no more than `dev.dirty`."""
+    """As reported by the API; a private build may report only `dev.dirty`."""
     haproxy_version: str
     """Such as `2.8.25-5cf5d0683`."""
     pid: int
@@ -19,7 +19,7 @@ class ApiProbe(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_newer_than_known(self) -> bool:
-        """Whether HAProxy is later than what this is written for."""
+        """Whether HAProxy is newer than the newest supported version."""
         version = read_version(self.haproxy_version)
         return version is not None and version > NEWEST
 
@@ -43,18 +43,18 @@ class _ProcessInfo(msgspec.Struct):
 
 
 async def probe_api(api: ApiClient) -> ApiProbe:
-    """Ask what *api* leads to.
+    """Read the versions of *api* and its HAProxy.
 
-    Raises ApiUnsupportedError for what is no Data Plane API v3 and for an
-    HAProxy before 2.8, EndpointUnreachableError when the API does not reach
-    its HAProxy, and other EndpointErrors as `ApiClient` does.
+    Raises ApiUnsupportedError if the server is not a Data Plane API v3 or
+    HAProxy is older than 2.8, EndpointUnreachableError if the API does not
+    reach its HAProxy, and other EndpointErrors as `ApiClient` does.
     """
     try:
         info = await api.get_as(_Info, "/info")
         answer = await api.get_as(_ProcessInfo, "runtime/info")
     except ApiStatusError as exc:
         if exc.status == 404:
-            message = "no Data Plane API v3 answers; it comes with version 3.0 of the Data Plane API"
+            message = "the server is not a Data Plane API v3; install version 3.0 of the Data Plane API or later"
             raise ApiUnsupportedError(api.endpoint, message) from exc
         raise
     process = answer.info

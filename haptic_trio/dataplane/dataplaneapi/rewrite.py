@@ -19,27 +19,27 @@ from haptic_trio.haproxy.model import AuxFile, FileKind
 
 
 class ApiConflictError(EndpointError):
-    """Somebody else keeps changing the configuration; trying again later is fine."""
+    """Another client keeps changing the configuration; a later retry may help."""
 
 
-class NotTakenError(PatchRefusedError):
-    """The API has no way to give the process a new certificate; what needs one is to be activated."""
+class ReloadRequiredError(PatchRefusedError):
+    """The API cannot add a new certificate at runtime; the caller activates instead."""
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """A file that was written, and what was there before."""
+    """A written file and its previous content."""
 
     place: Place
     existed: bool
     former: bytes | None
-    """None for a file that did not exist, and for one that could not be read."""
+    """None if the file did not exist or could not be read."""
 
 
 class Rewrite:
-    """Writes files and configuration, and remembers how both were.
+    """Writes files and configuration, and can restore both.
 
-    *placed* are all files that shall be there. *raw* is the configuration as
-    the API stored it before, *contents* what is known of the files.
+    *placed* are all desired files. *raw* is the configuration that the API
+    stored before, *contents* are known contents of files.
     """
 
     def __init__(
@@ -63,29 +63,29 @@ class Rewrite:
         self._changes: list[_Change] = []
 
     async def write_files(self, files: Mapping[Place, AuxFile]) -> dict[Place, StoredFile]:
-        """Create or replace *files*, in their order, and return what the API says of the certificates.
+        """Create or replace *files*, in their order, and return the API's records of the certificates.
 
-        Raises DeploymentRefusedError for content that the API refuses, or a
-        file that would lie elsewhere than the configuration says, and
-        EndpointStorageError when it cannot write.
+        Raises DeploymentRefusedError if the API rejects a content, or stores
+        a file under another path than the configuration has, and
+        EndpointStorageError if it cannot write.
         """
         certificates = {}
         paths = self.paths
         for place, file in files.items():
             stored = self._stored.get(place)
             former = await self._read_former(place) if stored is not None else None
-            # Noted before it is done: when the answer is lost nobody knows whether it was.
+            # Recorded before the request: if the answer is lost, the file may have been written.
             self._changes.append(_Change(place, stored is not None, former))
             try:
                 if file.kind is FileKind.CRT_LIST:
-                    # By now those that it names are written.
+                    # The files that it refers to are written by now.
                     paths = self.paths
-                told = await self._storage.write(place, paths.send_file(file), exists=stored is not None)
+                record = await self._storage.write(place, paths.send_file(file), exists=stored is not None)
                 if place.store is Store.CERTIFICATES:
                     certificates[place] = await self._storage.inspect(place)
             except ApiStatusError as exc:
                 raise self._refusal_of(place, exc) from exc
-            known = told or stored
+            known = record or stored
             if known is not None:
                 self._stored[place] = known
                 if problem := check_place(place, file.path, known):
@@ -93,15 +93,15 @@ class Rewrite:
         return certificates
 
     async def introduce(self, files: Mapping[Place, AuxFile]) -> dict[Place, StoredFile]:
-        """Create certificates that the process is to know at once, and return what the API says of them.
+        """Create certificates and add them to the process; return the API's records.
 
-        Raises NotTakenError when the API leaves that to a reload, and
-        PatchRefusedError when it refuses one.
+        Raises ReloadRequiredError if the API adds them only by a reload, and
+        PatchRefusedError if it rejects one.
         """
         certificates = {}
         for place, file in files.items():
             if place in self._stored or place.store is not Store.CERTIFICATES:
-                raise PatchRefusedError(self._endpoint, f"{place} is not new, or has no key")
+                raise PatchRefusedError(self._endpoint, f"{place} is not a new certificate with a key")
             self._changes.append(_Change(place, False, None))
             try:
                 self._stored[place], is_taken = await self._storage.introduce(place, file.content)
@@ -111,24 +111,24 @@ class Rewrite:
             if problem := check_place(place, file.path, self._stored[place]):
                 raise PatchRefusedError(self._endpoint, problem)
             if not is_taken:
-                raise NotTakenError(self._endpoint, f"{place}: the API leaves new certificates to a reload")
+                raise ReloadRequiredError(self._endpoint, f"{place}: the API adds new certificates only by a reload")
         return certificates
 
     @property
     def stored(self) -> Mapping[Place, StoredFile]:
-        """What the API says of files, as far as they were there or have been written."""
+        """The API's records of existing and written files."""
         return self._stored
 
     @property
     def paths(self) -> Paths:
-        """Where the API keeps the files that shall be there, as far as they are."""
+        """Paths of the desired files that the API has."""
         files = {file.path: self._stored.get(place) for place, file in self._placed.items()}
         return Paths({path: stored.file for path, stored in files.items() if stored is not None})
 
     async def push(self, text: str, *, mode: ReloadMode) -> str:
-        """Make *text*, of a generation, the configuration and return what the API stores.
+        """Store the configuration *text* of a generation and return it as rewritten by the API.
 
-        Raises DeploymentRefusedError with HAProxy's words, ApiConflictError.
+        Raises DeploymentRefusedError with HAProxy's errors, and ApiConflictError.
         """
         text = self.paths.send(text)
         try:
@@ -143,12 +143,12 @@ class Rewrite:
             raise DeploymentRefusedError(self._endpoint, await self._config.explain(text, exc)) from exc
 
     async def undo(self, *, reload: bool) -> str | None:
-        """Put back files and configuration, and return what the API stores then.
+        """Restore files and configuration, and return the stored configuration.
 
-        None when a file could not be put back. With *reload* the process is
-        made to load all that, which it is anyway if the configuration was
-        replaced. Raises EndpointStorageError when it does not, and other
-        EndpointErrors when the API does not answer.
+        None if a file could not be restored. The process reloads with
+        *reload*, or if the configuration had been replaced. Raises
+        EndpointStorageError if that fails, and other EndpointErrors if the
+        API does not answer.
         """
         complete = True
         for change in reversed(self._changes):
@@ -158,7 +158,7 @@ class Rewrite:
             try:
                 stored = await self._config.push(self._raw, mode="force")
             except (ReloadFailedError, ApiStatusError) as exc:
-                message = f"the former configuration could not be put back: {exc}"
+                message = f"the previous configuration could not be restored: {exc}"
                 raise EndpointStorageError(self._endpoint, message) from exc
         return stored if complete else None
 
@@ -186,7 +186,7 @@ class Rewrite:
 
     def _refusal_of(self, place: Place, refusal: ApiStatusError) -> EndpointError:
         words = f"{place}: {refusal.words or refusal.status}"
-        # What is no certificate is answered as if the API had failed.
+        # For an invalid certificate the API answers as for an internal error.
         if refusal.status < 500 or place.store is Store.CERTIFICATES:
             return DeploymentRefusedError(self._endpoint, words)
         return EndpointStorageError(self._endpoint, words)

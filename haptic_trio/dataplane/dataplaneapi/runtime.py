@@ -1,7 +1,7 @@
 """Runtime operations of a plan, over a Data Plane API.
 
-The API reads HAProxy's replies by splitting them at blanks, so what it
-answers is compared with what was asked for.
+The API parses HAProxy's replies by splitting them at blanks, so its answers
+are compared with the operation.
 """
 
 import ipaddress
@@ -37,9 +37,9 @@ from haptic_trio.haproxy.plan.operations import (
 )
 
 MAX_REQUESTS: Final = 500
-"""More operations than this take longer than a reload: each is a request of its own."""
+"""Limit of operations: each is one request, and more of them take longer than a reload."""
 REMOVAL_ATTEMPTS: Final = 10
-"""How often in all a server that is in use is asked to be deleted; then it is left in maintenance."""
+"""Attempts to delete a server that is in use; then it stays in maintenance."""
 REMOVAL_INTERVAL: Final = 0.05
 """Seconds between two attempts."""
 
@@ -73,7 +73,7 @@ class RuntimeApi:
     def prepare(
         self, operations: Iterable[Operation], generation: Generation, *, present: PresentMaps, paths: Paths
     ) -> list[tuple[Operation, Call]]:
-        """Return what `apply` would send; raises PatchRefusedError for what cannot be said."""
+        """Return the requests of `apply`; raises PatchRefusedError if an operation has none."""
         try:
             steps = [(one, make_call(one, paths)) for one in adapt(operations, generation, present)]
         except UnsendableError as exc:
@@ -87,24 +87,24 @@ class RuntimeApi:
     ) -> None:
         """Apply *operations*, which lead to *generation*, in order.
 
-        *present* has the maps that are replaced as a whole. A server that
-        is in use stays in maintenance. Raises PatchRefusedError when an
-        operation is refused or not done, with those before it applied, and
-        when one cannot be said at all, with none applied. Raises
-        EndpointError when the API does not answer.
+        *present* has the maps that are replaced completely. A deleted server
+        that is in use stays in maintenance. Raises PatchRefusedError if an
+        operation is rejected or has no effect (those before it are applied),
+        or if one has no request (none is applied). Raises EndpointError if
+        the API does not answer.
         """
         for operation, call in self.prepare(operations, generation, present=present, paths=paths):
-            await self._carry_out(operation, call, paths)
+            await self._execute(operation, call, paths)
 
     async def delete_unused(self, removal: DeleteServer) -> None:
-        """Delete a server that is in maintenance, unless it is in use; asked once."""
+        """Try once to delete a server that is in maintenance; ignores a rejection."""
         try:
             await self._api.send("DELETE", make_call(removal, Paths({})).path)
         except (ApiStatusError, UnsendableError):
             return
 
     async def read_map(self, path: str) -> tuple[Entry, ...] | None:
-        """Return the entries of the map that the process knows as *path*; None when the API does not find it."""
+        """Return the entries of the map with *path* in the process; None if the API does not find it."""
         try:
             entries = await self._api.get_as(list[MapEntry] | None, f"{map_path(path)}/entries")  # type: ignore[arg-type]  # a union is no class
         except ApiStatusError as exc:
@@ -113,7 +113,7 @@ class RuntimeApi:
             return None
         return tuple((entry.key, entry.value) for entry in entries or [])
 
-    async def _carry_out(self, operation: Operation, call: Call, paths: Paths) -> None:
+    async def _execute(self, operation: Operation, call: Call, paths: Paths) -> None:
         try:
             if isinstance(operation, DeleteServer):
                 await self._delete(call)
@@ -125,19 +125,19 @@ class RuntimeApi:
             refusal = exc
         else:
             if isinstance(operation, ServerOperation):
-                self._require_told(self._api.decode(RuntimeServer, answer, call.path), operation)
+                self._require_effect(self._api.decode(RuntimeServer, answer, call.path), operation)
             return
         if not await self._is_set(operation, refusal, paths):
             message = f"{name_operation(operation)}: {refusal.status} {refusal.words}"
             raise PatchRefusedError(self._api.endpoint, message) from refusal
 
-    def _require_told(self, server: RuntimeServer, operation: ServerOperation) -> None:
-        if not is_server_as_told(server, operation):
-            message = f"{name_operation(operation)}: the API shows something else afterwards"
+    def _require_effect(self, server: RuntimeServer, operation: ServerOperation) -> None:
+        if not has_taken_effect(server, operation):
+            message = f"{name_operation(operation)}: the API shows another state after the change"
             raise PatchRefusedError(self._api.endpoint, message)
 
     async def _delete(self, call: Call) -> None:
-        # The API puts it into maintenance first: nothing new comes to it.
+        # The API puts the server into maintenance first, so it gets no new connections.
         for _attempt in range(REMOVAL_ATTEMPTS):
             try:
                 await self._api.send(call.method, call.path)
@@ -151,14 +151,14 @@ class RuntimeApi:
             await trio.sleep(REMOVAL_INTERVAL)
 
     async def _is_set(self, operation: Operation, refusal: ApiStatusError, paths: Paths) -> bool:
-        """Whether an entry has its value nevertheless: the API looks it up anew, and not every key finds itself."""
+        """Whether an entry has its value despite *refusal*: the API reads it back, and does not find every key."""
         if not isinstance(operation, SetMapEntry) or refusal.status != 404:
             return False
         return (operation.key, operation.value) in (await self.read_map(paths.of(operation.map)) or ())
 
 
-def is_server_as_told(server: RuntimeServer, operation: ServerOperation) -> bool:
-    """Whether the API shows *server* as *operation* was to make it."""
+def has_taken_effect(server: RuntimeServer, operation: ServerOperation) -> bool:
+    """Whether the API shows *server* in the state that *operation* sets."""
     match operation:
         case SetServerAddress(_, _, address, port):
             return server.port == port and _same_address(server.address, address)

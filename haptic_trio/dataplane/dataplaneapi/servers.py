@@ -30,7 +30,7 @@ def _fields(form: _Form, *names: str, **others: str) -> dict[str, _Field]:
     return {**same, **{word.replace("_", "-"): _Field(name, form) for word, name in others.items()}}
 
 
-# Without checks: the API has no request that starts them, and a server whose checks do not run is never found dead.
+# Not health checks: the API cannot start them, and a server without running checks is never marked down.
 _FIELDS: Final[Mapping[str, _Field]] = {
     **_fields(_Form.SWITCH, "backup", "send_proxy_v2_ssl", "send_proxy_v2_ssl_cn", "ssl", "tfo"),
     **_fields(_Form.SWITCH, "no_sslv3", "no_tlsv10", "no_tlsv11", "no_tlsv12", "no_tlsv13"),
@@ -42,25 +42,25 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     **_fields(_Form.FILE, "crl_file", ca_file="ssl_cafile", crt="ssl_certificate"),
 }
 OPTIONS: Final = frozenset(_FIELDS)
-"""Words of a `server` line that the API has a field for, and that it passes on as they are."""
+"""Options of a `server` line that the API has a field for and passes on unchanged."""
 
 
-def describe_server(operation: AddServer, paths: Paths) -> dict[str, str | int]:
-    """Return the server of *operation* as the API takes it; raises UnsendableError for what it has no field for."""
+def server_fields(operation: AddServer, paths: Paths) -> dict[str, str | int]:
+    """Return the fields of the API for *operation*; raises UnsendableError for options without a field."""
     address = read_address(operation.address)
     if address is None:
-        raise UnsendableError(f"'{operation.address}' is no plain address with a port")
-    told: dict[str, str | int] = {"name": operation.server, "address": address[0], "port": address[1]}
+        raise UnsendableError(f"'{operation.address}' is not a plain address with a port")
+    fields: dict[str, str | int] = {"name": operation.server, "address": address[0], "port": address[1]}
     end = 0
     for option in walk_options(operation.options, 0, shipped_keywords().server):
         field = _FIELDS.get(option.name)
         if field is None:
-            raise UnsendableError(f"'{option.name}' of a server is not added over the Data Plane API")
-        told[field.name] = _value(field, " ".join(option.values), paths)
+            raise UnsendableError(f"the Data Plane API has no field for the server option '{option.name}'")
+        fields[field.name] = _value(field, " ".join(option.values), paths)
         end = option.at + 1 + len(option.values)
     if end != len(operation.options):
-        raise UnsendableError(f"'{operation.options[end]}' of a server is not known")
-    return told
+        raise UnsendableError(f"unknown server option '{operation.options[end]}'")
+    return fields
 
 
 def _value(field: _Field, word: str, paths: Paths) -> str | int:
@@ -71,7 +71,7 @@ def _value(field: _Field, word: str, paths: Paths) -> str | int:
             return "disabled"
         case _Form.NUMBER:
             if not word.isdecimal():
-                raise UnsendableError(f"'{word}' is no number")
+                raise UnsendableError(f"'{word}' is not a number")
             return int(word)
         case _Form.FILE:
             return paths.of(word)

@@ -21,42 +21,42 @@ from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, p
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, digest_of, make_generation
 
 PARALLEL_READS = 8
-"""Files that are read at once."""
+"""Files that are read concurrently."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What was there."""
+    """State of an API at one moment."""
 
     raw: str
     """The configuration as the API stores it."""
     listing: Mapping[Place, StoredFile]
-    """All files, whoever has put them there."""
+    """All files, also those of other clients."""
     manifest: Manifest
-    """Our note; one that is not clear where there is none."""
+    """The stored manifest; one that is not clear if there is none."""
     contents: Mapping[Place, bytes] = {}
-    """The content of our files as the API has it, as far as it is known."""
+    """Known contents of haptic-trio's files, in the form of the API."""
     digests: Mapping[Place, str] = {}
-    """The digest of each of our files as it is now, in the form that a generation has it."""
+    """Present digest of each of haptic-trio's files, in the form of a generation."""
     certificates: Mapping[Place, StoredFile] = {}
-    """What the API says of our certificates."""
+    """The API's records of haptic-trio's certificates."""
     generation: Generation | None = None
-    """None when nobody knows what runs."""
+    """None if the running generation is unknown."""
     edited: tuple[str, ...] = ()
-    """What somebody else has changed since our last deployment: the configuration, or files by their paths."""
+    """Changes by other clients since the last deployment: the configuration, or paths of files."""
     paths: Paths = Paths({})
-    """Where the API keeps our files."""
+    """Paths of haptic-trio's files in the API."""
 
 
 class _Found(msgspec.Struct, frozen=True):
     file: AuxFile
     content: bytes | None
-    """As the API has it; None where that is not known."""
+    """In the form of the API; None if unknown."""
     stored: StoredFile | None = None
-    """Of a certificate."""
+    """For a certificate."""
 
 
 class SnapshotReader:
-    """Reads snapshots; one reader per endpoint, and one reading at a time."""
+    """Reads snapshots of one endpoint, one at a time."""
 
     def __init__(self, config: RawConfig, storage: Storage) -> None:
         self._config = config
@@ -65,11 +65,11 @@ class SnapshotReader:
         self._deployed: Generation | None = None
 
     def remember(self, generation: Generation) -> None:
-        """Keep what was deployed: the API does not give certificates away, and its text need not be parsed again."""
+        """Keep the deployed *generation*: the API does not return certificates, and the text is parsed already."""
         self._deployed = generation
 
     async def read_manifest(self) -> Manifest | None:
-        """Return our note; None when there is none."""
+        """Return the stored manifest; None if there is none."""
         try:
             data = await self._storage.read(MANIFEST)
         except ApiStatusError as exc:
@@ -79,7 +79,7 @@ class SnapshotReader:
         return await trio.to_thread.run_sync(decode_manifest, data)
 
     async def read(self) -> Snapshot:
-        """Read configuration, note, and files; raises EndpointError."""
+        """Read configuration, manifest and files; raises EndpointError."""
         raw = await self._config.fetch()
         listing = await self._storage.list_files()
         manifest = (await self.read_manifest() if MANIFEST in listing else None) or NOTHING
@@ -92,7 +92,7 @@ class SnapshotReader:
         config = await trio.to_thread.run_sync(self._read_text, manifest.text)
         if config is None:
             return bare
-        # A list may leave out what the API would have called otherwise.
+        # A listing may omit files, whose paths are then those in the manifest.
         paths = Paths({path: _file(record, listing) for path, record in manifest.files.items()})
         found = await self._read_files(manifest, paths)
         now = {one.file.path: one.file.digest for one in found.values()}
@@ -125,7 +125,7 @@ class SnapshotReader:
                 async with limiter:
                     file = await self._read_file(place, path, record, paths)
             except EndpointError as exc:
-                # One is enough, and the nursery would make a group of it.
+                # Only the first is raised, and not as an exception group.
                 failures.append(exc)
                 nursery.cancel_scope.cancel(reason="a file could not be read")
                 return
@@ -154,7 +154,7 @@ class SnapshotReader:
 
     def _certificate(self, path: str, record: FileRecord, stored: StoredFile) -> _Found:
         if stored.seal != record.seal:
-            # Another certificate than ours, of which no more is known.
+            # Another client replaced the certificate; its content is unknown.
             return _Found(AuxFile(FileKind.CERT, path, b"", stored.seal, secret=True), None, stored)
         own = self._deployed.files.get(path) if self._deployed is not None else None
         content = own.content if own is not None and own.digest == record.digest else None

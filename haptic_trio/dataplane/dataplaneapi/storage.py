@@ -1,7 +1,7 @@
 """Files in the storages of a Data Plane API: maps, certificates, crt-lists and general files.
 
-A storage is flat: a file has a name, and the API decides on its directory.
-What the configuration calls the same file is for `dataplaneapi_paths` to say.
+A storage is flat: a file has a name, and the API chooses its directory.
+`paths` maps the paths in the configuration to those in the API.
 """
 
 import re
@@ -16,7 +16,7 @@ from haptic_trio.haproxy.model import AuxFile, FileKind, digest_of
 
 
 class Store(StrEnum):
-    """The storages, by the API's names, in the order in which files are written: a crt-list names certificates."""
+    """The storages by the API's names, in the order of writing: a crt-list refers to certificates."""
 
     CERTIFICATES = "ssl_certificates"
     GENERAL = "general"
@@ -25,7 +25,7 @@ class Store(StrEnum):
 
 
 class Place(NamedTuple):
-    """Where the API keeps a file."""
+    """Storage and name of a file."""
 
     store: Store
     name: str
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """What the API says of a file; of a certificate more than where it is."""
+    """The API's record of a file; for a certificate with its properties."""
 
     storage_name: str = ""
     file: str = ""
@@ -49,7 +49,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
     @property
     def seal(self) -> str:
-        """Hash over what tells one certificate from another."""
+        """Digest of the properties that identify a certificate."""
         marks = (self.size, self.serial, self.subject, self.domains, self.not_before, self.not_after)
         return digest_of(repr((*marks, self.sha256_finger_print)))
 
@@ -61,15 +61,15 @@ _STORES: Final[Mapping[FileKind, Store]] = {
     FileKind.FILE: Store.GENERAL,
 }
 MANIFEST: Final = Place(Store.GENERAL, "haptic-trio.json")
-"""Where we keep our own notes; no generation may have a file there."""
+"""Place of the manifest; reserved, so no file of a generation may have this name."""
 
-# What the API may leave as it is, and what needs no quoting anywhere.
+# Names that the API accepts and that need no quoting.
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-# What every version leaves as it is: one dot, before an ending that the storage knows.
+# Names that no version of the API changes: one dot, before an ending that the storage accepts.
 _STEM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _ENDING: Final = re.compile(r"\.[A-Za-z0-9]+")
 _ENDINGS: Final = {Store.MAPS: ".map", Store.CERTIFICATES: ".pem", Store.CRT_LISTS: ".txt"}
-# A parameter that a storage's method does not have is not sent.
+# Sent only with the methods that have this parameter.
 _SKIP: Final = {"skip_reload": "true"}
 _SKIPS: Final = frozenset(
     {
@@ -82,18 +82,18 @@ _SKIPS: Final = frozenset(
 
 
 class Storage:
-    """The storages of one API; errors are those of `ApiClient`. Nothing here reloads HAProxy.
+    """The storages of one API; raises the errors of `ApiClient`. Does not reload HAProxy.
 
-    With two exceptions, which are the API's: a new crt-list schedules a
-    reload, and so does a certificate that is introduced and not taken. The
-    next push of a configuration takes it over.
+    With two exceptions in the API: a new crt-list schedules a reload, and so
+    does a certificate that it cannot add at runtime. The next push of a
+    configuration replaces that reload.
     """
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
 
     async def list_files(self) -> dict[Place, StoredFile]:
-        """Return what is stored; of certificates only where they are."""
+        """Return all stored files; certificates without their properties."""
         found: dict[Place, StoredFile] = {}
         for store in Store:
             path = f"storage/{store}"
@@ -107,17 +107,17 @@ class Storage:
         return found
 
     async def read(self, place: Place) -> bytes:
-        """Return the content of a file; certificates are not given away."""
+        """Return the content of a file; the API does not return certificates."""
         return (await self._api.get(_path(place))).content
 
     async def inspect(self, place: Place) -> StoredFile:
-        """Return what the API says of a certificate."""
+        """Return the API's record of a certificate."""
         return await self._api.get_as(StoredFile, _path(place))
 
     async def write(self, place: Place, content: bytes, *, exists: bool) -> StoredFile | None:
-        """Create or replace a file, whichever it takes; *exists* is the guess that is tried first.
+        """Create or replace a file; *exists* decides which request is tried first.
 
-        Returns what the API says of the file; of some that were replaced it says nothing.
+        Returns the API's record of the file; None for some replaced files.
         """
         try:
             return await (self._replace(place, content) if exists else self._create(place, content))
@@ -127,16 +127,16 @@ class Storage:
         return await (self._create(place, content) if exists else self._replace(place, content))
 
     async def introduce(self, place: Place, content: bytes) -> tuple[StoredFile, bool]:
-        """Create a certificate and have the process know it; return what the API says of it, and whether it does.
+        """Create a certificate and add it to the process; return its record, and whether it was added.
 
-        Where it does not, a reload is scheduled: so do versions that leave new certificates to that.
+        If it was not added, the API has scheduled a reload.
         """
         path = f"storage/{place.store}"
         answer = await self._api.send("POST", path, upload=(place.name, content))
         return self._api.decode(StoredFile, answer, path), not answer.reload_id
 
     async def delete(self, place: Place) -> None:
-        """Remove a file; one that is gone already is none to remove."""
+        """Remove a file; a file that does not exist is ignored."""
         try:
             await self._api.send("DELETE", _path(place), params=_params("DELETE", place))
         except ApiStatusError as exc:
@@ -161,13 +161,13 @@ class Storage:
 
 
 def place_files(files: Iterable[AuxFile]) -> tuple[dict[Place, AuxFile], list[str]]:
-    """Return where each of *files* goes, in the order of writing, and why some cannot go anywhere."""
+    """Return the places of *files*, in the order of writing, and problems of files without a place."""
     placed: dict[Place, AuxFile] = {}
     problems = []
     order = list(Store)
     places = [(place_of(file), file) for file in files]
     for place, file in sorted(places, key=lambda one: (order.index(one[0].store), one[1].path)):
-        if (reason := _refuse(place, placed)) is not None:
+        if (reason := _problem_of(place, placed)) is not None:
             problems.append(f"{file.path}: {reason}")
         else:
             placed[place] = file
@@ -175,14 +175,14 @@ def place_files(files: Iterable[AuxFile]) -> tuple[dict[Place, AuxFile], list[st
 
 
 def place_of(file: AuxFile) -> Place:
-    """Return where the API is to keep *file*.
+    """Return the place of *file*.
 
-    Its name is that of the path, unless the API might change that. One whose
-    path is absolute has to keep it.
+    The name is the last part of the path, unless the API might change it. A
+    file with an absolute path keeps its name.
     """
     store = _STORES[file.kind]
     if store is Store.CERTIFICATES and b"PRIVATE KEY-" not in file.content:
-        # That storage takes certificates with their keys; authorities are none of those.
+        # This storage requires a key beside each certificate; CA certificates have none.
         store = Store.GENERAL
     name = file.path.rpartition("/")[2]
     if file.path.startswith("/"):
@@ -196,26 +196,26 @@ def place_of(file: AuxFile) -> Place:
 
 
 def check_place(place: Place, path: str, stored: StoredFile) -> str:
-    """Return why the configuration would not find the file by *path*; empty when it does.
+    """Return why the configuration would not find the file by *path*; empty if it does.
 
-    A relative path is sent as the one that the API has (`dataplaneapi_paths`).
+    Relative paths are replaced by those of the API (`paths`).
     """
     if stored.storage_name != place.name:
-        return f"{path}: the API calls it '{stored.storage_name}'"
+        return f"{path}: the API stored it as '{stored.storage_name}'"
     if path.startswith("/") and stored.file and stored.file != path:
-        return f"{path}: the API keeps it as {stored.file}"
+        return f"{path}: the API stored it at {stored.file}"
     return ""
 
 
-def _refuse(place: Place, placed: Mapping[Place, AuxFile]) -> str | None:
+def _problem_of(place: Place, placed: Mapping[Place, AuxFile]) -> str | None:
     if not _NAME.fullmatch(place.name):
-        return "a name may have letters, digits, dots, hyphens and underscores, and begins with neither dot nor hyphen"
+        return "a name may have letters, digits, dots, hyphens and underscores, and must not begin with a dot or hyphen"
     if place.store is Store.MAPS and not place.name.endswith(".map"):
-        return "the name of a map has to end with .map"
+        return "the name of a map must end with .map"
     if place == MANIFEST:
-        return "this name is taken"
+        return "this name is reserved"
     if place in placed:
-        return f"the API cannot tell it from {placed[place].path}"
+        return f"the API cannot distinguish it from {placed[place].path}"
     return None
 
 

@@ -253,7 +253,7 @@ async def test_process_that_cannot_be_looked_at_is_no_drift_and_no_failure() -> 
         api.before = answers("GET", "stats/native", refusal(500, "no socket"))
         with structlog.testing.capture_logs() as logs:
             assert await endpoint.repair() == DriftReport()
-        assert "the process cannot be looked at" in [log["event"] for log in logs]
+        assert "process cannot be observed" in [log["event"] for log in logs]
         api.before = answers("GET", "stats/native", refusal(503, "starting"))
         with pytest.raises(EndpointUnreachableError):
             await endpoint.repair()

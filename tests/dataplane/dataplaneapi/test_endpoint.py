@@ -170,9 +170,9 @@ async def test_new_crt_list_does_not_cost_a_reload_of_its_own(autojump_clock: ob
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ((make_file(FileKind.MAP, f"{ROOT}/maps/hosts.txt", "a b\n"),), "has to end with .map"),
-        ((general("a/x", "y"), general("b/x", "z")), "the API cannot tell it from"),
-        ((general("haptic-trio.json", "{}"),), "this name is taken"),
+        ((make_file(FileKind.MAP, f"{ROOT}/maps/hosts.txt", "a b\n"),), "must end with .map"),
+        ((general("a/x", "y"), general("b/x", "z")), "the API cannot distinguish it from"),
+        ((general("haptic-trio.json", "{}"),), "this name is reserved"),
         ((general("two words", "y"),), "a name may have"),
     ],
 )
@@ -193,7 +193,7 @@ async def test_file_that_the_configuration_would_not_find_is_refused_and_removed
     misplaced = make_file(FileKind.FILE, "/somewhere/else/503.http", "busy\n")
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(DeploymentRefusedError, match=f"the API keeps it as {ROOT}/general/503.http"):
+        with pytest.raises(DeploymentRefusedError, match=f"the API stored it at {ROOT}/general/503.http"):
             await endpoint.activate(generation(files=(misplaced,)))
 
     assert "503.http" not in api.stores["general"]

@@ -92,7 +92,7 @@ async def test_each_request_uses_the_current_credentials(nursery: trio.Nursery) 
     async with serve(api) as url:
         run = partial(RemoteApis([ApiAddress(name="a", url=url)], lambda: held[0], report=Reports()).run, published)
         [endpoint] = await nursery.start(run)
-        with pytest.raises(ApiAccessError, match="there are no credentials yet"):
+        with pytest.raises(ApiAccessError, match="the credentials are not known yet"):
             await endpoint.describe()
         assert api.calls == []
 
