@@ -20,7 +20,7 @@ def apply(stored: GenerationFiles, desired: Generation, *, taken: bool = True) -
     """Note a change as a process takes it, or refuses it."""
     running = stored.read_running()
     assert running is not None
-    stored.note(make_delta(running, desired))
+    stored.record_patch(make_delta(running, desired))
     stored.settle(desired if taken else None)
 
 
@@ -43,13 +43,13 @@ def test_what_the_process_refused_is_not_running(tmp_path: Path) -> None:
     apply(stored, generation("two"), taken=False)
     apply(stored, generation("three"))
     assert opened(tmp_path).read_running() == generation("three")
-    assert len(opened(tmp_path).read_notes()) == 1
+    assert len(opened(tmp_path).read_patches()) == 1
 
 
 def test_a_note_that_is_not_settled_means_that_nobody_knows(tmp_path: Path) -> None:
     stored = opened(tmp_path)
     deploy(stored, generation("one"))
-    stored.note(make_delta(generation("one"), generation("two")))
+    stored.record_patch(make_delta(generation("one"), generation("two")))
     assert not stored.clear
     successor = opened(tmp_path)
     assert not successor.clear
@@ -68,12 +68,12 @@ def test_joining_writes_out_what_was_noted_and_keeps_what_came_later(tmp_path: P
     assert loadable(tmp_path) == "three/three"
     for each in (stored, opened(tmp_path)):
         assert each.read_running() == generation("four")
-        assert [delta.id for delta in each.read_notes()] == [generation("four").id]
+        assert [delta.id for delta in each.read_patches()] == [generation("four").id]
     apply(stored, generation("five"))
     stored.join(generation("five"))
     assert opened(tmp_path).read_running() == generation("five")
-    assert not stored.read_notes()
-    with pytest.raises(ValueError, match="no settled note"):
+    assert not stored.read_patches()
+    with pytest.raises(ValueError, match="no settled patch"):
         stored.join(generation("two"))
 
 
@@ -83,7 +83,7 @@ def test_a_deployment_makes_notes_void(tmp_path: Path) -> None:
     apply(stored, generation("two"))
     deploy(stored, generation("three"))
     assert opened(tmp_path).read_running() == generation("three")
-    assert not stored.read_notes()
+    assert not stored.read_patches()
 
 
 def test_notes_on_files_changed_by_hand_lead_nowhere(tmp_path: Path) -> None:

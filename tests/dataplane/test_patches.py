@@ -86,7 +86,7 @@ async def test_a_worker_that_somebody_else_had_loaded_is_not_patched_further(
         assert (await MasterClient(Path(record.sockets) / "master.sock", endpoint="x").reload(limit=10)).loaded
         result = await sync_endpoint(agent, site(port, [one, two], entries="other.org app\n"))
         assert result.reloaded
-        assert "reloaded by somebody else" in result.reasons[0]
+        assert "reloaded by another program" in result.reasons[0]
         assert await bodies_of(port) == {"a", "b"}
         # From then on it is known again.
         await sync_without_reload(agent, site(port, [two]))

@@ -90,7 +90,7 @@ async def test_an_interrupted_reload_converges(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", [(GenerationFiles, "note"), (GenerationFiles, "settle"), (RuntimeClient, "apply")])
+@pytest.mark.parametrize("step", [(GenerationFiles, "record_patch"), (GenerationFiles, "settle"), (RuntimeClient, "apply")])
 async def test_an_interrupted_patch_converges(
     instance_root: Path, haproxy_binary: Path, step: tuple[type, str], after: bool
 ) -> None:

@@ -4,10 +4,9 @@ It is expected to be started, whenever both files are there, as
 
     haproxy -W -S MASTER_SOCKET -f STATE/process.cfg -f STATE/current/haproxy.cfg
 
-with the same paths, by the same user. Whoever runs it starts it again when it
-ends. Nothing here starts, signals or ends it: it is told to load its
-configuration again on its master socket, and the first generation is loaded
-by its being started.
+with the same paths, by the same user, and is restarted by its container. This
+module does not start, signal or end it: reloads are requested on the master
+socket, and the start of the container loads the first generation.
 """
 
 import contextlib
@@ -24,13 +23,13 @@ from haptic_trio.dataplane.local.sockets import choose_socket_directory
 from haptic_trio.dataplane.local.supervisor import START_LIMIT, LoadRefusedError, OnExit, Supervisor
 
 WATCH_INTERVAL = 0.5
-"""Seconds between two looks whether HAProxy runs."""
+"""Seconds between two checks whether HAProxy runs."""
 POLL_INTERVAL = 0.05
-"""Seconds between two looks at an HAProxy that is about to be started."""
+"""Seconds between two checks while HAProxy starts."""
 
 
 class AttachedMaster(Supervisor):
-    """Stands where a supervisor does, without a process of its own; *master_socket* belongs to HAProxy's master."""
+    """Replaces the supervisor for an HAProxy that another container runs; *master_socket* is that of its master."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class AttachedMaster(Supervisor):
 
     @property
     def pid(self) -> int:
-        """The master process, as it calls itself; 0 when it did not answer the last time."""
+        """Pid of the master according to itself; 0 if it did not answer the last query."""
         return self._pid
 
     @property
@@ -60,32 +59,32 @@ class AttachedMaster(Supervisor):
     async def run(
         self,
         *,
-        on_exit: OnExit,  # noqa: ARG002 - the process is not ours to end
+        on_exit: OnExit,  # noqa: ARG002 - the container ends the process
         grace: float,  # noqa: ARG002
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Look whether HAProxy runs, until cancelled; the files are recovered once it loads nothing any more."""
+        """Observe HAProxy until cancelled; the files are recovered once no load is in progress."""
         self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
         with trio.move_on_after(START_LIMIT):
-            while await self._is_there() and not await self._has_loaded():  # noqa: ASYNC110 - nobody else tells
+            while await self._is_running() and not await self._has_loaded():  # noqa: ASYNC110 - there is no event
                 await trio.sleep(POLL_INTERVAL)
         await trio.to_thread.run_sync(self._files.recover)
         await trio.to_thread.run_sync(self._write_config)
         task_status.started()
         while True:
             await trio.sleep(WATCH_INTERVAL)
-            # While it is told to load it does not answer, and that means nothing.
+            # Not during a reload, when the master does not answer.
             async with self._lock:
-                await self._look()
+                await self._observe()
 
-    async def _look(self) -> MasterState | None:
+    async def _observe(self) -> MasterState | None:
         try:
             state = await self._master.fetch_state()
         except EndpointError:
             state = None
         pid = state.pid if state is not None else 0
         if pid and pid != self._seen:
-            # Whoever started it gave it the files, which lack what another one was told.
+            # The new process loaded the files, which lack the runtime changes of the former one.
             if self._seen:
                 await trio.to_thread.run_sync(self._files.mark_loaded)
             self._seen = pid
@@ -93,14 +92,14 @@ class AttachedMaster(Supervisor):
         return state
 
     async def load(self) -> None:
-        """Have HAProxy load what `current` holds; where none runs, wait until it has been started with that.
+        """Let HAProxy load `current`; if none runs, wait until the container has started it.
 
         Raises as `Supervisor.load` does.
         """
-        # One that is there may still be loading what somebody told it before, and was not awaited.
-        is_there = await self._is_there()
+        # A reload that another controller requested may still be in progress.
+        is_running = await self._is_running()
         await self._wait_loaded()
-        if not is_there:
+        if not is_running:
             return
         report = await self._master.reload(limit=START_LIMIT)
         if not report.loaded:
@@ -108,13 +107,13 @@ class AttachedMaster(Supervisor):
 
     async def _wait_loaded(self) -> None:
         with trio.move_on_after(START_LIMIT):
-            while not await self._has_loaded():  # noqa: ASYNC110 - nobody else tells
+            while not await self._has_loaded():  # noqa: ASYNC110 - there is no event
                 await trio.sleep(POLL_INTERVAL)
             return
-        raise EndpointTimeoutError(self._name, f"nobody has started haproxy within {START_LIMIT:g} s")
+        raise EndpointTimeoutError(self._name, f"haproxy was not started within {START_LIMIT:g} s; check its container")
 
-    async def _is_there(self) -> bool:
-        """Whether anything of HAProxy listens: a master that loads itself anew does not, but its former worker does."""
+    async def _is_running(self) -> bool:
+        """Whether master or worker listens: during a reload the master does not, but its former worker does."""
         for path in (self._master_socket, self._sockets / "admin.sock"):
             with contextlib.suppress(OSError):
                 async with await trio.open_unix_socket(path):
@@ -122,8 +121,8 @@ class AttachedMaster(Supervisor):
         return False
 
     async def _has_loaded(self) -> bool:
-        """Whether the newest worker is the one that answers."""
-        state = await self._look()
+        """Whether the newest worker answers on the runtime socket."""
+        state = await self._observe()
         if state is None or not state.worker:
             return False
         try:
@@ -133,7 +132,7 @@ class AttachedMaster(Supervisor):
 
 
 class AttachedAgent(LocalAgent):
-    """The HAProxy with the master socket *master_socket*, which loads from *directory*; an Endpoint."""
+    """Endpoint for the HAProxy with the master socket *master_socket*, which loads from *directory*."""
 
     _writes_at_once = True
 

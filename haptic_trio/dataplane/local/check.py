@@ -30,16 +30,16 @@ PRELUDE_NAME = "process.cfg"
 PRELUDE = "global\n    default-path config\n"
 """Makes relative file names relative to the configuration file, as in a deployed instance."""
 OUTPUT_LIMIT = 1 << 20
-"""Bytes of output that are kept; the rest is read and dropped."""
+"""Bytes of output that are kept; the rest is discarded."""
 NO_LISTENER = 2
-"""Exit code for a configuration without an error that HAProxy would not start with."""
+"""Exit code for a valid configuration without a listener, with which HAProxy does not start."""
 KILL_LIMIT = 5.0
-"""Seconds that a killed child may take to be gone."""
+"""Seconds to wait for a killed child."""
 _NO_MEMORY = re.compile(
     r"(?i)(?:out of|not enough|no more) memory|memory (?:error|failure)|(?:can(?:no|')t|could(?: not|n't)) alloc"
     r"|(?:unable|fail(?:ed|ure)?) to alloc|error allocating|alloc\w* (?:error|fail)|set sink buffer size"
 )
-"""What HAProxy says, in one place or another, when it gets no memory."""
+"""HAProxy's messages for a failed allocation."""
 CRASHES = frozenset(
     {
         signal.SIGSEGV,
@@ -51,38 +51,38 @@ CRASHES = frozenset(
         signal.SIGSYS,
     }
 )
-"""Signals by which a program ends for what it does itself; others, such as SIGKILL, come from outside."""
+"""Signals of a crash; others, such as SIGKILL, come from outside."""
 KEPT_ACCEPTANCES = 16
-"""Generations of which it is remembered that a binary has accepted them."""
+"""Accepted generations that are cached."""
 
 
 class ConfigRefusedError(ProblemsError):
-    """HAProxy refuses the configuration; trying again helps only after it has changed."""
+    """HAProxy rejects the configuration; a retry helps only after it has changed."""
 
 
 class CheckCrashedError(ConfigRefusedError):
-    """`haproxy -c` crashed on the configuration, twice; trying again helps only after it has changed."""
+    """`haproxy -c` crashed twice on the configuration; a retry helps only after it has changed."""
 
 
 class CheckTimeoutError(HapticError):
-    """`haproxy -c` took too long and was ended; trying again helps when the machine was busy."""
+    """`haproxy -c` exceeded its time limit and was killed; a retry helps if the machine was busy."""
 
     def __init__(self, message: str, cpu_seconds: float = 0.0) -> None:
         self.cpu_seconds = cpu_seconds
-        """CPU time that it had taken by then."""
+        """CPU seconds until it was killed."""
         super().__init__(message)
 
 
 class CheckCostlyError(HapticError):
-    """`haproxy -c` took more CPU time than it may and was ended; that is no matter of how busy the machine is."""
+    """`haproxy -c` exceeded its limit of CPU time and was killed; a busy machine does not cause this."""
 
 
 class CheckFailedError(HapticError):
-    """`haproxy -c` could not be run; trying again helps once the machine has been seen to."""
+    """`haproxy -c` could not be run; a retry helps once the machine is repaired."""
 
 
 class CheckMemoryError(CheckFailedError):
-    """`haproxy -c` would take more memory than it may; trying again helps after the configuration has changed."""
+    """`haproxy -c` exceeded its memory limit; a retry helps after the configuration has changed."""
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ _accepted: dict[tuple[object, ...], CheckReport] = {}
 
 
 def find_acceptance(binary: Path, generation: Generation) -> CheckReport | None:
-    """Return what this very *binary* said of *generation* when it accepted it lately, in this process; else None."""
+    """Return the cached report of *binary* for *generation*, if this process had it accepted; else None."""
     return _accepted.get(_identity(binary, generation))
 
 
@@ -106,7 +106,7 @@ def _identity(binary: Path, generation: Generation) -> tuple[object, ...]:
     try:
         status = binary.stat()
     except OSError:
-        # Whoever runs it will say what is wrong.
+        # Running the binary raises the error.
         return (binary, generation.id)
     return (binary, status.st_ino, status.st_size, status.st_mtime_ns, generation.id)
 
@@ -118,23 +118,23 @@ def _remember(binary: Path, generation: Generation, report: CheckReport) -> None
 
 
 class CheckDirectory:
-    """A private directory that keeps the files of the last check, so that the next one writes only what differs.
+    """Private directory with the files of the last check, so that the next check writes only changed files.
 
-    One check at a time; whoever makes it removes it. Made below *root* (the
-    system's temporary directory by default) when it is first written to.
+    One check at a time; its creator calls `remove`. Created below *root* (the
+    system's temporary directory by default) by the first check.
     """
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root
         self._path: Path | None = None
         self._held: Generation | None = None
-        # Whoever removes it need not wait for a check that is being cancelled.
+        # `remove` may be called while a cancelled check still writes.
         self._lock = threading.Lock()
 
     def write(self, generation: Generation) -> Path:
-        """Have the files of *generation* there, and return where; blocks on the disk.
+        """Write the files of *generation* and return their directory; blocks on the disk.
 
-        Raises OSError, and UnsafePathError for files that would lie elsewhere.
+        Raises OSError, and UnsafePathError for files outside of the directory.
         """
         check_files(generation.files, RESERVED)
         with self._lock:
@@ -143,13 +143,13 @@ class CheckDirectory:
     def _write(self, generation: Generation) -> Path:
         held, self._held = self._held, None
         if held is not None and self._path is not None:
-            # What is a folder now may have been a file.
+            # Fails if a folder was a file before; then everything is written again.
             with contextlib.suppress(OSError):
                 self._alter(self._path, held, generation)
                 self._held = generation
                 return self._path
         self._remove()
-        # Made 0700: nobody else gets to the files below it.
+        # Created with mode 0700, so other users cannot read the files.
         self._path = Path(tempfile.mkdtemp("", "haptic-trio-check-", self._root))
         (self._path / PRELUDE_NAME).write_text(PRELUDE)
         self._alter(self._path, None, generation)
@@ -157,7 +157,7 @@ class CheckDirectory:
         return self._path
 
     def remove(self) -> None:
-        """Remove it; the next check makes another one."""
+        """Remove the directory; the next check creates another one."""
         with self._lock:
             self._remove()
 
@@ -191,18 +191,17 @@ async def check_config(
     memory: int | None = None,
     most_cpu: float = math.inf,
 ) -> CheckReport:
-    """Have *binary* check *generation* and return its warnings, or raise ConfigRefusedError with its errors.
+    """Check *generation* with *binary*; return its warnings, or raise ConfigRefusedError with its errors.
 
-    Lines refer to haproxy.cfg as it was rendered. The files are written to
+    Line numbers refer to the rendered haproxy.cfg. The files are written to
     *directory*, or to a private one below *root* (the system's temporary
-    directory by default), which is gone when this returns. With *background*
-    the check gets only what processors have left over; an *eager* one, which is
-    small and waited for, as much as anybody else. What this binary has accepted
-    lately it is not asked again. Raises CheckCrashedError, one kind of
-    ConfigRefusedError, when it crashes twice, CheckTimeoutError after
-    *limit* seconds, CheckCostlyError after more than *most_cpu* seconds of CPU
-    time, CheckMemoryError when *memory*, bytes of address space,
-    are not enough, CheckFailedError when there is no way to run it.
+    directory by default), which is removed before this returns. A check runs
+    at low priority, with *background* at idle priority, and if *eager* (small
+    and awaited) at normal priority. Accepted generations are cached. Raises
+    CheckCrashedError, a ConfigRefusedError, if HAProxy crashes twice,
+    CheckTimeoutError after *limit* seconds, CheckCostlyError after *most_cpu*
+    seconds of CPU time, CheckMemoryError if *memory* (bytes of address space)
+    is not enough, and CheckFailedError if `haproxy -c` cannot be run.
     """
     if (known := find_acceptance(binary, generation)) is not None:
         await trio.lowlevel.checkpoint()
@@ -246,8 +245,8 @@ async def run_check(
 ) -> tuple[Problem, ...]:
     """Run `haproxy -c` over *configs* and return its warnings; raises as `check_config` does, and OSError.
 
-    A check that crashes runs again, with twice the *memory*, so that neither
-    chance nor want of memory counts as a fault of the configuration.
+    A check that crashes is repeated with twice the *memory*, so that a random
+    crash or a lack of memory does not count as an error of the configuration.
     """
     problems, _ = await _run_twice(
         binary, configs, limit=limit, background=background, eager=eager, memory=memory, most_cpu=math.inf
@@ -265,7 +264,7 @@ async def _run_twice(
     memory: int | None,
     most_cpu: float,
 ) -> tuple[tuple[Problem, ...], float]:
-    """Do what `run_check` does, and return the CPU seconds of the check as well."""
+    """Run as `run_check` does; return the CPU seconds of the check as well."""
     spent = [0.0]
     run = partial(
         _run_bounded,
@@ -287,10 +286,10 @@ async def _run_twice(
     if memory is not None and (is_short or (code and _NO_MEMORY.search(output))):
         raise CheckMemoryError(f"HAProxy would need more than {memory >> 20} MiB of memory to read it")
     if code == -signal.SIGKILL:
-        raise CheckFailedError("haproxy -c was killed, as by a system that is short of memory")
+        raise CheckFailedError("haproxy -c was killed, possibly because the system is out of memory")
     if code < 0 and -code not in CRASHES:
         raise CheckFailedError(f"haproxy -c was ended by {_signal_name(code)}")
-    # Messages shall name files as their authors know them, not where they lie for the moment.
+    # Messages have the names of files without the temporary directory.
     for folder in sorted({f"{config.parent}/" for config in configs}, key=len, reverse=True):
         output = output.replace(folder, "")
     return judge_output(code, output), cpu_seconds
@@ -317,7 +316,7 @@ async def _run_bounded(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment()
     )
     try:
-        # A crash would leave a file in the working directory each time.
+        # Else a crash writes a core file to the working directory.
         _limit(process.pid, resource.RLIMIT_CORE, 0)
         if memory is not None:
             _limit(process.pid, resource.RLIMIT_AS, memory)
@@ -361,7 +360,7 @@ async def _read_bounded(stream: trio.abc.ReceiveStream) -> str:
 
 
 def _limit(pid: int, what: int, wanted: int) -> None:
-    # It has ended already, so it took little.
+    # The process may have ended already.
     with contextlib.suppress(ProcessLookupError):
         _, most = resource.prlimit(pid, what)
         limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
@@ -369,7 +368,7 @@ def _limit(pid: int, what: int, wanted: int) -> None:
 
 
 def _lower_priority(pid: int, *, background: bool) -> None:
-    # Refused, or too late because it has ended: either way it only runs faster.
+    # Not permitted, or the process has ended: without effect on the result.
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, 10)
         if background:
@@ -388,9 +387,11 @@ def judge_output(code: int, output: str) -> tuple[Problem, ...]:
 
 def _unexplained(code: int) -> Problem:
     if code == NO_LISTENER:
-        return Problem(message="nothing listens: HAProxy would not start", hint="add a frontend with a `bind`")
+        return Problem(
+            message="the configuration has no listener, so HAProxy does not start", hint="add a frontend with a `bind`"
+        )
     if code < 0:
-        hint = "the fault is one of HAProxy; report it there, with the part of the configuration"
+        hint = "this is a bug of HAProxy; report it to the HAProxy project with this part of the configuration"
         return Problem(message=f"HAProxy crashes on it ({_signal_name(code)})", hint=hint)
     return Problem(message=f"haproxy -c ended with code {code}")
 

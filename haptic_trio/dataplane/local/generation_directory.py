@@ -1,10 +1,10 @@
-"""Directory of one generation: its manifest, and the files that it really holds.
+"""Directory of one generation: its manifest, and the files that it actually contains.
 
-Files that were not touched are not read again. To know that they were not,
-their stamps are compared; of many files only some at each time, in turn, and
-always the folders, whose times tell of every file that was put there, removed,
-or replaced. A file that somebody edits in place among thousands is thus found
-after some readings, and by the next thorough one at the latest.
+Unchanged files are not read again. Changes are found by stamps (inode, size,
+mtime). Of many files each reading compares only some, in turn, and always the
+folders, whose mtimes show added, removed and replaced files. An in-place edit
+of one file among thousands is found after some readings, at the latest by a
+thorough one.
 """
 
 import os
@@ -37,14 +37,14 @@ class ManifestEntry(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a generation's directory is meant to hold."""
+    """Intended content of a generation's directory."""
 
     id: str
     files: tuple[ManifestEntry, ...]
 
 
 class GenerationDirectory:
-    """The directory at *path*, a link perhaps; it raises what reading and decoding raise."""
+    """The directory at *path*, possibly a link; raises the errors of reading and decoding."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,11 +58,11 @@ class GenerationDirectory:
         self._turn = 0
 
     def forget(self) -> None:
-        """Read everything anew at the next reading."""
+        """Read all files again with the next reading."""
         self.generation, self.intended, self.stamps, self._folders = None, "", {}, {}
 
     def remember(self, generation: Generation, kept: Mapping[str, Stamp]) -> None:
-        """Take *generation* as read: it has just been written here; *kept* are stamps that are known to hold."""
+        """Record that *generation* was just written here; *kept* are stamps that are still valid."""
         manifest = read_stamp(self.path / MANIFEST_NAME, "")
         config = read_stamp(self.path / CONFIG_NAME, digest_of(generation.text))
         stamps = {
@@ -75,12 +75,12 @@ class GenerationDirectory:
         self._folders = self._read_folders()
 
     def find(self, *, thorough: bool = False) -> Generation | None:
-        """Return what `read` does where nothing was touched since the last reading, so it is quick; None elsewhere."""
+        """Return the generation if nothing changed since the last reading (fast); else None."""
         known = self.generation
         return known if known is not None and self._is_untouched(thorough=thorough) else None
 
     def read(self, *, thorough: bool = False) -> Generation:
-        """Return the generation that is really there, which hands may have changed; see the module's docstring."""
+        """Return the generation on disk, manual edits included; see the docstring of the module."""
         if (known := self.find(thorough=thorough)) is not None:
             return known
         manifest = self.read_manifest()
@@ -94,16 +94,16 @@ class GenerationDirectory:
         return generation
 
     def read_manifest(self) -> Manifest:
-        """Return what is meant to be there."""
+        """Return the intended content."""
         return msgspec.json.decode((self.path / MANIFEST_NAME).read_bytes(), type=Manifest)
 
     def is_untouched(self, path: str) -> bool:
-        """Whether the file *path* is as it was at the last reading."""
+        """Whether the file *path* is unchanged since the last reading."""
         known = self.stamps.get(path)
         return known is not None and read_stamp(f"{self.path}/{path}", known.digest) == known
 
     def is_unchanged(self, folder: str) -> bool:
-        """Whether *folder* is as it was at the last reading, as far as a reading that is not thorough looks."""
+        """Whether *folder* is unchanged since the last reading; not thorough."""
         inner = [one for one in self._folders if one == folder or one.startswith(f"{folder}/")]
         if not inner or any(_read_folder(self.path / one) != self._folders[one] for one in inner):
             return False
@@ -149,7 +149,7 @@ class GenerationDirectory:
         return AuxFile(entry.kind, entry.path, known.content, stamps[entry.path].digest, entry.secret)
 
     def _read_contents(self, manifest: Manifest) -> tuple[dict[str, Stamp], dict[str, bytes | None]]:
-        """Return stamps and contents of all files that exist; None stands for a content that is known."""
+        """Return stamps and contents of all existing files; None for a content that is known."""
         stamps: dict[str, Stamp] = {}
         contents: dict[str, bytes | None] = {}
         for path in (CONFIG_NAME, *(entry.path for entry in manifest.files)):

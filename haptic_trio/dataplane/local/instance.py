@@ -1,20 +1,19 @@
 """Endpoint for an HAProxy instance on this machine.
 
-How a crash is survived: whatever is done to the process stands between two
-writes of the journal (`files`), *pending* before and *committed* after. A
-controller that is killed in between leaves `pending` behind. The next one
-turns `current` back to the committed generation, so HAProxy, should it die,
-comes back with what has worked; and it reports that nobody knows what runs,
-so the next deployment loads its generation instead of patching on top of a
-guess, even when it is the committed one. A half-applied patch, a patch that
-was applied but not noted, a reload whose outcome nobody read: all end there. A
-deployment that was cancelled ends there too, without a crash.
+Crash safety: each change of the process is enclosed by two writes of
+`journal.json`, *pending* before it and *committed* after it. A controller that
+is killed in between leaves `pending`. The next one points `current` back to
+the committed generation, so a restart of HAProxy loads a generation that has
+worked, and reports the running generation as unknown, so the next deployment
+loads its generation instead of patching. This covers a partial patch, a patch
+that was applied but not recorded, a reload without a known outcome, and a
+cancelled deployment.
 
-A patch is noted in the journal of patches before the process is told anything,
-and settled after. The files follow later: what the process was told in the
-meantime is gathered, checked as a whole, and written out. Until then a process
-that has to be started anew gets the files with the notes; one that somebody
-else has had reloaded has the files alone, which the next patch or look finds.
+A patch is recorded in the journal of patches before the first command, and
+settled after the last one. The files follow later: runtime changes are
+collected, checked together, and written out. Until then a restart loads the
+files with the recorded patches. A process that another program has reloaded
+runs the files alone; the next patch or drift check finds that.
 """
 
 import contextlib
@@ -65,22 +64,22 @@ from haptic_trio.haproxy.runtime.differences import Kind
 from haptic_trio.logs import get_logger
 
 CHECK_LIMIT = 60.0
-"""Seconds that the check before a load may take."""
+"""Seconds for the check before a load."""
 WRITE_OUT_INTERVAL = 10.0
-"""Seconds in which changes at runtime are gathered before they are checked as a whole and written out."""
+"""Seconds in which runtime changes are collected before they are checked together and written out."""
 NAMED_FILES = 5
-"""Files that a report names at most."""
+"""Limit of file names in a report."""
 
 
 class InstanceLockedError(HapticError):
-    """Another controller has this instance, or this state directory; trying again helps after that one has ended."""
+    """Another controller owns this instance or state directory; a retry helps after it has ended."""
 
 
 class LocalAgent:
-    """The instance *name* in *directory*, kept by what *supervisor* makes; an Endpoint while `run` runs."""
+    """Endpoint for the instance *name* in *directory*, usable while `run` runs; *supervisor* makes its supervisor."""
 
     _writes_at_once = False
-    """Whether the files follow each patch: HAProxy may be started by somebody who knows of no note."""
+    """Whether files are written with each patch: the container of HAProxy does not read the journal of patches."""
 
     def __init__(self, name: str, directory: Path, binary: Path, *, supervisor: SupervisorFactory = Supervisor) -> None:
         self._name = name
@@ -91,8 +90,8 @@ class LocalAgent:
         self._supervisor = supervisor(directory, self._files, binary, name=name, lock=self._lock)
         self._capabilities: tuple[int, Capabilities] = 0, Capabilities()
         self._worker = WorkerState(name)
-        self._told = 0
-        """The worker that was told what is noted."""
+        self._patched_worker = 0
+        """Pid of the worker that has the recorded patches; 0 if none."""
         self._patched = trio.Event()
         self._log = get_logger("agent").bind(instance=name)
 
@@ -113,12 +112,12 @@ class LocalAgent:
                 task_status.started()
 
     def _clear_scratch(self) -> None:
-        # Checks of a controller that was killed have left their files, and keys among them.
+        # A killed controller left the files of its checks, which may contain keys.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(mode=0o700)
 
     async def describe(self) -> EndpointInfo:
-        """Return what runs; an instance without a process has pid 0."""
+        """Return the observed state; pid is 0 without a process."""
         async with self._exclusive():
             version = await trio.to_thread.run_sync(probe_version, self._supervisor.binary)
             running = await self._read_running()
@@ -143,19 +142,19 @@ class LocalAgent:
         return capabilities
 
     async def survey(self) -> Survey:
-        """Return what `fetch_running` does, and what the newest known worker can be told."""
+        """Return the running generation and the capabilities of the newest known worker."""
         async with self._exclusive():
             running = await self._read_running()
             if running is None or not self._supervisor.pid:
                 return Survey(running=running)
             worker, capabilities = self._capabilities
-            # Another worker of the same binary can do the same, and a patch looks who answers.
+            # Workers of the same binary have the same capabilities; a patch verifies the pid of the worker.
             if not worker:
                 capabilities = await self._ask_capabilities((await self._supervisor.master.fetch_state()).worker)
             return Survey(running=running, capabilities=capabilities)
 
     async def fetch_running(self) -> Generation | None:
-        """Return what the process runs according to the disk, which hands may have changed; None when unknown."""
+        """Return the running generation according to the files, manual edits included; None if unknown."""
         async with self._exclusive():
             return await self._read_running()
 
@@ -165,11 +164,11 @@ class LocalAgent:
         return self._files.find_running() or await trio.to_thread.run_sync(self._files.read_running)
 
     async def activate(self, generation: Generation) -> None:
-        """Stage, check, switch, and load; on refusal files and process are as before."""
+        """Stage, check, switch, and load; after a rejection files and process are as before."""
         async with self._exclusive():
             running = await trio.to_thread.run_sync(self._files.read_running)
             name = await trio.to_thread.run_sync(self._files.stage, generation)
-            # What the controller has had this binary check is not checked twice; an agent elsewhere knows of no check.
+            # The controller may have checked it with this binary already; a remote agent checks it here.
             is_checked = find_acceptance(self._supervisor.binary, generation) is not None
             if not is_checked and (running is None or not await self._passes_reduced_check(running, generation)):
                 await self._check(name)
@@ -205,11 +204,10 @@ class LocalAgent:
             raise EndpointTimeoutError(self._name, str(exc)) from exc
 
     async def _passes_reduced_check(self, running: Generation, generation: Generation) -> bool:
-        """Whether HAProxy accepts a reduced configuration with the differences to *running*.
+        """Whether HAProxy accepts a reduced configuration with the changes since *running*.
 
-        False if only a check of the complete configuration can decide. Loading
-        reads the complete configuration anyway, and leaves the process
-        unchanged if that fails, so the check need not read it as well.
+        False if only a complete check can tell. A load reads the complete
+        configuration anyway and is rolled back if it fails.
         """
         reduced = await trio.to_thread.run_sync(reduce_generation, running, generation)
         if reduced is None:
@@ -221,54 +219,53 @@ class LocalAgent:
         return True
 
     async def _require_ports(self, generation: Generation, running: Generation | None) -> None:
-        # A process that is gone has no port any more: others may have taken them since.
+        # Without a process, other programs may use the ports now.
         former = running.config if running is not None and self._supervisor.pid else None
         if unbound := await trio.to_thread.run_sync(find_conflicts, generation.config, former):
             raise PortsUnavailableError(self._name, unbound)
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
-        """Apply the operations of *plan* to the worker, then make the files those of *generation*.
+        """Apply the operations of *plan* to the worker, then record *generation*.
 
-        Raises PatchRefusedError, with the former files in place, when the
-        worker refuses one, or when the process cannot be trusted to be what
-        the plan was made from: no process, an interrupted deployment before,
-        or files changed by hand.
+        Raises PatchRefusedError, with the files unchanged, if the worker
+        rejects an operation, or if the running generation is unknown: no
+        process, an interrupted deployment, or files changed by hand.
         """
         async with self._exclusive():
             self._require_known()
-            # What was noted says who was told it. Another worker that answers knows nothing of that, and is refused.
-            uses_lines = bool(self._told and self._files.read_notes())
-            worker = self._told if uses_lines else (await self._supervisor.master.fetch_state()).worker
+            # Recorded patches belong to one worker; an answer by another worker is an error.
+            is_same = bool(self._patched_worker and self._files.read_patches())
+            worker = self._patched_worker if is_same else (await self._supervisor.master.fetch_state()).worker
             capabilities = await self._ask_capabilities(worker)
-            await trio.to_thread.run_sync(self._note, generation)
+            await trio.to_thread.run_sync(self._record_patch, generation)
             try:
                 await self._worker.apply(
                     self._supervisor.runtime,
                     plan.operations,
                     worker=worker,
-                    patient=not uses_lines,
+                    patient=not is_same,
                     capabilities=capabilities,
                     find_former=partial(trio.to_thread.run_sync, self._files.read_running),
                 )
             except OtherWorkerError as exc:
-                # It has taken what it was told, so the note stays open: what runs is not known.
-                raise PatchRefusedError(self._name, "haproxy was reloaded by somebody else") from exc
-            # The process has changed already: that is noted whatever comes. Does not wait for the disk.
+                # That worker applied the operations, so the record stays open: the running generation is unknown.
+                raise PatchRefusedError(self._name, "haproxy was reloaded by another program") from exc
+            # The process has changed, so this must not be cancelled. Does not wait for the disk.
             self._files.settle(generation)
-            self._told = worker
+            self._patched_worker = worker
             if self._writes_at_once:
                 await trio.to_thread.run_sync(self._files.join, generation)
             else:
                 self._patched.set()
 
-    def _note(self, generation: Generation) -> None:
+    def _record_patch(self, generation: Generation) -> None:
         running = self._files.read_intact()
         if running is None:
-            raise PatchRefusedError(self._name, "the files were changed by hand: what runs is not known")
-        self._files.note(make_delta(running, generation))
+            raise PatchRefusedError(self._name, "the files were changed by hand: the running generation is unknown")
+        self._files.record_patch(make_delta(running, generation))
 
     async def _write_out(self) -> None:
-        """Check what the process was told at runtime, now and then, and make it the files that HAProxy loads."""
+        """At intervals, check the runtime changes together and write them to the files that HAProxy loads."""
         directory = CheckDirectory(self._scratch)
         try:
             while True:
@@ -291,13 +288,13 @@ class LocalAgent:
             )
         except (ConfigRefusedError, CheckTimeoutError, CheckFailedError) as exc:
             if not isinstance(exc, ConfigRefusedError):
-                # No verdict: it is asked again.
+                # Without a verdict the check is repeated.
                 self._patched.set()
-            # The files stay those that are known to be good; whoever deployed it makes the same check, and tells why.
-            self._log.warning("what haproxy was told is not written out", error=str(exc))
+            # The last good files stay; the controller makes the same check and reports the reason.
+            self._log.warning("runtime changes are not written out", error=str(exc))
             return
         async with self._exclusive():
-            if self._files.clear and any(note.id == generation.id for note in self._files.read_notes()):
+            if self._files.clear and any(note.id == generation.id for note in self._files.read_patches()):
                 await trio.to_thread.run_sync(self._files.join, generation)
 
     async def repair(self) -> DriftReport:
@@ -320,16 +317,16 @@ class LocalAgent:
         if not self._supervisor.pid:
             raise PatchRefusedError(self._name, "no haproxy runs")
         if not self._files.clear:
-            raise PatchRefusedError(self._name, "a deployment was interrupted: what runs is not known")
+            raise PatchRefusedError(self._name, "a deployment was interrupted: the running generation is unknown")
 
     async def _commit(self, name: str, generation: Generation) -> None:
-        # The process has changed already: the note of that is not given up. As all of these, bounded by the disk alone.
+        # The process has changed, so this is not cancelled. One bounded thread call: it only writes to disk.
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._files.commit, name, generation)
 
     @contextlib.asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[None]:
-        """Hold the instance, and map what its disk refuses."""
+        """Hold the lock of the instance, and map errors of the disk."""
         async with self._lock:
             try:
                 yield
@@ -341,11 +338,11 @@ class LocalAgent:
 
 @contextlib.contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Have *directory*, which is made, for this process alone; raises InstanceLockedError when another one has it."""
+    """Create and lock *directory* for this process; raises InstanceLockedError if another process has it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        # Ends with this process, however it ends; HAProxy does not inherit it.
+        # The lock ends with this process; HAProxy does not inherit it.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as exc:
         raise InstanceLockedError(f"{directory} belongs to another controller") from exc

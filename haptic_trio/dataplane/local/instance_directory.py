@@ -4,31 +4,30 @@
                                haproxy.cfg
                                maps -> ../../folders/00000007-3f2a….maps
                                ssl -> ../../folders/00000003-91c0….ssl
-                               patches.journal    what the process was told since
-    folders/00000003-91c0….ssl/                   files that several generations may have in common
-    current -> generations/00000007-3f2a…         what HAProxy loads at its next start or reload
+                               patches.journal    runtime changes since then
+    folders/00000003-91c0….ssl/                   files that generations may share
+    current -> generations/00000007-3f2a…         the generation of the next start or reload
     journal.json                                  committed, previous and pending generation
 
 A generation's directory is written once, completely and fsynced, before
-anything names it, and never changed afterwards, but for its journal. A folder
-in which no file differs is the former one; in a folder that differs, files
-that are the same are hard links to the former ones. The only switch is the
-rename of the `current` link, so whatever HAProxy loads is one whole
-generation, at whichever step a crash came.
+anything refers to it, and except for its journal it never changes. A folder
+without changes is shared with the previous generation; in a changed folder,
+unchanged files are hard links. The only switch is the rename of the `current`
+link, so HAProxy always loads one complete generation, whenever a crash occurs.
 
-What the process is told at runtime may be *noted* instead of written out: a
-delta in the journal of patches. The running generation is then the committed
-files with these deltas; `join` writes out what they come to.
+Runtime changes may be *recorded* instead of written out, as deltas in the
+journal of patches. The running generation is then the committed files with
+these deltas; `join` writes the result to files.
 
 `journal.json` makes the step around the switch recoverable. Its rules:
 
-- `pending` is written before anything is done to the process (a reload or a
-  runtime operation) and removed after the process and `current` agree. A note
-  that is not settled counts as such, too.
-- While it is there, nobody knows what the process runs: `clear` is False,
+- `pending` is written before a change of the process (a reload or a runtime
+  operation) and removed once the process and `current` agree. A patch that is
+  not settled counts as pending, too.
+- While `pending` is set, the running generation is unknown: `clear` is False,
   and only a load of a known generation ends that.
-- After a crash `recover` turns `current` back to the committed generation, so
-  a process that died is restarted from what has worked before.
+- After a crash `recover` points `current` back to the committed generation, so
+  a restarted process loads a generation that has worked.
 """
 
 import contextlib
@@ -71,7 +70,7 @@ RESERVED = frozenset({CONFIG_NAME, MANIFEST_NAME, JOURNAL_NAME, "process.cfg"})
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """Directory names of generations; empty where there is none."""
+    """Directory names of generations; empty if there is none."""
 
     committed: str = ""
     previous: str = ""
@@ -79,7 +78,7 @@ class Journal(msgspec.Struct, frozen=True):
 
 
 class GenerationFiles:
-    """The generations below *root*; every method blocks on the disk, and one caller at a time is assumed."""
+    """The generations below *root*; every method blocks on the disk and may not be called concurrently."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -91,7 +90,7 @@ class GenerationFiles:
         self._directory = GenerationDirectory(self.current)
         self._patches = PatchJournal(self.current / JOURNAL_NAME)
         self._deltas: tuple[Delta, ...] = ()
-        self._noted: Delta | None = None
+        self._open_patch: Delta | None = None
         self._patched: tuple[Generation, Generation] | None = None
 
     @property
@@ -101,11 +100,11 @@ class GenerationFiles:
 
     @property
     def clear(self) -> bool:
-        """Whether the process, if it runs, runs the committed generation with what was noted since."""
-        return not self._journal.pending and self._noted is None
+        """Whether the process, if it runs, runs the committed generation with the recorded patches."""
+        return not self._journal.pending and self._open_patch is None
 
     def recover(self) -> None:
-        """Read what is there, end what a crash has interrupted, and remove what it has left."""
+        """Read the directory, roll back a change that a crash interrupted, and remove leftovers."""
         for directory in (self._generations, self._folders):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = self._read_journal()
@@ -121,7 +120,7 @@ class GenerationFiles:
         try:
             journal = msgspec.json.decode(self._journal_path.read_bytes(), type=Journal)
         except (FileNotFoundError, msgspec.MsgspecError):
-            # Never half written by us: without it, a current generation is the best guess, and no more than that.
+            # Damaged or missing: the current generation is a guess, so it counts as pending.
             name = self.current.readlink().name if self.current.is_symlink() else ""
             journal = Journal(committed=name, pending=name)
         if not self.path_of(journal.committed).is_file():
@@ -129,20 +128,20 @@ class GenerationFiles:
         return journal
 
     def _read_patches(self) -> None:
-        """Read what was noted on top of the committed generation."""
+        """Read the patches on top of the committed generation."""
         self._patches.close()
         self._patches = PatchJournal(self.path_of(self._journal.committed).with_name(JOURNAL_NAME))
         self._patched = None
         try:
             records = self._patches.read()
             self._deltas = tuple(map(decode_delta, records.kept))
-            self._noted = decode_delta(records.open) if records.open is not None else None
+            self._open_patch = decode_delta(records.open) if records.open is not None else None
         except DeltaError:
-            # Whole, but not of this version: nobody knows what it was.
-            self._deltas, self._noted = (), Delta("", "")
+            # Written by another version: the running generation is unknown.
+            self._deltas, self._open_patch = (), Delta("", "")
 
     def stage(self, generation: Generation) -> str:
-        """Write *generation* beside the others and return its directory's name; nothing uses it yet."""
+        """Write *generation* to a new directory and return its name; `current` is unchanged."""
         check_files(generation.files, RESERVED)
         name = self._next_name(generation.id)
         directory = self._generations / name
@@ -182,7 +181,7 @@ class GenerationFiles:
 
     def _stage_folder(self, name: str, folder: str, files: Iterable[AuxFile]) -> list[str]:
         root = self._folders / name
-        # Left by a crash between two deployments that begin alike.
+        # A crash of an earlier deployment may have left it.
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(mode=0o700)
         made = {folder: root}
@@ -202,9 +201,9 @@ class GenerationFiles:
         return f"{newest + 1:08d}-{re.sub('[^0-9A-Za-z]', '', generation_id)[:16]}"
 
     def _place(self, target: str, file: AuxFile) -> str:
-        """Have *file* at *target*; returns *target* if that was written and may not be on the disk yet."""
+        """Write or link *file* at *target*; returns *target* if it was written and is not synced."""
         stamp = self._directory.stamps.get(file.path)
-        # A file that someone has edited in place would spoil every generation that is linked to it.
+        # A file that was edited in place must not be linked.
         if stamp is not None and stamp.digest == file.digest and self._directory.is_untouched(file.path):
             with contextlib.suppress(OSError):
                 os.link(f"{self.current}/{file.path}", target)
@@ -217,15 +216,15 @@ class GenerationFiles:
         return self._generations / name / CONFIG_NAME
 
     def begin(self, name: str) -> None:
-        """Note that *name* is about to become what the process runs."""
+        """Record that the process is about to run *name*."""
         self._write_journal(msgspec.structs.replace(self._journal, pending=name))
 
     def switch(self, name: str) -> None:
-        """Make *name* what HAProxy loads next."""
+        """Point `current` to *name*: HAProxy loads it next."""
         self._point_current(name)
 
     def commit(self, name: str, generation: Generation) -> None:
-        """Note that the process runs *name*, and remove generations that are no longer needed."""
+        """Record that the process runs *name*, and remove unused generations."""
         kept = self._kept_stamps(generation)
         journal = self._journal
         previous = journal.committed if journal.committed != name else journal.previous
@@ -235,7 +234,7 @@ class GenerationFiles:
         self._prune()
 
     def _kept_stamps(self, generation: Generation) -> Mapping[str, Stamp]:
-        """Return the stamps of files that are the same object as before: no deployment touches these."""
+        """Return the stamps of files that are the same object as before: they were not written."""
         known = self._directory.generation
         if known is None:
             return {}
@@ -247,7 +246,7 @@ class GenerationFiles:
         }
 
     def abandon(self, *, clear: bool) -> None:
-        """Go back to the committed generation; *clear* says that the process has never left it."""
+        """Point `current` to the committed generation; *clear*: the process still runs it."""
         if self._journal.committed:
             self._point_current(self._journal.committed)
         else:
@@ -257,40 +256,40 @@ class GenerationFiles:
             self._prune()
 
     def mark_loaded(self) -> None:
-        """Note that a process has been started from `current`, whatever ran before it: it knows of no note."""
-        if self._deltas or self._noted is not None:
+        """Record that a process was started from `current`, without the recorded patches."""
+        if self._deltas or self._open_patch is not None:
             self._patches.remove()
             self._read_patches()
         if self._journal.pending:
             self._write_journal(msgspec.structs.replace(self._journal, pending=""))
 
-    def note(self, delta: Delta) -> None:
-        """Have it on the disk that the process is about to be told *delta*, on top of what `read_running` gives."""
+    def record_patch(self, delta: Delta) -> None:
+        """Record, synced to disk, that *delta* is about to be applied to the generation of `read_running`."""
         self._patches.append(encode_delta(delta))
-        self._noted = delta
+        self._open_patch = delta
 
     def settle(self, generation: Generation | None) -> None:
-        """Note that the process has taken what was noted last and runs *generation*; None if it runs what it did."""
-        assert self._noted is not None
+        """Settle the last patch: the process runs *generation*, or None if the patch was not applied."""
+        assert self._open_patch is not None
         self._patches.settle(kept=generation is not None)
         if generation is not None:
             base = self._directory.generation
-            self._deltas += (self._noted,)
+            self._deltas += (self._open_patch,)
             self._patched = (base, generation) if base is not None else None
-        self._noted = None
+        self._open_patch = None
 
-    def read_notes(self) -> tuple[Delta, ...]:
-        """Return what the process was told since the committed files were written."""
+    def read_patches(self) -> tuple[Delta, ...]:
+        """Return the patches since the committed files were written."""
         return self._deltas
 
     def join(self, generation: Generation) -> None:
-        """Write out *generation*, which the notes have led to, as the committed files; later notes stay notes.
+        """Write *generation*, the result of recorded patches, to the committed files; later patches stay recorded.
 
-        The process is not concerned. Raises ValueError if no note leads there.
+        The process is not changed. Raises ValueError if no patch has this result.
         """
         places = [number for number, delta in enumerate(self._deltas, 1) if delta.id == generation.id]
-        if not places or self._noted is not None:
-            raise ValueError(f"no settled note leads to generation {generation.id}")
+        if not places or self._open_patch is not None:
+            raise ValueError(f"no settled patch has the result {generation.id}")
         running = self.read_running()
         name = self.stage(generation)
         later = self._deltas[places[-1] :]
@@ -303,15 +302,15 @@ class GenerationFiles:
             self._patched = generation, running
 
     def absorb(self) -> None:
-        """Write out what settled notes have led to, for a process that is about to be started; none may live."""
-        if self._noted is not None:
+        """Write the result of settled patches to files, before a process is started; none may be running."""
+        if self._open_patch is not None:
             self.settle(None)
         running = self.read_running() if self._deltas else None
         if running is not None:
             self.join(running)
 
-    def turn_back(self) -> bool:
-        """Commit to the generation before the committed one; False if there is none."""
+    def roll_back(self) -> bool:
+        """Make the previous generation the committed one; False if there is none."""
         if not self._journal.previous:
             return False
         self._write_journal(Journal(committed=self._journal.previous))
@@ -321,10 +320,10 @@ class GenerationFiles:
         return True
 
     def read_running(self, *, thorough: bool = False) -> Generation | None:
-        """Return the generation that is really on disk, notes included; None when it is unusable.
+        """Return the generation on disk, patches and manual edits included; None if it is unusable.
 
-        Hands may have changed it. Of thousands of files a reading looks at
-        some, in turn, unless it is *thorough*; see `generation_directory`.
+        Compares only some of many files, in turn, unless *thorough*; see
+        `generation_directory`.
         """
         try:
             base = self._directory.read(thorough=thorough)
@@ -339,25 +338,25 @@ class GenerationFiles:
             self._directory.forget()
             return None
         except DeltaError:
-            # The files that it was made for are not there any more.
+            # The files that the patches are based on have changed.
             return None
         return self._patched[1]
 
     def find_running(self) -> Generation | None:
-        """Return what `read_running` does where nothing has to be read for it, so it is quick; None elsewhere."""
+        """Return the generation of `read_running` if no file has to be read for it (fast); else None."""
         base = self._directory.find()
         if base is None or not self._deltas:
             return base
         return self._patched[1] if self._patched is not None and self._patched[0] is base else None
 
     def read_intact(self) -> Generation | None:
-        """Return what `read_running` does; None also where the current generation's files were changed by hand."""
+        """Return the generation of `read_running`; None if files of the current generation were changed by hand."""
         running = self.read_running()
         base = self._directory.generation
         return running if base is not None and base.id == self._directory.intended else None
 
     def find_edited(self) -> tuple[str, ...]:
-        """Return which of the current generation's files are not as they were written; looks at all."""
+        """Return the files of the current generation that were changed by hand; compares all."""
         try:
             manifest = self._directory.read_manifest()
         except (OSError, msgspec.MsgspecError):

@@ -1,10 +1,9 @@
-"""Journal of the runtime changes that a process took since its files were written.
+"""Journal of the runtime changes that were applied to a process since its files were written.
 
-A record is written, and on the disk, before the process is told anything, and
-is *settled* afterwards: kept, or dropped because the process has refused it.
-The note of that is not waited for: without it, after a power cut, nobody knows
-whether the process was told, which is never wrong to say. A record that a
-crash has cut off counts as not written.
+A record is synced to disk before the first command is sent to the process,
+and *settled* afterwards: kept, or dropped if the process rejected it. The
+settlement is not synced: if a power failure loses it, the running generation
+is unknown, which is always safe. A truncated record counts as not written.
 """
 
 import os
@@ -23,10 +22,10 @@ _DROPPED: Final = b"D"
 
 
 class Records(NamedTuple):
-    """What a journal holds."""
+    """Content of a journal."""
 
     kept: tuple[bytes, ...]
-    """Entries that the process was told, in order."""
+    """Entries that were applied, in order."""
     open: bytes | None
     """The last entry, if it is not settled."""
 
@@ -39,7 +38,7 @@ class PatchJournal:
         self._descriptor = -1
 
     def read(self) -> Records:
-        """Return what is there; whatever follows a damaged record is not."""
+        """Return the records before the first damaged one."""
         kept: list[bytes] = []
         last: bytes | None = None
         for mark, entry in self._records():
@@ -52,16 +51,16 @@ class PatchJournal:
         return Records(tuple(kept), last)
 
     def append(self, entry: bytes) -> None:
-        """Write *entry* and wait until it is on the disk."""
+        """Write *entry*; returns after it was synced to disk."""
         os.write(self._open(), _encode(_ENTRY, entry))
         os.fdatasync(self._descriptor)
 
     def settle(self, *, kept: bool) -> None:
-        """Note what became of the last entry."""
+        """Settle the last entry."""
         os.write(self._open(), _encode(_KEPT if kept else _DROPPED, b""))
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when it is written to."""
+        """Close the file; the next write opens it again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -78,7 +77,7 @@ class PatchJournal:
             valid = sum(_SIZE + _CHECK + 1 + len(entry) for _, entry in self._records())
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self._path, flags, 0o600)
-            # What a crash has cut off would hide what comes after it.
+            # A truncated record would hide those after it.
             os.ftruncate(self._descriptor, valid)
             if is_new:
                 fsync_directory(self._path.parent)
@@ -102,7 +101,7 @@ class PatchJournal:
 
 
 def encode_kept(entries: Sequence[bytes]) -> bytes:
-    """Return the content of a journal of *entries*, all kept."""
+    """Return the content of a journal with *entries*, all kept."""
     return b"".join(_encode(_ENTRY, entry) + _encode(_KEPT, b"") for entry in entries)
 
 

@@ -10,32 +10,32 @@ from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreach
 from haptic_trio.haproxy.runtime.replies import parse_proc
 
 ANSWER_LIMIT = 5.0
-"""Seconds for a question."""
+"""Seconds for a query."""
 POLL_INTERVAL = 0.02
-"""Seconds between two looks at a reload that the master does not report."""
+"""Seconds between two queries during a reload that the master does not report."""
 
 
 class MasterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `show proc` says."""
+    """State according to `show proc`."""
 
     pid: int
     reloads: int
-    """Since the master was started, refused ones included."""
+    """Since the start of the master, failed ones included."""
     worker: int
-    """Pid of the worker that has the newest configuration; 0 when none runs."""
+    """Pid of the worker with the newest configuration; 0 if none runs."""
 
 
 class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a reload ended."""
+    """Result of a reload."""
 
     loaded: bool
-    """False: HAProxy has refused the configuration, and the former worker goes on."""
+    """False: HAProxy rejected the configuration, and the former worker continues."""
     output: str
-    """HAProxy's own words."""
+    """Output of HAProxy."""
 
 
 class MasterClient:
-    """Talks to the master socket at *path*; *endpoint* is named in errors."""
+    """Client of the master socket at *path*; errors name *endpoint*."""
 
     def __init__(self, path: Path, *, endpoint: str) -> None:
         self._path = path
@@ -46,17 +46,16 @@ class MasterClient:
         processes = parse_proc(await exchange(self._path, "show proc\n", endpoint=self._endpoint, limit=ANSWER_LIMIT))
         master = next((process for process in processes if process.kind == "master"), None)
         if master is None:
-            raise EndpointUnreachableError(self._endpoint, "the master does not know itself")
-        # After a failed reload some versions list the worker that goes on among the old ones.
+            raise EndpointUnreachableError(self._endpoint, "`show proc` of the master lists no master")
+        # After a failed reload some versions list the continuing worker among the old ones.
         workers = [process for process in processes if process.kind == "worker"]
         newest = min(workers, key=lambda process: (process.is_old, process.reloads), default=None)
         return MasterState(pid=master.pid, reloads=master.reloads, worker=newest.pid if newest is not None else 0)
 
     async def reload(self, *, limit: float) -> ReloadReport:
-        """Have the master load its configuration again; returns when the new worker runs, or has failed to.
+        """Reload; returns once the new worker runs or has failed.
 
-        The signal that does the same gets lost when it comes soon after a
-        start, so this is the only way used here.
+        Not by a signal: HAProxy loses a signal that arrives soon after a start.
         """
         before = await self.fetch_state()
         text = await exchange(self._path, "reload\n", endpoint=self._endpoint, limit=limit)
@@ -66,7 +65,7 @@ class MasterClient:
         return await self._await_reload(before, limit=limit)
 
     async def _await_reload(self, before: MasterState, *, limit: float) -> ReloadReport:
-        # HAProxy before 2.7 answers nothing; its table says the same a little later.
+        # HAProxy before 2.7 sends no answer; `show proc` has the result a little later.
         with trio.move_on_after(limit):
             while True:
                 try:
@@ -76,4 +75,4 @@ class MasterClient:
                 if now.reloads > before.reloads:
                     return ReloadReport(loaded=now.worker != before.worker, output="")
                 await trio.sleep(POLL_INTERVAL)
-        raise EndpointTimeoutError(self._endpoint, f"the reload was not over within {limit:g} s")
+        raise EndpointTimeoutError(self._endpoint, f"the reload did not finish within {limit:g} s")

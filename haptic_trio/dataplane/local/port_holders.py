@@ -1,9 +1,9 @@
 """Detection of other HAProxy instances that listen on a port of this one.
 
-The kernel lets processes of one user share a port when all of them ask for
-that, as HAProxy does, and deals connections out among them. Within a fleet
-this is what is wanted; between two controllers each answer would be of one
-configuration or the other, by chance, and nothing would fail.
+The kernel lets processes of one user share a port if all of them request it
+(SO_REUSEPORT, as HAProxy does), and distributes connections among them. This
+is intended within a fleet. Between two controllers, each request would be
+answered by one configuration or the other at random, without any error.
 """
 
 import contextlib
@@ -20,41 +20,42 @@ from haptic_trio.dataplane.local.ports import Address
 from haptic_trio.dataplane.local.process import PROC
 
 INSTANCES_NAME = "instances"
-"""The directory, in that of a controller's state, in which its instances have theirs."""
+"""Name of the directory of instances in a controller's state directory."""
 _LISTENS = "0A"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - as the kernel writes them
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A process that listens where others would."""
+    """An HAProxy of another controller that listens on a needed port."""
 
     address: Address
-    """Where it listens."""
+    """Address that it listens on."""
     pid: int
     directory: Path
-    """That of the instance whose HAProxy it is."""
+    """Directory of its instance."""
 
     def explain(self) -> str:
-        """Return what is wrong with it, and what can be done, in words for people."""
+        """Return the problem and its fix as a sentence."""
         host, port = self.address
         root = self.directory.parent
         how = f": `serve` with `--state-dir {root.parent} --on-exit stop`, then Ctrl-C"
         return (
-            f"port {port} is another controller's: HAProxy {self.pid} of {self.directory} listens on {host}:{port}, and"
-            " connections would go to one or the other by turns. Give this one other ports (`httpPort`, `httpsPort`,"
-            f" or where `bind` has its port from), or end the other one{how if root.name == INSTANCES_NAME else ''}"
+            f"port {port} belongs to another controller: HAProxy {self.pid} of {self.directory} listens on"
+            f" {host}:{port}, and each connection would go to one of both. Choose other ports for this controller"
+            " (`httpPort`, `httpsPort`, or the setting that `bind` takes its port from), or end the other HAProxy"
+            f"{how if root.name == INSTANCES_NAME else ''}"
         )
 
 
 def find_holders(addresses: Iterable[Address], *, root: Path) -> list[Holder]:
-    """Return who listens on *addresses* of those HAProxys of our user that are no instances below *root*; blocks.
+    """Return the HAProxy processes that listen on *addresses* and are not instances below *root*; blocks.
 
-    Known are those that a controller of this program has started, by their
-    command lines, as far as they are in the same container.
+    Finds processes of the same user and container that a haptic-trio
+    controller has started, by their command lines.
     """
     listening = _find_listening(frozenset(addresses))
     holders: list[Holder] = []
-    # What the kernel does not tell is not known, and nobody is refused for it.
+    # Without access to the kernel's tables no conflict is reported.
     with contextlib.suppress(OSError):
         for pid, directory in _find_haproxys(root.resolve()) if listening else ():
             holders += (Holder(listening[inode], pid, directory) for inode in _list_sockets(pid) & listening.keys())
@@ -62,7 +63,7 @@ def find_holders(addresses: Iterable[Address], *, root: Path) -> list[Holder]:
 
 
 def read_listening(table: str) -> Iterator[tuple[str, Address]]:
-    """Yield inode and address of each listening socket in *table*, one of the kernel's, such as `/proc/net/tcp`."""
+    """Yield inode and address of each listening socket in *table*, the content of `/proc/net/tcp` or `tcp6`."""
     for line in table.splitlines()[1:]:
         words = line.split()
         if words[3] == _LISTENS:
@@ -71,7 +72,7 @@ def read_listening(table: str) -> Iterator[tuple[str, Address]]:
 
 
 def _read_host(digits: str) -> str:
-    # Words of four bytes, each written as a number of this machine.
+    # Words of four bytes in the byte order of this machine.
     packed = b"".join(struct.pack("=I", int(digits[place : place + 8], 16)) for place in range(0, len(digits), 8))
     return str(ipaddress.ip_address(packed))
 
@@ -90,14 +91,14 @@ def _find_listening(addresses: frozenset[Address]) -> dict[str, Address]:
 
 
 def _is_same(one: Address, other: Address) -> bool:
-    """Whether connections to *one* may be meant for *other*."""
+    """Whether connections to *other* can reach *one*."""
     hosts = {one[0], other[0]}
     is_one_family = (":" in one[0]) == (":" in other[0])
     return one[1] == other[1] and is_one_family and (len(hosts) == 1 or not hosts.isdisjoint(_WILDCARDS))
 
 
 def _find_haproxys(root: Path) -> Iterator[tuple[int, Path]]:
-    """Yield pid and instance of our user's HAProxys that controllers have started, but for those of *root*."""
+    """Yield pid and instance directory of this user's HAProxy processes, except instances below *root*."""
     files_seen = (PROC / "self/ns/mnt").readlink()
     for entry in PROC.iterdir():
         if not entry.name.isdecimal():
@@ -117,7 +118,7 @@ def _list_sockets(pid: int) -> frozenset[str]:
     with contextlib.suppress(OSError):
         for entry in (PROC / str(pid) / "fd").iterdir():
             with contextlib.suppress(OSError):
-                kind, _, inode = os.readlink(entry).partition(":")  # noqa: PTH115 - it is no path
+                kind, _, inode = os.readlink(entry).partition(":")  # noqa: PTH115 - not a path
                 if kind == "socket":
                     found.add(inode.strip("[]"))
     return frozenset(found)

@@ -1,9 +1,8 @@
-"""Check that HAProxy can bind its addresses, made before it tries.
+"""Check before a load that HAProxy can bind its addresses.
 
-A reload whose listener fails to bind is not harmless: for the two seconds
-that the new worker keeps trying, HAProxy pauses the listeners of the old one,
-and connections are refused. So addresses that the running configuration has
-not are tried out here first.
+A reload with an address that cannot be bound interrupts traffic: the new
+worker retries for two seconds, in which HAProxy pauses the listeners of the
+old worker, and connections are refused. So new addresses are bound here first.
 """
 
 import errno
@@ -20,28 +19,28 @@ _ADDRESS = re.compile(
     r"(?:ipv4@|ipv6@)?(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[0-9.]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*)"
     r":(?P<first>\d+)(?:-(?P<last>\d+))?"
 )
-_TELLING = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
-_ELSEWHERE = frozenset({"interface", "namespace", "transparent"})
-"""Options with which a plain socket of ours would say nothing about HAProxy's."""
+_CONFLICTS = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
+_OTHER_SCOPE = frozenset({"interface", "namespace", "transparent"})
+"""Options with which a plain socket behaves differently from HAProxy's."""
 _MOST_PORTS = 1000
-_REFUSAL: Final = re.compile(
+_BIND_ERROR: Final = re.compile(
     r"^(?:\[ALERT\]\s*\(\d+\)\s*:\s*)?Binding \[[^\]\n]*\] for \w+ \S+: (?:protocol \S+: )?"
     r"cannot (?:bind|listen to) socket \((?P<reason>[^)\n]{1,100})\) for \[(?P<host>\S*):(?P<port>\d{1,5})\]",
     re.MULTILINE,
 )
-"""What HAProxy 2.8 to 3.4 says of a listener, at a start or a reload."""
+"""Error of HAProxy 2.8 to 3.4 about a listener, at a start or a reload."""
 
 Address = tuple[str, int]
 
 
 def find_addresses(config: Config) -> frozenset[Address]:
-    """Return the TCP addresses that *config* listens on, as far as they are plain numbers."""
+    """Return the TCP addresses that *config* binds, except names and variables."""
     sections = (section for kind in ("frontend", "listen") for section in config.all(kind))
     return frozenset(
         address
         for section in sections
         for directive in section.all("bind")
-        if len(directive.words) > 1 and not _ELSEWHERE.intersection(directive.words)
+        if len(directive.words) > 1 and not _OTHER_SCOPE.intersection(directive.words)
         for word in directive.words[1].split(",")
         for address in _read_address(word)
     )
@@ -60,34 +59,34 @@ def _read_address(word: str) -> Iterator[Address]:
 
 
 def find_conflicts(desired: Config, running: Config | None) -> tuple[UnboundAddress, ...]:
-    """Return where HAProxy could not listen of what *desired* has and *running* has not, as far as that is known."""
+    """Return the new addresses of *desired* (compared with *running*) that cannot be bound now."""
     found: list[UnboundAddress] = []
     for host, port in sorted(find_addresses(desired) - (find_addresses(running) if running is not None else set())):
         try:
             _try_bind(host, port)
         except OSError as exc:
-            if exc.errno in _TELLING:
+            if exc.errno in _CONFLICTS:
                 found.append(UnboundAddress(host, port, os.strerror(exc.errno)))
     return tuple(found)
 
 
 def read_conflicts(output: str) -> tuple[UnboundAddress, ...]:
-    """Return where HAProxy says in *output* that it cannot listen."""
+    """Return the addresses that HAProxy could not bind according to *output*."""
     found = {
         UnboundAddress(_host_of(match["host"]), int(match["port"]), match["reason"])
-        for match in _REFUSAL.finditer(output)
+        for match in _BIND_ERROR.finditer(output)
     }
     return tuple(sorted(found))
 
 
 def _host_of(text: str) -> str:
     host = text.strip("[]")
-    return "0.0.0.0" if host in {"", "*"} else host  # noqa: S104 - what HAProxy makes of it
+    return "0.0.0.0" if host in {"", "*"} else host  # noqa: S104 - as HAProxy reads it
 
 
 def _try_bind(host: str, port: int) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Bound but not listening, and with HAProxy's own options: nobody who connects can get here.
+    # Bound with HAProxy's options but not listening, so it gets no connections.
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

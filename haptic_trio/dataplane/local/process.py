@@ -1,13 +1,13 @@
 """HAProxy master process of an instance: started, adopted, watched and ended.
 
-The process outlives us, so it is none of Trio's child processes: it runs in
-a session of its own, writes to a file, and is watched through a pidfd, which
-works alike for a child and for a process that an earlier controller started.
+The process outlives the controller, so it is not a child process of Trio: it
+has its own session, writes to a file, and is watched through a pidfd, which
+also works for a process that an earlier controller started.
 
-It can always be found again: by the record that is written right after the
-start, and without one by its command line, which names a file inside the
-instance's private directory. So a controller that was killed between the
-start and the record leaves no process that its successor would not find.
+A later controller finds it by the record that is written right after the
+start, or by its command line, which contains a file in the instance's private
+directory. So it is found even if the controller was killed before it wrote
+the record.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ PROC = Path("/proc")
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one controller tells the next about the process."""
+    """Record of the process for the next controller."""
 
     pid: int
     start_time: int
-    """Clock ticks after the boot: together with `boot_id` it tells the process from a later one with its pid."""
+    """Clock ticks after the boot; with `boot_id` it distinguishes the process from a later one with its pid."""
     boot_id: str
     binary: str
     sockets: str
@@ -40,12 +40,12 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_boot_id() -> str:
-    """Return what distinguishes this run of the machine from every other."""
+    """Return the id of this boot of the machine."""
     return BOOT_ID.read_text().strip()
 
 
 def read_start_time(pid: int) -> int | None:
-    """Return when *pid* was started, in clock ticks; None when it is gone or a zombie."""
+    """Return the start time of *pid* in clock ticks; None if it has exited."""
     try:
         # The name, in parentheses, may itself hold spaces and parentheses.
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -55,7 +55,7 @@ def read_start_time(pid: int) -> int | None:
 
 
 def find_masters(argument: str) -> list[int]:
-    """Return our user's live processes whose command line has *argument*, without the children of such processes."""
+    """Return this user's processes whose command line has *argument*, without their children."""
     parents: dict[int, int] = {}
     # The same path may be another file in another container.
     files_seen = (PROC / "self/ns/mnt").readlink()
@@ -63,15 +63,15 @@ def find_masters(argument: str) -> list[int]:
         if not entry.name.isdecimal():
             continue
         with contextlib.suppress(OSError):
-            is_ours = entry.stat().st_uid == os.geteuid() and (entry / "ns/mnt").readlink() == files_seen
-            if is_ours and has_argument(int(entry.name), argument):
+            is_candidate = entry.stat().st_uid == os.geteuid() and (entry / "ns/mnt").readlink() == files_seen
+            if is_candidate and has_argument(int(entry.name), argument):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(fields[1])
     return [pid for pid, parent in parents.items() if parent not in parents and read_start_time(pid) is not None]
 
 
 def is_alive(record: ProcessRecord) -> bool:
-    """Whether the very process of *record* lives, and not a later one with its pid."""
+    """Whether the process of *record* lives, not a later one with its pid."""
     return record.boot_id == read_boot_id() and record.start_time == read_start_time(record.pid)
 
 
@@ -84,10 +84,10 @@ def has_argument(pid: int, argument: str) -> bool:
 
 
 class MasterProcess:
-    """A live process, held by its pidfd so that no other process can be meant."""
+    """A live process, identified by its pidfd."""
 
     def __init__(self, pid: int) -> None:
-        """Hold *pid*; raises ProcessLookupError when it is gone."""
+        """Open *pid*; raises ProcessLookupError if it has exited."""
         self.pid = pid
         self._pidfd = os.pidfd_open(pid)
         start_time = read_start_time(pid)
@@ -97,7 +97,7 @@ class MasterProcess:
         self.start_time = start_time
 
     def close(self) -> None:
-        """Let go of the process, which goes on."""
+        """Close the pidfd; the process continues."""
         if self._pidfd >= 0:
             trio.lowlevel.notify_closing(self._pidfd)
             os.close(self._pidfd)
@@ -112,12 +112,12 @@ class MasterProcess:
         return not poll.poll(0)
 
     async def wait_exit(self) -> None:
-        """Return when it has exited, or somebody has closed this; only one task may wait at a time."""
+        """Return when it has exited or `close` was called; only one task may wait at a time."""
         with contextlib.suppress(trio.ClosedResourceError):
             await trio.lowlevel.wait_readable(self._pidfd)
 
     def reap(self) -> str:
-        """Forget an exited process; return how it ended, as far as that is known to us."""
+        """Reap an exited process; return how it ended (known for children only)."""
         try:
             _, status = os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
@@ -126,7 +126,7 @@ class MasterProcess:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to it, and to nobody else; a process that is gone is left alone."""
+        """Send a signal to exactly this process; ignored if it has exited."""
         try:
             signal.pidfd_send_signal(self._pidfd, number)
         except ProcessLookupError:
@@ -136,9 +136,9 @@ class MasterProcess:
 def spawn(command: Sequence[str], log: Path) -> int:
     """Start *command* in a session of its own with *log* as its output; return its pid.
 
-    It inherits no descriptor, no environment but PATH, and no signal
-    disposition of ours. A listener that it inherited would be a port that
-    nobody serves and our successor cannot bind.
+    It inherits no descriptor, no environment except PATH, and no signal
+    disposition. An inherited listener of the controller would keep a port that
+    the next controller cannot bind.
     """
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
@@ -159,7 +159,7 @@ def spawn(command: Sequence[str], log: Path) -> int:
 
 
 def _inheritable_descriptors() -> list[int]:
-    """Return what a child would have of ours. Python's own are not inheritable; those of libraries may be."""
+    """Return inheritable descriptors: Python's are not, but those of libraries may be."""
     found = []
     for entry in list((PROC / "self/fd").iterdir()):
         descriptor = int(entry.name)
@@ -176,7 +176,7 @@ def write_record(path: Path, record: ProcessRecord) -> None:
 
 
 def read_record(path: Path) -> ProcessRecord | None:
-    """Return the record at *path*; None when there is none that makes sense."""
+    """Return the record at *path*; None if it is missing or invalid."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=ProcessRecord)
     except (FileNotFoundError, msgspec.MsgspecError):

@@ -6,9 +6,9 @@ from pathlib import Path
 SIZE_LIMIT = 4 << 20
 """Bytes after which the file is cut; a reload of 10,000 backends writes about one million."""
 KEPT = 64 << 10
-"""Bytes of its end that stay."""
+"""Bytes at the end that are kept."""
 EXCERPT = 4096
-"""Bytes at most of what is quoted in an error."""
+"""Limit of a quotation in an error, in bytes."""
 
 
 class ProcessLog:
@@ -36,8 +36,8 @@ class ProcessLog:
     def shorten(self) -> None:
         """Cut the file to its end if it has grown too large.
 
-        HAProxy appends, so it goes on at the new end; a line that it writes
-        in the middle of this is lost.
+        HAProxy appends, so it continues at the new end; lines that it writes
+        meanwhile are lost.
         """
         if self.size() <= SIZE_LIMIT:
             return

@@ -31,11 +31,11 @@ _PID: Final = re.compile(r"^Pid: (\d+)$", re.MULTILINE)
 
 
 class OtherWorkerError(EndpointError):
-    """Another worker answered than the one that was meant, and has taken what it was told; a load sets that right."""
+    """Another worker than the expected one answered and applied the commands; a load repairs that."""
 
 
 class RuntimeClient:
-    """Talks to the runtime socket at *path*; *endpoint* is named in errors."""
+    """Client of the runtime socket at *path*; errors name *endpoint*."""
 
     def __init__(self, path: Path, *, endpoint: str) -> None:
         self._path = path
@@ -50,23 +50,21 @@ class RuntimeClient:
         return _read_pid(await self.ask("show info\n"))
 
     async def ask_capabilities(self, version: tuple[int, ...]) -> Capabilities:
-        """Return what the worker, of *version*, can do, in its own words."""
-        # Text of a command that is refused ends in a list of all commands, so an unknown one does no harm.
+        """Return the capabilities of the worker, whose version is *version*."""
+        # An unknown command is harmless: its answer is the list of all commands.
         return read_capabilities(version, await self.ask("help\n"), await self.ask("add server help\n"))
 
     async def apply(self, operations: Sequence[Operation], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         """Apply *operations*, in order, to the process with pid *worker*.
 
-        Just after a reload the former worker may still answer. What it is
-        told is lost with it, and said again to the right one, unless
-        *patient* is off: then another worker that answers is an
-        OtherWorkerError.
+        Just after a reload the former worker may still answer. With *patient*
+        the commands are then repeated until the right worker answers; else an
+        answer by another worker raises OtherWorkerError.
 
-        Returns the removals of what is out of use but could not be deleted
-        yet, for `retry`. Raises PatchRefusedError when an operation
-        is refused, or cannot be said at all; the others of its batch were
-        applied all the same. Raises EndpointError when the worker does not
-        answer.
+        Returns removals of unused objects that could not be deleted yet, for
+        `retry`. Raises PatchRefusedError if an operation is rejected or has
+        no command; the others of its batch were applied. Raises EndpointError
+        if the worker does not answer.
         """
         try:
             return await self._hold(converse(operations), worker=worker, patient=patient)
@@ -74,11 +72,11 @@ class RuntimeClient:
             raise PatchRefusedError(self._endpoint, str(exc)) from exc
 
     async def retry(self, removals: Sequence[Removal], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
-        """Have *worker* try *removals*, from `apply`, again; returns those that are still in vain."""
+        """Retry *removals*, a result of `apply`, on *worker*; returns those that still fail."""
         return await self._hold(retry_removals(removals), worker=worker, patient=patient)
 
     async def read(self, questions: Sequence[str], *, worker: int) -> list[str]:
-        """Return the answers of *worker* to *questions*, each a line of commands without payload, as it gives them."""
+        """Return the answers of *worker* to *questions*, each one line of commands without payload."""
         answers = []
         for question in questions:
             with trio.move_on_after(ANSWER_LIMIT) as limit:
@@ -110,7 +108,7 @@ class RuntimeClient:
                 replies = await self._send(turn, worker=worker, patient=patient)
 
     async def _send(self, commands: Sequence[str], *, worker: int, patient: bool) -> tuple[str, ...]:
-        """Have *worker* run *commands* and return its replies."""
+        """Run *commands* on *worker* and return its replies."""
         request = join_commands(("show info", *commands))
         count = len(commands) + 1
         with trio.move_on_after(ANSWER_LIMIT):
@@ -118,7 +116,9 @@ class RuntimeClient:
                 answer = await self.ask(request)
                 # The line feed after a payload counts as one more, empty command.
                 if count_replies(answer) < count:
-                    raise EndpointUnreachableError(self._endpoint, "the connection ended before all was answered")
+                    raise EndpointUnreachableError(
+                        self._endpoint, "the connection was closed before the complete answer"
+                    )
                 info, *replies = split_replies(answer, count)
                 if (found := _read_pid(info)) == worker:
                     return tuple(replies)

@@ -9,22 +9,22 @@ from pathlib import Path
 from haptic_trio.errors import HapticError
 
 PATH_LIMIT = 107
-"""Bytes that the kernel takes as the address of a unix socket."""
+"""Limit of the kernel for the path of a unix socket, in bytes."""
 TEMPORARY_SUFFIX = ".4194304.tmp"
 """HAProxy binds beside the final name, with its pid, and renames."""
 LONGEST_NAME = "master.sock"
 
 
 class SocketPathError(HapticError):
-    """There is no place for sockets; trying again helps only after a directory was made available."""
+    """No directory is usable for sockets; a retry helps after one was made available."""
 
 
 def choose_socket_directory(instance: Path) -> Path:
-    """Make and return a private directory for the sockets of the instance at *instance*.
+    """Create and return a private directory for the sockets of the instance at *instance*.
 
-    It is `run` in the instance's own directory where that is short and plain
-    enough, else one below XDG_RUNTIME_DIR or the system's temporary
-    directory, named after the instance's path.
+    It is `run` in the instance's directory if that path is short and plain
+    enough, else a directory below XDG_RUNTIME_DIR or the system's temporary
+    directory, named by a hash of the instance's path.
     """
     name = hashlib.blake2b(bytes(instance), digest_size=8).hexdigest()
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -40,10 +40,12 @@ def choose_socket_directory(instance: Path) -> Path:
                 for folder in folders:
                     _make_private(folder)
                 return folders[-1]
-            refusals.append(f"{folders[-1]}: too long, or with characters that HAProxy would take apart")
+            refusals.append(
+                f"{folders[-1]}: the path is too long, or has characters with a meaning in HAProxy's options"
+            )
         except OSError as exc:
             refusals.append(str(exc))
-    raise SocketPathError("no place for sockets: " + "; ".join(refusals))
+    raise SocketPathError("no usable directory for sockets: " + "; ".join(refusals))
 
 
 def is_short_enough(directory: Path) -> bool:
@@ -61,6 +63,6 @@ def _temporary(name: str) -> list[tuple[Path, Path]]:
 def _make_private(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.lstat()
-    # Others may write to a temporary directory: what stands at our name need not be ours.
+    # In a temporary directory, another user may have created this path.
     if directory.is_symlink() or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{directory}: not a directory of ours alone")
+        raise PermissionError(f"{directory}: not a private directory of this user")

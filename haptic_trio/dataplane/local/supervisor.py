@@ -31,25 +31,25 @@ from haptic_trio.errors import HapticError
 from haptic_trio.logs import get_logger
 
 OnExit = Literal["leave", "stop"]
-"""What becomes of HAProxy when its supervisor ends: it goes on serving, to be adopted, or it is ended."""
+"""HAProxy at the end of its supervisor: it continues and can be adopted, or it is ended."""
 
 START_LIMIT = 60.0
-"""Seconds that a start or a reload may take; HAProxy needs about one for 20,000 backends or 1,000 certificates."""
+"""Seconds for a start or a reload; HAProxy needs about one for 20,000 backends or 1,000 certificates."""
 POLL_INTERVAL = 0.01
-"""Seconds between two looks at a process that is coming up."""
+"""Seconds between two checks of a starting process."""
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 10.0
-"""Seconds before a restart that follows a failure: doubled from the first to the longest."""
+"""Seconds before a restart after a failure: doubled from the first to the longest."""
 STABLE_AFTER = 10.0
-"""Seconds of life after which a death is no longer taken for a consequence of the start."""
+"""Seconds after which an exit does not count as a failed start."""
 SHORTEN_INTERVAL = 60.0
-"""Seconds between two looks at the size of HAProxy's output."""
+"""Seconds between two checks of the size of HAProxy's log file."""
 TERMINATE_LIMIT = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
 class LoadRefusedError(HapticError):
-    """HAProxy does not run what it was told to load; `output` has its own words. Trying the same again is futile."""
+    """HAProxy rejected the load; `output` has its messages. Permanent."""
 
     def __init__(self, output: str) -> None:
         self.output = output
@@ -57,12 +57,12 @@ class LoadRefusedError(HapticError):
 
 
 class Supervisor:
-    """The HAProxy of the instance at *directory*, which loads what the current one of *files* is.
+    """Supervisor of the instance at *directory*, whose HAProxy loads the current generation of *files*.
 
-    `run` owns the process. `load` and the clients may be used while it runs,
-    by whoever holds *lock*; the supervisor takes it for a restart. What
-    *start_options* returns is added to the command line of each start; it is
-    called in a thread, and may raise LoadRefusedError to have none started.
+    `run` owns the process. `load` and the clients may be used while it runs
+    and the caller holds *lock*; the supervisor takes it for a restart. The
+    result of *start_options* is added to the command line of each start; it
+    is called in a thread, and may raise LoadRefusedError to prevent the start.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Supervisor:
         start_options: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.binary = binary
-        """What runs: an adopted process may come from another one than asked for."""
+        """The binary of the process; an adopted process may run another one than requested."""
         self.output = ProcessLog(directory / "haproxy.log")
         self._directory = directory
         self._files = files
@@ -92,12 +92,12 @@ class Supervisor:
 
     @property
     def process_config(self) -> Path:
-        """The first of HAProxy's two configuration files: what is ours, not the user's."""
+        """The first of HAProxy's two configuration files: the settings of the instance."""
         return self._config
 
     @property
     def pid(self) -> int:
-        """The master process; 0 when none runs."""
+        """Pid of the master; 0 if none runs."""
         return self._process.pid if self._process is not None and self._process.is_alive() else 0
 
     @property
@@ -119,11 +119,11 @@ class Supervisor:
     ) -> None:
         """Keep HAProxy running until cancelled.
 
-        A process of an earlier controller is adopted, and the files are
-        recovered once it has loaded what it was told to. Without one, HAProxy
-        is started if a generation is on disk, else by the first `load`;
-        started() means that this is settled. With `on_exit="stop"` it is
-        ended: softly, and after *grace* seconds by force.
+        Adopts a process of an earlier controller, and recovers the files once
+        its load is complete. Without one, starts HAProxy if a generation is
+        on disk, else with the first `load`; started() after that. With
+        `on_exit="stop"` HAProxy is ended: gracefully, and after *grace*
+        seconds by force.
         """
         try:
             async with self._lock:
@@ -146,8 +146,8 @@ class Supervisor:
     async def load(self) -> None:
         """Make HAProxy run what `current` holds, by a reload or a start; the caller holds the lock.
 
-        Raises LoadRefusedError when HAProxy will not, and EndpointError when
-        it does not answer; either way the caller turns `current` back.
+        Raises LoadRefusedError if HAProxy rejects it, and EndpointError if it
+        does not answer; in both cases the caller points `current` back.
         """
         process = self._process
         if process is None or not await self._is_ready():
@@ -159,7 +159,7 @@ class Supervisor:
             raise LoadRefusedError(report.output)
 
     async def _reload(self, process: MasterProcess) -> ReloadReport:
-        # A master that dies meanwhile may leave its end of the connection open in a worker: nobody would answer then.
+        # If the master exits, a worker may keep its end of the connection open, and no answer would arrive.
         outcomes: list[ReloadReport | EndpointError] = []
         async with trio.open_nursery() as nursery:
 
@@ -173,15 +173,15 @@ class Supervisor:
             nursery.start_soon(ask)
             while process.is_alive():  # noqa: ASYNC110 - only one task may wait for its exit
                 await trio.sleep(POLL_INTERVAL)
-            nursery.cancel_scope.cancel(reason="the master is dead")
+            nursery.cancel_scope.cancel(reason="the master has exited")
         if not outcomes:
-            raise EndpointUnreachableError(self._name, "haproxy has ended during a reload")
+            raise EndpointUnreachableError(self._name, "haproxy exited during a reload")
         if isinstance(outcomes[0], EndpointError):
             raise outcomes[0]
         return outcomes[0]
 
     async def _is_ready(self) -> bool:
-        """Wait out a reload that somebody has begun and not awaited; False when no process runs."""
+        """Return True once no reload is in progress; False if no process runs."""
         if self._process is None:
             return False
         try:
@@ -193,21 +193,21 @@ class Supervisor:
     async def _settle(self) -> None:
         self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
         record = await trio.to_thread.run_sync(read_record, self._record_path)
-        ours = await trio.to_thread.run_sync(find_masters, str(self._config))
-        # While a master loads itself anew its command line is empty for a moment; the record knows it even then.
-        recorded = [record.pid] if record is not None and is_alive(record) and record.pid not in ours else []
-        for pid in (*recorded, *ours):
+        found = await trio.to_thread.run_sync(find_masters, str(self._config))
+        # During a reload the command line of a master is briefly empty; the record still has its pid.
+        recorded = [record.pid] if record is not None and is_alive(record) and record.pid not in found else []
+        for pid in (*recorded, *found):
             try:
                 process = MasterProcess(pid)
             except ProcessLookupError:
                 continue
             if self._process is None and await self._adopt(process, record):
                 continue
-            if pid in ours:
+            if pid in found:
                 self._log.warning("ending an haproxy that cannot be adopted", pid=pid)
                 await self._end(process, grace=0.0)
             process.close()
-        # Not before: a process that was still loading would have had its files turned back and removed under it.
+        # Not earlier: a process in a reload would lose its files.
         await trio.to_thread.run_sync(self._files.recover)
         await trio.to_thread.run_sync(self._write_config)
         if self._process is None and self._files.committed:
@@ -256,7 +256,7 @@ class Supervisor:
             self._wanted = trio.Event()
             return
         try:
-            was_patched = bool(self._files.read_notes())
+            was_patched = bool(self._files.read_patches())
             await trio.to_thread.run_sync(self._files.absorb)
             refusal: LoadRefusedError | None = None
             try:
@@ -264,12 +264,12 @@ class Supervisor:
             except LoadRefusedError as exc:
                 refusal = exc
             if refusal is not None:
-                # A process took what the whole text does not allow; what was loaded before it has worked.
+                # Patches led to a configuration that HAProxy rejects; the generation before it has worked.
                 if not (was_patched and await self._is_refused()):
                     raise refusal
-                if not await trio.to_thread.run_sync(self._files.turn_back):
+                if not await trio.to_thread.run_sync(self._files.roll_back):
                     raise refusal
-                self._log.warning("turning back to the generation before", error=str(refusal))
+                self._log.warning("rolling back to the previous generation", error=str(refusal))
                 await self._start()
         except (LoadRefusedError, EndpointError, OSError) as exc:
             self._log.error("haproxy did not start", error=str(exc))
@@ -277,7 +277,7 @@ class Supervisor:
             await trio.to_thread.run_sync(self._files.mark_loaded)
 
     async def _is_refused(self) -> bool:
-        """Whether it is the files that HAProxy does not start with: it may as well have been killed meanwhile."""
+        """Whether HAProxy rejects the files; else it may have been killed during the start."""
         try:
             await run_check(self.binary, [self._config, self._files.current / CONFIG_NAME], limit=START_LIMIT)
         except ConfigRefusedError:
@@ -298,8 +298,8 @@ class Supervisor:
         except (LoadRefusedError, ProcessLookupError) as exc:
             if self._process is not None:
                 self._forget(self._process)
-            why = exc.output if isinstance(exc, LoadRefusedError) else "haproxy ended without a word"
-            raise LoadRefusedError(self.output.read_since(offset) or why) from exc
+            reason = exc.output if isinstance(exc, LoadRefusedError) else "haproxy exited without a message"
+            raise LoadRefusedError(self.output.read_since(offset) or reason) from exc
         self._log.info("haproxy started", pid=self.pid)
 
     def _write_config(self) -> None:
@@ -307,8 +307,8 @@ class Supervisor:
         replace_file(self._config, (PRELUDE + socket).encode())
 
     def _spawn(self) -> MasterProcess:
-        # -C: the directory that we were started in may go away, and HAProxy looks at its own at every reload.
-        # -db: a `daemon` in the configuration would take the process out of our hands.
+        # -C: the controller's working directory may be removed, and HAProxy uses its own at every reload.
+        # -db: with `daemon` in the configuration the process would detach from its supervisor.
         options = ["-W", "-db", "-C", str(self._directory), "-S", f"{self._sockets}/master.sock,mode,600"]
         files = ["-f", str(self._config), "-f", str(self._files.current / CONFIG_NAME)]
         pid = spawn([str(self.binary), *options, *files, *self._start_options()], self.output.path)
@@ -338,13 +338,13 @@ class Supervisor:
                     state = await self.master.fetch_state()
                     if state.pid == process.pid and state.worker == await self.runtime.ask_pid():
                         return
-                # There is nothing to wait on before its sockets exist.
+                # There is no event for the creation of its sockets.
                 await trio.sleep(POLL_INTERVAL)
-            raise LoadRefusedError("haproxy has ended")
+            raise LoadRefusedError("haproxy has exited")
         raise EndpointTimeoutError(self._name, f"haproxy was not ready within {START_LIMIT:g} s")
 
     def _forget(self, process: MasterProcess) -> None:
-        self._log.warning("haproxy has gone", pid=process.pid, how=process.reap())
+        self._log.warning("haproxy exited", pid=process.pid, how=process.reap())
         process.close()
         self._process = None
 
@@ -360,7 +360,7 @@ class Supervisor:
         self._record_path.unlink(missing_ok=True)
         for name in ("master.sock", "admin.sock"):
             (self._sockets / name).unlink(missing_ok=True)
-        # The directory may lie outside the instance's own.
+        # The directory may be outside of the instance's directory.
         with contextlib.suppress(OSError):
             self._sockets.rmdir()
 

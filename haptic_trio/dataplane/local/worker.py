@@ -1,9 +1,9 @@
 """Observed state of the worker process: applies runtime changes, compares, repairs.
 
-A server that is removed and that connections still use stays in the process
-in maintenance for as long as they last (`haproxy/conversation`). It is in no
-file and in no plan. Each later change, and each look, tries first to delete
-it; one that is wanted again meanwhile is revived (`haproxy/leftovers`).
+A removed server with open connections stays in the process, in maintenance,
+until they end (`haproxy/runtime/conversation`). It is in no file and in no
+plan. Each later change and each observation first tries to delete it; if it
+is added again meanwhile, it is revived (`haproxy/runtime/leftovers`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +27,7 @@ FindFormer = Callable[[], Awaitable[Generation | None]]
 
 
 class WorkerState:
-    """What is known of the worker of the instance *name* beyond its files. Calls are serialised by the caller."""
+    """State of the worker of instance *name* that is not in its files. The caller serialises calls."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class WorkerState:
         """Apply *operations* to the process with pid *worker*; raises EndpointError as `RuntimeClient.apply` does."""
         left = await self._retry(runtime, worker, patient=patient)
         operations, left = revive(operations, left)
-        # What is revived is deleted no more, however this ends.
+        # Revived servers must not be deleted, also if this fails.
         self._leftovers = worker, left
         if removals := await runtime.apply(operations, worker=worker, patient=patient):
             noted = note_leftovers(removals, await find_former(), capabilities)
@@ -57,12 +57,12 @@ class WorkerState:
     async def repair(
         self, runtime: RuntimeClient, generation: Generation, *, worker: int, capabilities: Capabilities
     ) -> DriftReport:
-        """Put right at runtime what differs from *generation* in the process with pid *worker*.
+        """Repair at runtime how the process with pid *worker* differs from *generation*.
 
-        What a reload has not put right is how this generation is read: it
-        is logged once and no longer reported. Raises EndpointError.
+        A difference that remains after a reload is logged once and no longer
+        reported. Raises EndpointError.
         """
-        differences = await self._look(runtime, generation, worker, capabilities)
+        differences = await self._observe(runtime, generation, worker, capabilities)
         known = {one.removal for one in self._left_in(worker)}
         adopted = [Leftover(removal) for removal in differences.left_over if removal not in known]
         self._leftovers = worker, (*self._left_in(worker), *adopted)
@@ -79,10 +79,10 @@ class WorkerState:
         self._leftovers = worker, (*self._left_in(worker), *noted)
         return DriftReport(found=found, operations=len(operations))
 
-    async def _look(
+    async def _observe(
         self, runtime: RuntimeClient, generation: Generation, worker: int, capabilities: Capabilities
     ) -> Differences:
-        # With thousands of servers each of these takes longer than the event loop may wait.
+        # With thousands of servers each of these would block the event loop.
         reader = await trio.to_thread.run_sync(ReadBack, generation, capabilities)
         answers = await runtime.read(reader.questions, worker=worker)
         try:
@@ -92,7 +92,7 @@ class WorkerState:
 
     def _left_in(self, worker: int) -> tuple[Leftover, ...]:
         of, left = self._leftovers
-        # With its worker what was left over has gone.
+        # Leftovers end with their worker.
         return left if of == worker else ()
 
     async def _retry(self, runtime: RuntimeClient, worker: int, *, patient: bool = True) -> tuple[Leftover, ...]:
