@@ -30,42 +30,43 @@ INTRODUCTION = """\
 
 Each line is a change that was made to a running instance, of each version; the reloads were counted at HAProxy
 itself. `make test-haproxy` makes them all again and compares. A deployment reloads once, however many of its changes
-need it; those that do not are applied before it, and taken back if the reload is refused.
+need it; the others are applied before it, and rolled back if the reload is rejected.
 
 | change | {versions} |
 |---|{rules}|
 """
 
 NOTES = """
-What the table cannot say:
+Details:
 
-- A server is added with all its settings, those from `default-server` spelled out. What `add server` does not take on
-  a version (`resolvers`, `init-addr`, `id`, `track`, a host name or a socket as the address) reloads.
-- A server that no command can alter is deleted and added anew if another one, no backup, serves meanwhile.
-- A server that is sent to another address is there when the change is said to be done: HAProxy 3.2 answers a moment
-  before that, so it is asked.
+- A server is added with all its settings, including those from `default-server`. Settings that `add server` does not
+  support in a version (`resolvers`, `init-addr`, `id`, `track`, a host name or a socket as the address) reload.
+- A server that no command can change is deleted and added again if another server, not a backup, serves meanwhile.
+- A change of an address is complete when its deployment is: HAProxy 3.2 answers a moment before that, so the result is
+  verified.
 - Servers come and go without a reload where the algorithm is `roundrobin`, `leastconn` or `random`; with `hash-type
-  consistent` at the end of the list only, since the place counts; with the other algorithms never.
-- A server that connections still use when it is removed stays in maintenance, for nothing new, until they have ended.
-  Until then its name is taken: a server of that name with the same options, no backup, is the old one made ready at its
-  new address; with other options it reloads.
-- Beside a change that reloads, some that need none wait for the reload: a map entry for a backend that only the reload
-  brings, servers with options that none of their backend had, the removal of backends.
+  consistent` only at the end of the list, because positions count; never with other algorithms.
+- A removed server with open connections stays in maintenance, without new connections, until they end. Until then its
+  name is in use: a server with that name and the same options, not a backup, is the old one made ready at its new
+  address; with other options it reloads.
+- Together with a change that reloads, some runtime changes wait for the reload: a map entry for a backend that the
+  reload adds, servers with options that no server of their backend had, the removal of backends.
 - A backend is added at runtime if its section is `backend <name> from <defaults>` with nothing but `server` lines, and
-  deleted if no rule names it outright.
-- Certificates change at runtime by the names that the configuration writes, so not with `crt-base`. The first entry of
-  a crt-list is the default certificate: its change reloads unless every `bind` that uses the list has `strict-sni`.
+  deleted if no rule refers to it by name.
+- Certificates change at runtime by their names in the configuration, so not with `crt-base`. The first entry of
+  a crt-list is the default certificate: its change reloads unless every `bind` that uses the list has `strict-sni`,
+  or another certificate before it.
   So does an entry that would have to stand before another one for the same name.
 - The list of an ACL is a file after `-f`, on an `acl` line or between braces, that nothing else uses: with `-M`, `-u`,
   or rules that change it (`add-acl`, `del-acl`), it is no list. Only a process that starts resolves host names in it.
 - Where `.if` decides what a backend, or the defaults that it is based on, consists of, its servers change with a
   reload. Where it decides which sections there are, all servers and backends do. Elsewhere, as in `global`, it makes no
   difference.
-- A client may go on with a TLS session that it had before, for five minutes (`tune.ssl.lifetime`). Since 3.2 HAProxy
-  gives these up where authorities change; before, what takes trust from anybody reloads, and so does an entry that
-  comes and asks clients for certificates. No version gives them up for new revocations.
-- Servers that show no certificate never learn of new authorities at runtime, whatever HAProxy answers.
-- A file of certificates or authorities of more than 12 kB is more than a command carries, and reloads.
+- A client may resume an earlier TLS session for five minutes (`tune.ssl.lifetime`). Since 3.2 HAProxy drops these
+  sessions when CA certificates change; in earlier versions a change that removes trust reloads, and so does a new entry
+  that requests client certificates. No version drops them for new revocations.
+- Servers without a certificate do not get new CA certificates at runtime, whatever HAProxy answers.
+- A file of certificates with more than 12 kB exceeds the size of a command, and reloads.
 """
 
 Site = Mapping[str, str]
