@@ -63,7 +63,7 @@ async def test_a_client_without_a_certificate_is_refused(tmp_path: Path) -> None
                 await http.get("/v1/status")
 
 
-async def test_nothing_is_said_in_clear(tmp_path: Path) -> None:
+async def test_plain_connection_gets_no_answer(tmp_path: Path) -> None:
     async with agent(tmp_path) as served:
         url = served.url.replace("https", "http")
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=0.5) as http:
@@ -71,7 +71,7 @@ async def test_nothing_is_said_in_clear(tmp_path: Path) -> None:
                 await http.get("/v1/status")
 
 
-async def test_only_allowed_names_are_served_and_others_are_told_why(tmp_path: Path) -> None:
+async def test_only_allowed_names_are_served_and_others_get_the_reason(tmp_path: Path) -> None:
     async with agent(tmp_path, "controller", "second") as served:
         assert await served_to(served, served.authority.issue("controller")) is None
         assert await served_to(served, served.authority.issue("second")) is None

@@ -44,7 +44,9 @@ async def converge(remote: RemoteAgent, desired: Generation) -> None:
     await until(deploy)
 
 
-async def test_killed_between_the_verbs_it_goes_on_where_it_was(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_agent_killed_between_operations_continues_where_it_was(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
     port = free_port()
     authority = Authority(instance_root / "tls")
     one, two = answering(port, "one"), answering(port, "two")
@@ -114,7 +116,7 @@ async def test_killed_in_the_middle_of_deployments_it_converges(instance_root: P
                 assert (await answered(remote)).generation == desired.id
 
 
-async def test_told_to_end_it_leaves_haproxy_or_stops_it(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_terminated_agent_leaves_haproxy_or_stops_it(instance_root: Path, haproxy_binary: Path) -> None:
     port, at = free_port(), free_port()
     authority = Authority(instance_root / "tls")
     with trio.fail_after(60):
@@ -135,9 +137,7 @@ async def test_told_to_end_it_leaves_haproxy_or_stops_it(instance_root: Path, ha
             await fetch(port)
 
 
-async def test_told_to_stop_haproxy_it_gives_it_the_time_that_was_said(
-    instance_root: Path, haproxy_binary: Path
-) -> None:
+async def test_terminated_agent_stops_haproxy_after_the_grace_time(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     authority = Authority(instance_root / "tls")
 
@@ -169,7 +169,7 @@ async def test_told_to_stop_haproxy_it_gives_it_the_time_that_was_said(
             nursery.cancel_scope.cancel()
 
 
-async def test_what_it_cannot_do_is_said_with_exit_code_2(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_failure_to_start_is_exit_code_2(instance_root: Path, haproxy_binary: Path) -> None:
     at = free_port()
     authority = Authority(instance_root / "tls")
     async with agent_process(instance_root, haproxy_binary, authority, at) as first:
@@ -187,7 +187,7 @@ async def test_what_it_cannot_do_is_said_with_exit_code_2(instance_root: Path, h
         assert "Traceback" not in second.output + third.output
 
 
-async def test_probes_have_a_port_of_their_own_and_say_when_there_is_something_to_serve(
+async def test_probes_have_their_own_port_and_are_ready_with_a_generation(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port, probes = free_port(), free_port()

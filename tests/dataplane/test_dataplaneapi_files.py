@@ -13,7 +13,7 @@ from tests.support.dataplaneapi_state import clean_name
 KEY = b"-----BEGIN PRIVATE KEY-----\n"
 
 
-def test_files_are_written_so_that_none_names_one_that_is_missing() -> None:
+def test_files_are_written_before_the_files_that_refer_to_them() -> None:
     files = (crt_list("list.txt", "a.pem"), map_file("host.map", "a b\n"), certificate("a.pem", KEY), general("x", ""))
 
     placed, problems = place_files(files)

@@ -127,7 +127,7 @@ async def test_wildcards_come_without_a_reload() -> None:
     assert runs(api, desired)
 
 
-async def test_entry_that_the_api_does_not_find_after_it_was_set_is_looked_for() -> None:
+async def test_entry_that_the_api_does_not_find_after_a_set_is_read_back() -> None:
     api = FakeDataplaneApi()
     await writes_of(api, generation(hosts="a=b app\n"))
     desired = generation(hosts="a=b other\n")

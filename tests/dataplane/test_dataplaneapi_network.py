@@ -68,7 +68,7 @@ async def test_deployment_over_tls_uses_few_connections(tmp_path: Path) -> None:
     assert 1 <= len(ports) <= 8
 
 
-async def test_certificate_of_nobody_is_not_trusted(tmp_path: Path) -> None:
+async def test_certificate_of_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
     api = FakeDataplaneApi()
 
     with trio.fail_after(LIMIT):
@@ -82,7 +82,7 @@ async def test_certificate_of_nobody_is_not_trusted(tmp_path: Path) -> None:
     assert api.calls == []
 
 
-async def test_port_that_nobody_listens_on_is_unreachable() -> None:
+async def test_closed_port_is_unreachable() -> None:
     with trio.socket.socket() as reserved:
         await reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
@@ -92,7 +92,7 @@ async def test_port_that_nobody_listens_on_is_unreachable() -> None:
                     await endpoint.fetch_running()
 
 
-async def test_endless_answer_is_cut_off_and_the_client_goes_on() -> None:
+async def test_endless_answer_is_cut_off_and_the_client_stays_usable() -> None:
     class Flood(Response):
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -106,11 +106,11 @@ def test_damaged_text_is_not_unpacked(packed: str) -> None:
 
 
 @given(st.binary())
-def test_note_of_any_bytes_is_read_or_says_that_nobody_knows(data: bytes) -> None:
+def test_manifest_of_any_bytes_is_read_or_not_clear(data: bytes) -> None:
     assert decode_manifest(data) == NOTHING
 
 
-def test_note_knows_all_files_of_ours_before_and_after_a_deployment() -> None:
+def test_manifest_has_all_own_files_before_and_after_a_deployment() -> None:
     before = generation(files=(general("a", "1"), general("b", "2")))
     placed_before = place_files(before.files.values())[0]
     former = finish(NOTHING, before, placed_before, text="", stored="", known={}, certificates={})
@@ -248,7 +248,7 @@ ENTRIES = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("xyz"))
 
 
 @given(ENTRIES, ENTRIES)
-def test_whole_map_becomes_the_steps_from_what_is_there(before: dict[str, str], after: dict[str, str]) -> None:
+def test_replaced_map_becomes_steps_from_the_present_entries(before: dict[str, str], after: dict[str, str]) -> None:
     replace = ReplaceMap(HOSTS, tuple(after.items()))
     first, last = SetServerWeight("app", "a", 3), SetServerWeight("app", "b", 3)
 
@@ -269,7 +269,7 @@ def test_whole_map_becomes_the_steps_from_what_is_there(before: dict[str, str], 
     assert (steps[0], steps[-1]) == (first, last)
 
 
-def test_map_that_nobody_has_looked_at_is_not_replaced() -> None:
+def test_map_with_unknown_entries_is_not_replaced() -> None:
     with pytest.raises(UnsendableError):
         adapt([ReplaceMap(HOSTS, ())], generation(), {})
 

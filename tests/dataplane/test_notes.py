@@ -24,7 +24,7 @@ def apply(stored: GenerationFiles, desired: Generation, *, taken: bool = True) -
     stored.settle(desired if taken else None)
 
 
-def test_what_was_noted_is_running_though_no_file_says_so(tmp_path: Path) -> None:
+def test_recorded_patch_is_part_of_the_running_generation(tmp_path: Path) -> None:
     stored = opened(tmp_path)
     deploy(stored, generation("one"))
     apply(stored, generation("two"))
@@ -46,7 +46,7 @@ def test_what_the_process_refused_is_not_running(tmp_path: Path) -> None:
     assert len(opened(tmp_path).read_patches()) == 1
 
 
-def test_a_note_that_is_not_settled_means_that_nobody_knows(tmp_path: Path) -> None:
+def test_unsettled_patch_makes_the_running_generation_unknown(tmp_path: Path) -> None:
     stored = opened(tmp_path)
     deploy(stored, generation("one"))
     stored.record_patch(make_delta(generation("one"), generation("two")))

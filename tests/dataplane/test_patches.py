@@ -74,9 +74,7 @@ async def keeping_alive() -> AsyncIterator[int]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_worker_that_somebody_else_had_loaded_is_not_patched_further(
-    instance_root: Path, haproxy_binary: Path
-) -> None:
+async def test_worker_of_a_reload_by_another_program_is_not_patched(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one, backend("b") as two:
         await sync_endpoint(agent, site(port, [one]))
@@ -153,7 +151,7 @@ async def test_a_host_name_in_a_list_of_addresses_is_left_to_a_reload(
         assert (await agent.repair()).found == {}
 
 
-async def test_a_process_that_is_started_anew_has_what_was_added(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_restarted_process_has_the_added_objects(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one:
         await sync_endpoint(agent, site(port, []))

@@ -90,7 +90,9 @@ async def test_an_interrupted_reload_converges(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", [(GenerationFiles, "record_patch"), (GenerationFiles, "settle"), (RuntimeClient, "apply")])
+@pytest.mark.parametrize(
+    "step", [(GenerationFiles, "record_patch"), (GenerationFiles, "settle"), (RuntimeClient, "apply")]
+)
 async def test_an_interrupted_patch_converges(
     instance_root: Path, haproxy_binary: Path, step: tuple[type, str], after: bool
 ) -> None:
@@ -159,9 +161,7 @@ async def test_what_there_is_no_verdict_on_is_checked_again_and_written_out_then
             await trio.sleep(0.02)
 
 
-async def test_haproxy_that_has_died_comes_back_with_what_it_was_told_at_runtime(
-    instance_root: Path, haproxy_binary: Path
-) -> None:
+async def test_restarted_haproxy_has_the_runtime_changes(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
     async with instances(instance_root, haproxy_binary) as (agent,):
@@ -175,9 +175,7 @@ async def test_haproxy_that_has_died_comes_back_with_what_it_was_told_at_runtime
         assert not (await sync_endpoint(agent, second)).changed
 
 
-async def test_what_was_told_at_runtime_is_known_to_the_next_controller(
-    instance_root: Path, haproxy_binary: Path
-) -> None:
+async def test_next_controller_knows_the_runtime_changes(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
     async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
@@ -231,7 +229,7 @@ async def reload_by_hand(directory: Path) -> None:
     await MasterClient(Path(record.sockets) / "master.sock", endpoint="x").reload(limit=10)
 
 
-async def test_a_reload_by_somebody_else_does_not_hide_what_was_told_before(
+async def test_reload_by_another_program_does_not_hide_earlier_runtime_changes(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port = free_port()

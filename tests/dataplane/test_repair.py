@@ -52,7 +52,7 @@ async def serving(root: Path, binary: Path, desired: Generation) -> AsyncIterato
 
 
 @pytest.mark.haproxy
-async def test_what_was_said_on_the_socket_is_put_right(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_changes_over_the_runtime_socket_are_repaired(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with backend("a") as one, backend("b") as two:
         desired = site(port, [one, two], entries="x.example app\n")
@@ -75,7 +75,7 @@ async def test_what_was_said_on_the_socket_is_put_right(instance_root: Path, hap
 
 
 @pytest.mark.haproxy
-async def test_keys_of_a_list_are_put_right(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_changed_keys_of_an_acl_are_repaired(instance_root: Path, haproxy_binary: Path) -> None:
     desired = denying(free_port(), "10.0.0.1\n10.0.0.2\n", ".a\n.a\n")
     async with serving(instance_root, haproxy_binary, desired) as agent:
         await tell(instance_root, "del acl lists/addresses.txt 10.0.0.2", "add acl lists/hosts.txt .b")
@@ -87,7 +87,7 @@ async def test_keys_of_a_list_are_put_right(instance_root: Path, haproxy_binary:
 
 
 @pytest.mark.haproxy
-async def test_a_deployment_that_verifies_says_unchanged_only_after_a_look(
+async def test_verifying_deployment_reports_unchanged_only_after_a_comparison(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     async with backend("a") as one:
@@ -126,7 +126,7 @@ async def test_what_no_command_puts_right_is_loaded_once(instance_root: Path, ha
 
 
 @pytest.mark.haproxy
-async def test_a_reload_by_somebody_else_is_no_drift(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_reload_by_another_program_is_no_drift(instance_root: Path, haproxy_binary: Path) -> None:
     async with backend("a") as one, serving(instance_root, haproxy_binary, site(free_port(), [one])) as agent:
         await sync_endpoint(agent, site(free_port(), [one, one]))
         before = await agent.describe()
@@ -137,7 +137,7 @@ async def test_a_reload_by_somebody_else_is_no_drift(instance_root: Path, haprox
 
 
 @pytest.mark.haproxy
-async def test_files_that_were_edited_are_told_by_their_number(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_edited_files_are_reported_with_their_number(instance_root: Path, haproxy_binary: Path) -> None:
     async with serving(instance_root, haproxy_binary, site(free_port(), [1], entries="a app\n")) as agent:
         for name in ("haproxy.cfg", "hosts.map"):
             path = trio.Path(instance_root / "instances/local-1/current" / name)
@@ -150,7 +150,9 @@ async def test_files_that_were_edited_are_told_by_their_number(instance_root: Pa
 
 
 @pytest.mark.haproxy
-async def test_an_instance_without_a_process_is_told(instance_root: Path, haproxy_binary: Path, tmp_path: Path) -> None:
+async def test_instance_without_a_process_is_reported(
+    instance_root: Path, haproxy_binary: Path, tmp_path: Path
+) -> None:
     stop = tmp_path / "stop"
     binary = script(tmp_path / "haproxy", f'[ -e "{stop}" ] && [ "$1" != -vv ] && exit 1\nexec "{haproxy_binary}" "$@"')
     async with serving(instance_root, binary, site(free_port(), [1])) as agent:
@@ -219,7 +221,7 @@ STATE = "1\n# be_name srv_name srv_addr srv_port srv_uweight srv_iweight srv_adm
 LTS = capabilities_of((2, 8))
 
 
-async def test_what_a_reload_does_not_put_right_is_reported_once_for_all() -> None:
+async def test_difference_that_remains_after_a_reload_is_reported_only_once() -> None:
     state, desired = WorkerState("fake-1"), build_generation(HASHED)
     runtime = FakeRuntime(f"{STATE}app b 127.0.0.2 1 1 1 0 2\n", "# name\napp\n")
 

@@ -96,7 +96,7 @@ async def test_a_structural_change_is_activated_with_its_reason() -> None:
     assert "backend app" in result.reasons[0]
 
 
-async def test_a_refused_patch_becomes_an_activation_that_says_why() -> None:
+async def test_rejected_patch_becomes_an_activation_with_the_reason() -> None:
     endpoint = FakeEndpoint(mapping(1, {"a": "1"}), patch=PatchRefusedError("fake-1", "entry not found"))
     result = await sync_endpoint(endpoint, mapping(1, {"a": "2"}))
     assert endpoint.calls == ["patch", "activate"]
@@ -145,7 +145,7 @@ async def test_a_refused_reload_takes_the_runtime_part_back() -> None:
     assert endpoint.running == running
 
 
-async def test_what_cannot_be_taken_back_is_told_with_the_refusal() -> None:
+async def test_failed_rollback_is_reported_with_the_rejection() -> None:
     endpoint = FakeEndpoint(forwarding(1, 2), activate=DeploymentRefusedError("fake-1", "no room"))
     endpoint.fails_from("patch", 2, EndpointUnreachableError("fake-1", "gone"))
     with pytest.raises(DeploymentRefusedError, match=r"no room; the rollback failed too: .*gone"):
@@ -174,7 +174,7 @@ async def test_the_first_generation_needs_no_leave_to_load() -> None:
     assert (await sync_endpoint(endpoint, answering(1, "one"), may_reload=False)).reloaded
 
 
-async def test_only_a_deployment_that_verifies_looks_at_the_process() -> None:
+async def test_only_a_verifying_deployment_observes_the_process() -> None:
     endpoint = FakeEndpoint(answering(1, "one"))
     await sync_endpoint(endpoint, answering(1, "one"))
     assert endpoint.calls == []
@@ -184,7 +184,7 @@ async def test_only_a_deployment_that_verifies_looks_at_the_process() -> None:
     assert (result.changed, result.reloaded, result.operations, result.drift) == (True, False, 2, {"server": 2})
 
 
-async def test_what_only_a_load_puts_right_is_loaded_and_looked_at_again() -> None:
+async def test_drift_that_needs_a_load_is_loaded_and_compared_again() -> None:
     endpoint = FakeEndpoint(forwarding(1, 2))
     endpoint.report = DriftReport(found={"backend": 1}, reasons=("drift: backend app removed",))
     result = await sync_endpoint(endpoint, forwarding(1, 3), verify=True)

@@ -75,13 +75,13 @@ class Rig:
         assert isinstance(message, DeploymentCompleted)
         return message
 
-    def told(self) -> list[msgspec.Struct]:
-        told = []
+    def events(self) -> list[msgspec.Struct]:
+        events: list[msgspec.Struct] = []
         while True:
             try:
-                told.append(self.facts.receiver.receive_nowait())
+                events.append(self.facts.receiver.receive_nowait())
             except trio.WouldBlock:
-                return told
+                return events
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_all_endpoints_are_deployed_to_in_parallel_and_completed_once(
     assert [result.endpoint for result in completion.results] == ["e1", "e2", "e3"]
     assert (completion.failed, completion.seconds, completion.started) == ((), 3, 1.5)
     assert rig.completed.value == completion
-    assert [type(fact) for fact in rig.told()] == [
+    assert [type(fact) for fact in rig.events()] == [
         DeploymentStarted, InstanceDeployed, InstanceDeployed, InstanceDeployed, DeploymentCompleted,
     ]  # fmt: skip
 
@@ -120,7 +120,7 @@ async def test_failing_and_hanging_endpoints_do_not_disturb_the_others(
     assert trio.current_time() == 30
     assert completion.failed == ("failing", "hanging")
     assert good.running is not None
-    errors = {fact.endpoint: fact.error for fact in rig.told() if isinstance(fact, InstanceFailed)}
+    errors = {fact.endpoint: fact.error for fact in rig.events() if isinstance(fact, InstanceFailed)}
     assert errors == {
         "failing": "failing: told to fail",
         "hanging": "hanging: deployment took longer than 30 s",
@@ -221,7 +221,7 @@ async def test_changes_while_busy_collapse_into_one_deployment_of_the_newest(
     assert superseded == [f"v{number}" for number in range(1, 10)]
 
 
-async def test_hanging_endpoint_holds_nobody_up_and_then_gets_only_the_newest(
+async def test_hanging_endpoint_does_not_delay_others_and_then_gets_only_the_newest(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     good, hanging = MemoryEndpoint("good", seconds=0.1), MemoryEndpoint("hanging", seconds=1000)
@@ -285,9 +285,7 @@ async def test_success_forgets_the_failures_before_it(
     assert endpoint.running == generation("b")
 
 
-async def test_endpoint_that_is_gone_is_not_tried_again(
-    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
-) -> None:
+async def test_lost_endpoint_is_not_retried(autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery) -> None:
     endpoint = MemoryEndpoint("e", fails=1)
     await rig.start(nursery)
     await rig.deploy("new", endpoint)
@@ -332,7 +330,7 @@ async def test_finish_despite_cancel_raises_what_the_work_raises(autojump_clock:
         await finish_despite_cancel(work, grace=5)
 
 
-async def test_endpoint_is_looked_at_when_it_is_new_and_then_at_intervals(
+async def test_endpoint_is_verified_when_it_is_new_and_then_at_intervals(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     await rig.start(nursery)
@@ -351,7 +349,7 @@ async def test_endpoint_is_looked_at_when_it_is_new_and_then_at_intervals(
     assert len(other.looked_at) == 1
 
 
-async def test_look_of_a_failed_deployment_does_not_count(
+async def test_verification_of_a_failed_deployment_does_not_count(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     await rig.start(nursery)
@@ -364,11 +362,11 @@ async def test_look_of_a_failed_deployment_does_not_count(
     assert len(endpoint.looked_at) == 2
 
 
-async def test_drift_that_a_look_has_found_is_told(rig: Rig, nursery: trio.Nursery) -> None:
+async def test_drift_that_a_verification_finds_is_reported(rig: Rig, nursery: trio.Nursery) -> None:
     await rig.start(nursery)
 
     await rig.deploy("d", MemoryEndpoint("a", drift={"server": 2}))
     await rig.next()
 
-    [told] = [fact for fact in rig.told() if isinstance(fact, DriftRepaired)]
+    [told] = [fact for fact in rig.events() if isinstance(fact, DriftRepaired)]
     assert (told.correlation, told.endpoint, told.found) == ("d", "a", {"server": 2})

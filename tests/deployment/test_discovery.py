@@ -12,7 +12,7 @@ from tests.support.endpoints import MemoryEndpoint
 ONE, TWO = MemoryEndpoint("one"), MemoryEndpoint("two")
 
 
-async def test_present_instances_are_published_before_discovery_is_ready(nursery: trio.Nursery) -> None:
+async def test_present_endpoints_are_published_before_discovery_is_ready(nursery: trio.Nursery) -> None:
     instances, endpoints = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered]()
     instances.put((ONE, TWO))
 
@@ -21,7 +21,7 @@ async def test_present_instances_are_published_before_discovery_is_ready(nursery
     assert endpoints.value == EndpointsDiscovered(endpoints=(ONE, TWO))
 
 
-async def test_lost_instance_is_told_and_no_longer_published(nursery: trio.Nursery) -> None:
+async def test_lost_endpoint_is_reported_and_no_longer_published(nursery: trio.Nursery) -> None:
     instances, endpoints, facts = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered](), Facts()
     instances.put((ONE, TWO))
     await nursery.start(partial(run_discovery, instances, endpoints, facts=facts))
@@ -30,5 +30,5 @@ async def test_lost_instance_is_told_and_no_longer_published(nursery: trio.Nurse
     await wait_all_tasks_blocked()
 
     assert endpoints.value == EndpointsDiscovered(endpoints=(ONE,))
-    told = [facts.receiver.receive_nowait() for _ in range(3)]
-    assert told[1] == EndpointLost(endpoint="two")
+    recorded = [facts.receiver.receive_nowait() for _ in range(3)]
+    assert recorded[1] == EndpointLost(endpoint="two")

@@ -86,7 +86,7 @@ async def test_monitor_whose_timer_stopped_firing_is_stalled(autojump_clock: Moc
     assert rig.pulse.state().stalled
 
 
-async def test_monitor_ends_when_nobody_reads(autojump_clock: MockClock, rig: Rig) -> None:
+async def test_monitor_ends_when_its_receiver_is_closed(autojump_clock: MockClock, rig: Rig) -> None:
     async with trio.open_nursery() as nursery:
         await rig.start(nursery)
         rig.changes.close()

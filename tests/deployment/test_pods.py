@@ -70,12 +70,12 @@ class Rig:
         access = AgentAccess(tls=self.authority.issue("controller"), server_name=AGENT_NAME)
         self.pods = PodEndpoints(self.cluster, "edge", access, report=self.reports)
         self.published: tuple[Endpoint, ...] = ()
-        self._told = trio.Event()
+        self._changed = trio.Event()
 
     def publish(self, endpoints: tuple[Endpoint, ...]) -> None:
         self.published = endpoints
-        self._told.set()
-        self._told = trio.Event()
+        self._changed.set()
+        self._changed = trio.Event()
 
     @property
     def names(self) -> list[str]:
@@ -84,7 +84,7 @@ class Rig:
     async def until(self, claim: Callable[[], bool]) -> None:
         with trio.fail_after(20):
             while not claim():
-                await self._told.wait()
+                await self._changed.wait()
 
     def aim(self, *, kind: DataplaneKind = DataplaneKind.AGENT, port: int | None = None, **labels: str) -> None:
         credentials = Credentials(username="admin", password=PASSWORD)
@@ -137,7 +137,7 @@ async def test_pod_whose_agent_comes_later_is_published_then(rig: Rig) -> None:
         await rig.until(lambda: rig.names == ["a"])
 
 
-async def test_pod_that_is_going_is_gone_at_once(rig: Rig) -> None:
+async def test_terminating_pod_is_removed_at_once(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"), make_pod("b", "127.0.0.2"))
     async with rig.agent(), rig.agent("127.0.0.2"):
         rig.aim()
@@ -163,7 +163,7 @@ async def test_pod_of_the_same_name_with_another_uid_or_address_is_another_endpo
         await rig.until(lambda: rig.names == ["a"] and rig.published[0] is not former)
 
 
-async def test_change_of_a_pod_that_means_nothing_publishes_nothing(rig: Rig) -> None:
+async def test_irrelevant_change_of_a_pod_publishes_nothing(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"))
     async with rig.agent():
         rig.aim()
@@ -179,7 +179,7 @@ async def test_change_of_a_pod_that_means_nothing_publishes_nothing(rig: Rig) ->
         assert rig.published is former
 
 
-async def test_restarted_container_is_looked_at_again(rig: Rig) -> None:
+async def test_endpoint_of_a_restarted_container_is_renewed(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"))
     async with rig.agent():
         rig.aim()
@@ -191,7 +191,7 @@ async def test_restarted_container_is_looked_at_again(rig: Rig) -> None:
         assert rig.names == ["a"]
 
 
-async def test_restarted_agent_is_looked_at_again_and_lost_only_after_a_while(
+async def test_endpoint_of_a_restarted_agent_is_renewed_and_lost_only_after_a_while(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.cluster.put(make_pod("a"))
@@ -208,7 +208,7 @@ async def test_restarted_agent_is_looked_at_again_and_lost_only_after_a_while(
         await rig.until(lambda: rig.names == ["a"])
 
 
-async def test_agent_that_comes_back_with_what_it_had_is_looked_at_again_all_the_same(rig: Rig) -> None:
+async def test_agent_that_reconnects_with_the_same_generation_is_renewed_too(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"))
     endpoint, wanted = MemoryEndpoint("a"), generation("one")
     async with rig.agent(endpoint=endpoint):
@@ -223,7 +223,7 @@ async def test_agent_that_comes_back_with_what_it_had_is_looked_at_again_all_the
         assert await rig.published[0].fetch_running() == wanted
 
 
-async def test_other_target_takes_away_its_endpoints_before_anything_else_happens(rig: Rig) -> None:
+async def test_new_target_removes_endpoints_of_the_former_one_at_once(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"))
     async with rig.agent():
         rig.aim()
@@ -243,7 +243,7 @@ async def test_without_labels_no_pod_is_chosen(rig: Rig) -> None:
     assert rig.cluster.opened == 0
 
 
-async def test_agent_with_a_certificate_for_another_name_is_none_and_reported(
+async def test_agent_with_a_certificate_for_another_name_is_rejected_and_reported(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(presence, "SILENCE_REPORTED", 0.1)
@@ -272,7 +272,7 @@ async def test_endpoint_of_a_pod_can_be_deployed_to(rig: Rig) -> None:
         assert "one" in running.text
 
 
-async def test_data_plane_api_in_a_pod_is_found_and_found_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_data_plane_api_in_a_pod_is_published_renewed_and_lost(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "PROBE_INTERVAL", 0.05)
     monkeypatch.setattr(presence, "LOST_AFTER", 0.2)
     rig.cluster.put(make_pod("a"))
@@ -289,7 +289,7 @@ async def test_data_plane_api_in_a_pod_is_found_and_found_again(rig: Rig, monkey
     await rig.until(lambda: rig.names == [])
 
 
-def test_targets_are_compared_by_what_they_say() -> None:
+def test_targets_are_compared_by_value() -> None:
     target = PodTarget(labels={"a": "b"}, kind=DataplaneKind.AGENT, port=5555)
 
     assert target == msgspec.structs.replace(target, labels={"a": "b"})

@@ -75,7 +75,7 @@ async def test_a_generation_is_staged_blob_by_blob_and_activated(tmp_path: Path)
         assert endpoint.running == TWO
 
 
-async def test_status_says_what_runs_and_what_is_allowed(tmp_path: Path) -> None:
+async def test_status_has_the_running_generation_and_the_limits(tmp_path: Path) -> None:
     async with agent(tmp_path, limits=SMALL) as (_endpoint, http):
         status = msgspec.json.decode((await http.get("/v1/status")).content, type=AgentStatus)
         assert status.endpoint.generation == ONE.id
@@ -160,7 +160,7 @@ async def test_an_oversized_blob_is_refused(tmp_path: Path, size: int) -> None:
         assert refused(response).code is ErrorCode.TOO_LARGE
 
 
-async def test_an_oversized_request_is_refused_also_when_it_does_not_say_its_size(tmp_path: Path) -> None:
+async def test_oversized_request_without_content_length_is_rejected(tmp_path: Path) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _number in range(20):
             yield b" " * 1000

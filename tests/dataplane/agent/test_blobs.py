@@ -65,7 +65,7 @@ def test_an_upload_that_would_not_fit_at_all_is_refused_and_drops_nothing(tmp_pa
     assert store.find(digest_of(b"one")) == b"one"
 
 
-def test_what_is_there_already_is_not_stored_again(tmp_path: Path) -> None:
+def test_stored_blob_is_not_stored_again(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.add(blobs(b"one"))
     store.add(blobs(b"one"))
@@ -82,7 +82,7 @@ def test_only_packs_that_are_held_elsewhere_completely_are_released(tmp_path: Pa
     assert len(store) == 2
 
 
-def test_what_nobody_needs_for_a_day_is_dropped(tmp_path: Path) -> None:
+def test_blob_that_is_unused_for_a_day_is_dropped(tmp_path: Path) -> None:
     now = [1e9]
     store = BlobStore(tmp_path, limit=100, clock=lambda: now[0])
     store.open()

@@ -119,7 +119,7 @@ async def test_a_patch_that_another_controller_has_overtaken_becomes_a_load(
 
 
 @pytest.mark.haproxy
-async def test_what_somebody_has_told_the_process_is_put_right(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_change_of_the_process_by_another_program_is_repaired(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with serving_haproxy(instance_root, haproxy_binary) as served, served.remote() as remote:
         await sync_endpoint(remote, forwarding(port, 1))

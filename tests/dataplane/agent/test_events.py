@@ -41,7 +41,7 @@ async def test_a_listener_gets_events_in_order() -> None:
     assert [(await subscription.receive()).sequence for _ in range(QUEUE)] == list(range(QUEUE))
 
 
-async def test_a_slow_listener_loses_what_it_has_not_read_and_is_told_so() -> None:
+async def test_slow_subscriber_gets_resync_instead_of_unread_events() -> None:
     subscription = Subscription()
     for number in range(QUEUE + 5):
         subscription.put(event(number))
@@ -64,7 +64,7 @@ class Flickering(MemoryEndpoint):
         return EndpointInfo(name=info.name, version="2.8", generation=info.generation, pid=self.pid)
 
 
-async def test_the_observer_greets_listeners_and_tells_them_what_changes() -> None:
+async def test_observer_sends_hello_and_then_changes_to_subscribers() -> None:
     endpoint = Flickering("one", running=generation("a"))
     observer = Observer(endpoint, boot="x")
     async with observer.turn:
@@ -96,7 +96,7 @@ async def test_an_agent_is_ready_while_a_generation_is_applied_and_haproxy_answe
     assert not observer.health().ready
 
 
-async def test_an_agent_that_has_stopped_looking_is_not_live(autojump_clock: trio.testing.MockClock) -> None:
+async def test_agent_without_observations_is_not_live(autojump_clock: trio.testing.MockClock) -> None:
     observer = Observer(Flickering("one"), boot="x", local=False)
     async with trio.open_nursery() as nursery:
         await nursery.start(observer.run)

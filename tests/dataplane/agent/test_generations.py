@@ -64,7 +64,7 @@ def test_a_manifest_on_top_of_another_generation_gives_the_generation(former: Ge
 
 
 @given(generations)
-def test_a_whole_manifest_gives_the_generation_and_says_what_is_missing(desired: Generation) -> None:
+def test_complete_manifest_gives_the_generation_or_its_missing_blobs(desired: Generation) -> None:
     cut = cut_generation(desired)
     manifest = wired(make_manifest(cut))
     known = known_generations()

@@ -66,9 +66,7 @@ Harm = Callable[[FakeDataplaneApi], object]
         (lambda api: api.process.crt_lists[f"{ROOT}/ssl/list.txt"].pop(), {"crt-list": 1}),
     ],
 )
-async def test_process_that_others_have_changed_is_put_right_without_a_reload(
-    harm: Harm, found: dict[str, int]
-) -> None:
+async def test_process_changed_by_others_is_repaired_without_a_reload(harm: Harm, found: dict[str, int]) -> None:
     api = FakeDataplaneApi()
     desired = site()
     async with open_endpoint(api) as endpoint:
@@ -108,7 +106,7 @@ async def test_server_that_others_have_added_is_deleted() -> None:
         (lambda api: api.process.maps.pop("host.map"), {"map": 1}),
     ],
 )
-async def test_what_no_request_puts_right_is_loaded_anew(harm: Harm, found: dict[str, int]) -> None:
+async def test_difference_without_a_request_is_repaired_by_a_load(harm: Harm, found: dict[str, int]) -> None:
     api = FakeDataplaneApi()
     desired = site()
     async with open_endpoint(api) as endpoint:
@@ -124,7 +122,7 @@ async def test_what_no_request_puts_right_is_loaded_anew(harm: Harm, found: dict
     assert api.violations == []
 
 
-async def test_what_a_reload_does_not_put_right_is_reported_once() -> None:
+async def test_difference_that_remains_after_a_reload_is_reported_once() -> None:
     class Stubborn(FakeDataplaneApi):
         def boot(self) -> None:
             super().boot()
@@ -156,7 +154,7 @@ async def test_what_haproxy_does_by_itself_is_no_drift(status: str) -> None:
     assert api.violations == []
 
 
-async def test_look_takes_one_request_for_all_servers() -> None:
+async def test_comparison_takes_one_request_for_all_servers() -> None:
     api = FakeDataplaneApi()
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, site())
@@ -231,7 +229,7 @@ async def test_certificates_of_another_controller_are_not_compared() -> None:
         assert await endpoint.repair() == DriftReport()
 
 
-async def test_relative_paths_are_looked_at_by_those_of_the_api() -> None:
+async def test_relative_paths_are_compared_by_the_paths_of_the_api() -> None:
     api = FakeDataplaneApi()
     files = (certificate("a.pem", pem("a.example.com")), crt_list("list.txt", "a.pem"))
     desired = relative_generation(extra=HTTPS, files=files)
@@ -246,7 +244,7 @@ async def test_relative_paths_are_looked_at_by_those_of_the_api() -> None:
     assert api.process.certificates[f"{ROOT}/ssl/a.pem"] == pem("a.example.com")
 
 
-async def test_process_that_cannot_be_looked_at_is_no_drift_and_no_failure() -> None:
+async def test_process_that_cannot_be_observed_is_neither_drift_nor_failure() -> None:
     api = FakeDataplaneApi()
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, site())
@@ -278,7 +276,7 @@ async def test_repair_that_is_refused_is_a_reason_to_load() -> None:
     assert runs(api, desired)
 
 
-async def test_nothing_is_looked_at_where_nobody_knows_what_should_run() -> None:
+async def test_nothing_is_compared_if_the_running_generation_is_unknown() -> None:
     api = FakeDataplaneApi()
 
     async with open_endpoint(api) as endpoint:

@@ -143,7 +143,7 @@ async def test_removed_file_is_found_and_put_back() -> None:
     assert runs(api, desired)
 
 
-async def test_configuration_that_others_have_changed_is_loaded_anew() -> None:
+async def test_configuration_changed_by_others_is_loaded_again() -> None:
     api = FakeDataplaneApi()
     desired = generation()
     await writes_of(api, desired)

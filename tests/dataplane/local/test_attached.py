@@ -124,7 +124,7 @@ async def test_haproxy_outlives_the_agent_and_is_found_again(instance_root: Path
             outer.cancel_scope.cancel()
 
 
-async def test_nobody_who_starts_haproxy_is_a_timeout(
+async def test_haproxy_that_is_not_started_is_a_timeout(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("haptic_trio.dataplane.local.attached.START_LIMIT", 0.2)

@@ -76,9 +76,7 @@ async def test_warnings_are_reported_and_do_not_refuse(root: Path, haproxy_binar
 
 
 @pytest.mark.haproxy
-async def test_what_takes_more_memory_than_it_may_is_told_apart_from_a_refusal(
-    root: Path, haproxy_binary: Path
-) -> None:
+async def test_exceeded_memory_limit_is_no_rejection(root: Path, haproxy_binary: Path) -> None:
     greedy = build_generation(f"{FRONTEND}\nring log\n    size {1 << 30}\n")
 
     with pytest.raises(CheckMemoryError, match="more than 256 MiB"):
@@ -226,7 +224,7 @@ async def test_a_configuration_that_listens_nowhere_is_refused_in_words(root: Pa
 
 
 @pytest.mark.haproxy
-async def test_a_kept_directory_has_what_each_check_is_about(haproxy_binary: Path, root: Path) -> None:
+async def test_kept_directory_has_the_files_of_each_check(haproxy_binary: Path, root: Path) -> None:
     kept = CheckDirectory(root)
     await check_config(haproxy_binary, mapping(1, {"kept.example": "1"}), limit=10, directory=kept)
     [name] = left(root)

@@ -201,7 +201,7 @@ def test_a_folder_without_a_difference_is_the_former_one(tmp_path: Path) -> None
     assert opened(tmp_path).read_running() == many("three", changed="x")
 
 
-def test_a_folder_with_a_file_replaced_by_hand_is_written_anew(tmp_path: Path) -> None:
+def test_folder_with_a_file_replaced_by_hand_is_written_again(tmp_path: Path) -> None:
     stored = opened(tmp_path)
     deploy(stored, many("one"))
     (tmp_path / "current/ssl/0599.pem").unlink()

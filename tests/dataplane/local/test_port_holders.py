@@ -67,7 +67,7 @@ def test_a_program_that_no_controller_has_started_is_left_to_the_kernel(tmp_path
         assert find_holders([("127.0.0.1", port)], root=tmp_path) == []
 
 
-def test_it_is_told_which_port_and_what_to_do() -> None:
+def test_error_names_the_port_and_the_fix() -> None:
     mine = Holder(("0.0.0.0", 8080), 7, Path("/srv/other/instances/local-1")).explain()
     agents = Holder(("0.0.0.0", 8080), 7, Path("/srv/agent")).explain()
 

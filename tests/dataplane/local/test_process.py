@@ -51,7 +51,7 @@ def test_it_has_a_session_of_its_own(sleeper: int) -> None:
     assert os.getsid(sleeper) == sleeper != os.getsid(0)
 
 
-async def test_its_end_is_noticed_and_told(sleeper: int) -> None:
+async def test_exit_is_noticed_and_described(sleeper: int) -> None:
     process = MasterProcess(sleeper)
     assert process.is_alive()
     process.send(signal.SIGKILL)

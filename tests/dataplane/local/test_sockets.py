@@ -36,7 +36,7 @@ def test_a_directory_that_others_may_enter_is_not_used(tmp_path: Path, monkeypat
     assert choose_socket_directory(tmp_path / "instance").is_relative_to(tmp_path / "xdg")
 
 
-def test_no_place_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_directory_for_sockets_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("haptic_trio.dataplane.local.sockets.PATH_LIMIT", 1)
     with pytest.raises(SocketPathError, match="too long"):
         choose_socket_directory(tmp_path)
