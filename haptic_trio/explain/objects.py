@@ -8,7 +8,7 @@ from haptic_trio.explain.site import MAIN, Site, identity, maker, named, named_r
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.templating.incremental.provenance import Asker, Made, readable_question
 from haptic_trio.templating.incremental.records import Dependency
-from haptic_trio.templating.incremental.subjects import Subject, subject_of
+from haptic_trio.templating.values.subjects import Subject, subject_of
 
 _MOST_LINES = 200
 _MOST_QUESTIONS = 3

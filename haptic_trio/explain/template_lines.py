@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from haptic_trio.explain.answers import Source
-from haptic_trio.templating.incremental.subjects import Origin
+from haptic_trio.templating.values.subjects import Origin
 
 _TAG: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _HALF_TAG: Final = re.compile(r"\{\{|\{%|%\}|\}\}")

@@ -16,10 +16,10 @@ from haptic_trio.templating.filters.emit import trust
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.incremental.subjects import Origin
 from haptic_trio.templating.incremental.withheld import settle_rounds
-from haptic_trio.templating.limits import RenderLimits
-from haptic_trio.templating.paths import Paths
+from haptic_trio.templating.values.limits import RenderLimits
+from haptic_trio.templating.values.paths import Paths
+from haptic_trio.templating.values.subjects import Origin
 from haptic_trio.templating.views import ResourcesView
 
 

@@ -15,8 +15,8 @@ from haptic_trio.chunked import Page, Piece
 from haptic_trio.haproxy.config.certificates import CrtListEntry, names_of, parse_crt_list
 from haptic_trio.haproxy.config.maps import MapUse, form_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files
-from haptic_trio.templating.incremental.subjects import Origin, Remark, RenderedText, Subject
-from haptic_trio.templating.remark_list import RemarkList
+from haptic_trio.templating.values.remark_list import RemarkList
+from haptic_trio.templating.values.subjects import Origin, Remark, RenderedText, Subject
 
 MAP_REASON: Final = "HostPathConflict"
 CERTIFICATE_REASON: Final = "CertificateConflict"

@@ -17,7 +17,7 @@ from haptic_trio.httpstore.content import Content
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 
 _UNKNOWN = Problem(message="the configuration was refused")
 

@@ -32,7 +32,7 @@ from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.provenance import Provenance
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.incremental.provenance import Provenance
-from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Remark, RenderedText
+from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark, RenderedText
 from haptic_trio.templating.views import used_kinds
 
 T = TypeVar("T")

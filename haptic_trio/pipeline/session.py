@@ -14,9 +14,9 @@ from haptic_trio.pipeline.conflicts import Eclipses
 from haptic_trio.pipeline.missing_dependencies import Wanting
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.incremental.subjects import Origin, Remark, RenderedText
 from haptic_trio.templating.incremental.versions import Versioned
-from haptic_trio.templating.remark_list import merged
+from haptic_trio.templating.values.remark_list import merged
+from haptic_trio.templating.values.subjects import Origin, Remark, RenderedText
 from haptic_trio.templating.views import ResourcesView, seen_in, show_instead, shown_by, views_in
 
 

@@ -28,7 +28,7 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.quoted import without_output
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.incremental.subjects import FragmentKey, Origin, bytes_in
+from haptic_trio.templating.values.subjects import FragmentKey, Origin, bytes_in
 
 NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10

@@ -26,7 +26,7 @@ from haptic_trio.status.kubernetes_events import (
     repeated,
 )
 from haptic_trio.status.writer import find_object
-from haptic_trio.templating.incremental.subjects import Remark
+from haptic_trio.templating.values.subjects import Remark
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter

@@ -9,10 +9,10 @@ from jinja2 import TemplateSyntaxError, nodes
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.each import SYNTAX
 from haptic_trio.templating.incremental.fragments import outer_loops
-from haptic_trio.templating.incremental.marks import strip_marks
 from haptic_trio.templating.missing import did_you_mean
-from haptic_trio.templating.report import excerpt
 from haptic_trio.templating.sandbox import TemplateEnvironment
+from haptic_trio.templating.values.marks import strip_marks
+from haptic_trio.templating.values.report import excerpt
 
 _ALWAYS_DEFINED: Final = frozenset({"caller", "loop", "self", "super", "varargs", "kwargs"})
 _ABSENT_FILTERS: Final = {

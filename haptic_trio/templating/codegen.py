@@ -25,7 +25,7 @@ _IMPORTS = (
     "from haptic_trio.templating.filters.emit import Emitted as h_Emitted, emit as h_emit, join_parts as h_join",
     "from haptic_trio.templating.incremental.each import render_each as h_each",
     "from haptic_trio.templating.incremental.fragments import render_fragment as h_fragment",
-    "from haptic_trio.templating.limits import clock as h_clock",
+    "from haptic_trio.templating.values.limits import clock as h_clock",
     "from haptic_trio.templating.incremental.run import current_run as h_current_run",
 )
 _LONGEST_PLACE = 80

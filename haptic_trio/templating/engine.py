@@ -8,12 +8,12 @@ from haptic_trio.templating.checks import TemplateChecker
 from haptic_trio.templating.functions import GLOBALS, make_snippets
 from haptic_trio.templating.incremental.refresh import refresh
 from haptic_trio.templating.incremental.run import CURRENT, RenderRun
-from haptic_trio.templating.incremental.subjects import RenderedText
-from haptic_trio.templating.limits import LimitReachedError, RenderAbandonedError, RenderLimits
 from haptic_trio.templating.missing import did_you_mean
-from haptic_trio.templating.paths import Paths
-from haptic_trio.templating.report import problem_of
 from haptic_trio.templating.sandbox import TemplateEnvironment
+from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError, RenderLimits
+from haptic_trio.templating.values.paths import Paths
+from haptic_trio.templating.values.report import problem_of
+from haptic_trio.templating.values.subjects import RenderedText
 
 
 class TemplateSyntaxProblems(ProblemsError):  # noqa: N818  a ProblemsError by its base

@@ -10,19 +10,14 @@ from haptic_trio.ingress.functions import IngressFunctions
 from haptic_trio.templating.filters.content import ident
 from haptic_trio.templating.filters.emit import EmitError, Emitted, TemplateFaultError
 from haptic_trio.templating.filters.service_ports import service_port
-from haptic_trio.templating.incremental.marks import read_marks
 from haptic_trio.templating.incremental.run import current_run
-from haptic_trio.templating.incremental.state import (
-    TemplateCollection,
-    TemplateCycler,
-    TemplateJoiner,
-    TemplateNamespace,
-)
-from haptic_trio.templating.incremental.subjects import RenderedText, size_of
-from haptic_trio.templating.limits import limited_range
-from haptic_trio.templating.paths import FileKind, RenderedFile, is_safe_name
 from haptic_trio.templating.placeholder import placeholder_certificate
 from haptic_trio.templating.remarks import remark
+from haptic_trio.templating.state import TemplateCollection, TemplateCycler, TemplateJoiner, TemplateNamespace
+from haptic_trio.templating.values.limits import limited_range
+from haptic_trio.templating.values.marks import read_marks
+from haptic_trio.templating.values.paths import FileKind, RenderedFile, is_safe_name
+from haptic_trio.templating.values.subjects import RenderedText, size_of
 
 
 class FailError(TemplateFaultError):

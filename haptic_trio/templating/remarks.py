@@ -12,7 +12,7 @@ import msgspec
 
 from haptic_trio.templating.filters.emit import FORBIDDEN, Emitted, TemplateFaultError
 from haptic_trio.templating.incremental.run import current_run
-from haptic_trio.templating.incremental.subjects import Concern, Remark, subject_of
+from haptic_trio.templating.values.subjects import Concern, Remark, subject_of
 
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}").fullmatch
 _LONGEST: Final = 400

@@ -10,7 +10,6 @@ from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from haptic_trio.ingress.functions import IngressFunctions, IngressView
-from haptic_trio.templating import limits
 from haptic_trio.templating.codegen import TemplateCodeGenerator
 from haptic_trio.templating.filters.emit import Emitted, concat
 from haptic_trio.templating.filters.registry import FILTERS, join_items
@@ -18,6 +17,7 @@ from haptic_trio.templating.incremental.each import EachTag
 from haptic_trio.templating.incremental.fragments import FragmentTag, IncludeSnippetsTag, render_fragment
 from haptic_trio.templating.incremental.run import current_run
 from haptic_trio.templating.missing import MissingValue
+from haptic_trio.templating.values import limits
 from haptic_trio.templating.views import ResourcesView, ResourceView
 
 _DICT_METHODS: Final = frozenset({"get", "items", "keys", "values"})

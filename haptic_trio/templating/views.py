@@ -5,9 +5,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
+from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.filters.emit import TemplateFaultError
 from haptic_trio.templating.filters.selection import dig
-from haptic_trio.templating.incremental.deferred import ContentUnavailableError
 from haptic_trio.templating.incremental.parts import UNKNOWN
 from haptic_trio.templating.incremental.run import current_run
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.field_paths import without_emitter
 from haptic_trio.pipeline.review.dry_run import DryRun, Fault
-from haptic_trio.templating.incremental.subjects import Subject
+from haptic_trio.templating.values.subjects import Subject
 from haptic_trio.webhook.review import Answer
 
 MOST_FAULTS = 10

@@ -19,7 +19,7 @@ from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.templating.incremental.subjects import subject_of
+from haptic_trio.templating.values.subjects import subject_of
 from haptic_trio.validation_tests.fixtures import make_stores
 from haptic_trio.validation_tests.test_rendering import SceneMaker
 from tests.attacks.mutations import (

@@ -5,7 +5,7 @@ import pytest
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.status.kubernetes_events import NoticeBoard
 from haptic_trio.status.object_events import HeldObject, compare_held, compare_remarks, quarantined
-from haptic_trio.templating.incremental.subjects import Remark
+from haptic_trio.templating.values.subjects import Remark
 from tests.bad_inputs.world import World, evil
 from tests.support.kubernetes import path, service
 

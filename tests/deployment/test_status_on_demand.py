@@ -12,7 +12,7 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.status.writer import StatusWriter
-from haptic_trio.templating.incremental.deferred import ContentUnavailableError, KeyedObject
+from haptic_trio.templating.deferred import ContentUnavailableError, KeyedObject
 from tests.support.kubernetes import ingress, ingress_class
 
 

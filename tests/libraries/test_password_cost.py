@@ -16,7 +16,7 @@ from haptic_trio.pipeline.render import Rendered as PipelineRendered
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.overall_rounds import OverallRounds
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 from tests.support.kubernetes import ingress, path, rule, service
 from tests.support.proxy import check
 from tests.support.rendering import KINDS, Rendered, library_config, render

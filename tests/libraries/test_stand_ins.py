@@ -10,7 +10,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service, tls_secret
 from tests.support.proxy import check
 from tests.support.rendering import KINDS, library_config

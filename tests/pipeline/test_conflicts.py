@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
 from haptic_trio.pipeline.conflicts import MOST_REMARKS, Eclipses
-from haptic_trio.templating.incremental.subjects import Origin, RenderedText, Subject
+from haptic_trio.templating.values.subjects import Origin, RenderedText, Subject
 
 PATH = "maps/host.map"
 

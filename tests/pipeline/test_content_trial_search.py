@@ -20,7 +20,7 @@ from haptic_trio.pipeline.rejection.errors import RefusedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
-from haptic_trio.templating.incremental.subjects import Refusal, RenderedText, Subject
+from haptic_trio.templating.values.subjects import Refusal, RenderedText, Subject
 from tests.support.contents import Kept, Servers, request_of
 from tests.support.endpoints import generation
 from tests.support.pipeline import config_of

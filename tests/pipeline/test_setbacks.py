@@ -20,7 +20,7 @@ from haptic_trio.pipeline.rejection.setbacks import (
     Setbacks,
     run_attempts,
 )
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 from tests.pipeline.test_crashes import TEMPLATE, Checks, backends, web
 from tests.support.pipeline import Bench
 

@@ -13,7 +13,7 @@ from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP
 from haptic_trio.pipeline.rejection.errors import TimedOutError
 from haptic_trio.pipeline.rejection.slow_search import MOST_QUESTIONS, find_slow_fragments
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, Bench
 from tests.support.scripts import script

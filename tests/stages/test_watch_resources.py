@@ -16,7 +16,7 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import IndexSynchronized, ResourceChanged
 from haptic_trio.stages.components import make_stores
 from haptic_trio.stages.watch_resources import run_watch_resources
-from haptic_trio.templating.incremental.deferred import Deferred
+from haptic_trio.templating.deferred import Deferred
 from tests.support.cluster import MemoryCluster
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of

@@ -14,7 +14,7 @@ from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.messages import ConfigValidated, Phases, Reason, ValidationFailed
 from haptic_trio.status.kubernetes_events import EVENTS
 from haptic_trio.status.object_events import EventWriter, quarantined
-from haptic_trio.templating.incremental.subjects import Remark, Subject
+from haptic_trio.templating.values.subjects import Remark, Subject
 from tests.k8s.api_cluster import connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.endpoints import generation

@@ -13,7 +13,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
-from haptic_trio.templating.incremental.subjects import Refusal, subject_of
+from haptic_trio.templating.values.subjects import Refusal, subject_of
 from haptic_trio.templating.views import ResourcesView
 
 KINDS = {

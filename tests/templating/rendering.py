@@ -6,7 +6,7 @@ from typing import Any
 from haptic_trio.errors import Problem
 from haptic_trio.templating.engine import Engine, RenderError
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.limits import RenderLimits
+from haptic_trio.templating.values.limits import RenderLimits
 
 
 def render(source: str, templates: Mapping[str, str] | None = None, /, **context: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.engine import Engine, RenderError, TemplateSyntaxProblems
-from haptic_trio.templating.paths import Paths
+from haptic_trio.templating.values.paths import Paths
 from haptic_trio.templating.views import ResourcesView
 from tests.templating.rendering import refused, render
 

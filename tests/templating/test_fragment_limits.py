@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.store import Store
-from haptic_trio.templating import limits
 from haptic_trio.templating.engine import Engine, RenderLimitError
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.limits import RenderLimits
+from haptic_trio.templating.values import limits
+from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.views import ResourcesView
 from tests.support.kubernetes import service
 

@@ -7,7 +7,7 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.review.dry_run import Fault
-from haptic_trio.templating.incremental.subjects import Subject
+from haptic_trio.templating.values.subjects import Subject
 from haptic_trio.webhook.review import Request, decode_review
 
 INGRESSES = {"group": "networking.k8s.io", "version": "v1", "resource": "ingresses"}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.review.dry_run import DryRun
-from haptic_trio.templating.incremental.subjects import Remark, Subject
+from haptic_trio.templating.values.subjects import Remark, Subject
 from haptic_trio.webhook.review import Answer
 from haptic_trio.webhook.verdict import judge
 from tests.webhook.builders import fault

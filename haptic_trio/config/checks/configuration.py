@@ -18,7 +18,7 @@ from haptic_trio.ingress.served import COMPUTED_KEYS
 from haptic_trio.jsonpath import JSONPathError, compile_path, remove_path
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.functions import GLOBALS
-from haptic_trio.templating.paths import is_safe_name
+from haptic_trio.templating.values.paths import is_safe_name
 
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(rf"{_DNS_LABEL.pattern}(?:\.{_DNS_LABEL.pattern})*")

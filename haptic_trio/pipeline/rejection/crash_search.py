@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 
 T = TypeVar("T")
 

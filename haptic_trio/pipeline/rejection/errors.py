@@ -8,7 +8,7 @@ from haptic_trio.channels import Facts
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.httpstore.content import Content
 from haptic_trio.messages import Phases, Reason, ReconcileFailed, ValidationFailed
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 
 
 class RefusedError(HapticError):

@@ -15,7 +15,7 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.rejection.slow_search import find_slow_fragments
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object, slow_problem
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 
 Keys: TypeAlias = Collection[FragmentKey]
 

@@ -24,7 +24,7 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.field_paths import without_emitter
 from haptic_trio.pipeline.rejection.setbacks import Setbacks
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
-from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Remark
+from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark
 
 FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
 """Where in an object the texts are that a message refuses."""

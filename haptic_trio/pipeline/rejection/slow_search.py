@@ -6,7 +6,7 @@ from typing import Final
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP, Fragments
-from haptic_trio.templating.incremental.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey
 
 MOST_QUESTIONS: Final = 60
 """How often is asked in one search; what has been found by then is the result."""

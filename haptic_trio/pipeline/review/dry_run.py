@@ -31,7 +31,7 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Rehearsed, Replacements, rehearse
 from haptic_trio.pipeline.validate import Validator, locate
-from haptic_trio.templating.incremental.subjects import Refusal, Remark, Subject
+from haptic_trio.templating.values.subjects import Refusal, Remark, Subject
 
 MOST_BYTES = 4 << 20
 """Of the text and the files that phase 2 is given; 4 us a line are a fifth of a second."""

@@ -24,8 +24,8 @@ from haptic_trio.pipeline.render import Rendered, Renderer, output_of
 from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
-from haptic_trio.templating.incremental.subjects import FragmentKey
-from haptic_trio.templating.limits import clock
+from haptic_trio.templating.values.limits import clock
+from haptic_trio.templating.values.subjects import FragmentKey
 from haptic_trio.templating.views import ResourcesView, showing
 
 MOST_FETCHES = 3

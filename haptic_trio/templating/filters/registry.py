@@ -15,7 +15,6 @@ from jinja2 import Undefined, filters, pass_context, pass_environment
 from jinja2.environment import Environment
 from jinja2.runtime import Context
 
-from haptic_trio.templating import limits
 from haptic_trio.templating.filters import content, selection
 from haptic_trio.templating.filters.authorities import AUTHORITIES
 from haptic_trio.templating.filters.emit import EmitError, Emitted, TemplateFaultError, emit, number_text
@@ -23,8 +22,9 @@ from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.external import EXTERNAL
 from haptic_trio.templating.filters.service_ports import by_port
 from haptic_trio.templating.filters.values import VALUES
-from haptic_trio.templating.incremental.marks import is_blank, trim
 from haptic_trio.templating.incremental.run import current_run
+from haptic_trio.templating.values import limits
+from haptic_trio.templating.values.marks import is_blank, trim
 
 _FROM_JINJA: Final = (
     "abs", "count", "dictsort", "first", "float", "groupby", "int", "last", "length", "list", "max", "min", "sort",

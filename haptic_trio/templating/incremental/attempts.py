@@ -12,23 +12,16 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.filters.emit import Emitted
-from haptic_trio.templating.incremental.marks import mark, strip_marks
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
-from haptic_trio.templating.incremental.subjects import (
-    Concern,
-    FragmentKey,
-    Origin,
-    Refusal,
-    RenderedText,
-    is_same_object,
-)
 from haptic_trio.templating.incremental.withheld import Fallback, id_of_subject, is_turn_of, question_of
-from haptic_trio.templating.limits import LimitReachedError
-from haptic_trio.templating.paths import RenderedFile
 from haptic_trio.templating.remarks import remark_of
-from haptic_trio.templating.report import problem_of
+from haptic_trio.templating.values.limits import LimitReachedError
+from haptic_trio.templating.values.marks import mark, strip_marks
+from haptic_trio.templating.values.paths import RenderedFile
+from haptic_trio.templating.values.report import problem_of
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Refusal, RenderedText, is_same_object
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:

@@ -20,15 +20,15 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from haptic_trio.chunked import Piece
+from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.filters.emit import Emitted, TemplateFaultError, concat
 from haptic_trio.templating.filters.selection import order_by
 from haptic_trio.templating.incremental.attempts import attempt
-from haptic_trio.templating.incremental.deferred import ContentUnavailableError
 from haptic_trio.templating.incremental.fragments import EACH, internal_name, names_in, render_kept
-from haptic_trio.templating.incremental.marks import REGION, split_marks
 from haptic_trio.templating.incremental.records import Child, ObjectId, Region, Root, Site
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.incremental.scope import as_it_is, same
+from haptic_trio.templating.values.marks import REGION, split_marks
 from haptic_trio.templating.views import ResourceView
 
 _LAST: Final = ((2,),)

@@ -17,7 +17,7 @@ from haptic_trio.templating.incremental.attempts import attempt
 from haptic_trio.templating.incremental.records import Kept, Root, Trace
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.incremental.scope import as_it_is, same
-from haptic_trio.templating.incremental.subjects import Origin, size_of, subject_of
+from haptic_trio.templating.values.subjects import Origin, size_of, subject_of
 
 EACH = "h_each"
 """What the call of `{% each %}` is named in compiled templates."""

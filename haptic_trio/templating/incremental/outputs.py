@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.incremental.subjects import FragmentKey, size_of
-from haptic_trio.templating.paths import RenderedFile
+from haptic_trio.templating.values.paths import RenderedFile
+from haptic_trio.templating.values.subjects import FragmentKey, size_of
 
 
 class FragmentOutput(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from haptic_trio.templating.incremental.outputs import Recall
-from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal
-from haptic_trio.templating.limits import LimitReachedError
+from haptic_trio.templating.values.limits import LimitReachedError
+from haptic_trio.templating.values.subjects import FragmentKey, Refusal
 
 _UNKNOWN_AGE: Final = "~"
 """Younger than every timestamp."""

@@ -6,7 +6,7 @@ import msgspec
 
 from haptic_trio.templating.incremental.records import Child, Dependency, Kept, Root
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.incremental.subjects import FragmentKey, LineRange, Origin, Refusal, RenderedText
+from haptic_trio.templating.values.subjects import FragmentKey, LineRange, Origin, Refusal, RenderedText
 
 
 class Maker(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,8 @@ from jinja2.runtime import Context
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.parts import UNKNOWN, Part
-from haptic_trio.templating.incremental.subjects import (
+from haptic_trio.templating.values.paths import RenderedFile
+from haptic_trio.templating.values.subjects import (
     Concern,
     FragmentKey,
     Origin,
@@ -23,7 +24,6 @@ from haptic_trio.templating.incremental.subjects import (
     RenderedText,
     subject_of,
 )
-from haptic_trio.templating.paths import RenderedFile
 
 Dependency: TypeAlias = tuple[str, ...]
 """Something that a rendering asked for: what kind of question it was, and the question.

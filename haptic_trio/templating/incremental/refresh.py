@@ -8,11 +8,11 @@ from jinja2 import Template
 
 from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.templating.incremental.each import Opened, render_pending, take_change
-from haptic_trio.templating.incremental.marks import split_marks
 from haptic_trio.templating.incremental.parts import Part
 from haptic_trio.templating.incremental.records import Dependency, ObjectId, Region, Root
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.incremental.subjects import RenderedText
+from haptic_trio.templating.values.marks import split_marks
+from haptic_trio.templating.values.subjects import RenderedText
 from haptic_trio.templating.views import answer_of
 
 _MOST_TURNS: Final = 10

@@ -33,12 +33,12 @@ from haptic_trio.templating.incremental.records import (
 )
 from haptic_trio.templating.incremental.scope import Memo
 from haptic_trio.templating.incremental.shares import Claim, NamespaceShares
-from haptic_trio.templating.incremental.subjects import FragmentKey, Origin, Refusal, Remark, Subject
 from haptic_trio.templating.incremental.versions import Versioned
 from haptic_trio.templating.incremental.withheld import Withheld, touch_fragments
-from haptic_trio.templating.limits import Meter, RenderLimits
-from haptic_trio.templating.paths import Paths, RenderedFile
-from haptic_trio.templating.remark_list import RemarkList
+from haptic_trio.templating.values.limits import Meter, RenderLimits
+from haptic_trio.templating.values.paths import Paths, RenderedFile
+from haptic_trio.templating.values.remark_list import RemarkList
+from haptic_trio.templating.values.subjects import FragmentKey, Origin, Refusal, Remark, Subject
 
 
 class RenderRun(Meter):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.overall_rounds import OverallRounds
 from haptic_trio.templating.incremental.records import Dependency
-from haptic_trio.templating.incremental.subjects import FragmentKey
-from haptic_trio.templating.limits import LimitReachedError, RenderLimits
+from haptic_trio.templating.values.limits import LimitReachedError, RenderLimits
+from haptic_trio.templating.values.subjects import FragmentKey
 
 Claim = tuple[str, str]
 """A namespace, and the name of a resource."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.records import Child, Dependency, Kept, ObjectId, Root, Trace, Unit
-from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Subject
+from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Subject
 
 if TYPE_CHECKING:
     from haptic_trio.templating.incremental.run import RenderRun

@@ -4,7 +4,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.templating.incremental.outputs import FragmentOutput
-from haptic_trio.templating.incremental.subjects import FragmentKey, Refusal, Subject
+from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Subject
 
 PROBLEM = Problem(message="broken")
 REF = ResourceRef("Ingress", "default", "web")

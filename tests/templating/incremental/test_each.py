@@ -8,7 +8,7 @@ from haptic_trio.k8s.resource import ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine, RenderError, TemplateSyntaxProblems
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
-from haptic_trio.templating.incremental.subjects import RenderedText
+from haptic_trio.templating.values.subjects import RenderedText
 from haptic_trio.templating.views import ResourcesView
 from tests.k8s.objects import service
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.templating.engine import Engine
-from haptic_trio.templating.incremental.marks import is_blank, mark, read_marks, strip_marks, trim
-from haptic_trio.templating.incremental.subjects import Origin, RenderedText, Subject
+from haptic_trio.templating.values.marks import is_blank, mark, read_marks, strip_marks, trim
+from haptic_trio.templating.values.subjects import Origin, RenderedText, Subject
 from tests.templating.rendering import refused, render_run, resource
 
 BACKENDS = """\

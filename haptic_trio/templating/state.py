@@ -12,7 +12,7 @@ from jinja2.utils import Cycler, Joiner, Namespace
 
 from haptic_trio.templating.filters.emit import TemplateFaultError
 from haptic_trio.templating.incremental.run import current_run
-from haptic_trio.templating.limits import check_items
+from haptic_trio.templating.values.limits import check_items
 
 
 class TemplateNamespace(Namespace):

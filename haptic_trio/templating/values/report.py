@@ -14,9 +14,9 @@ from jinja2.exceptions import SecurityError
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.redaction import shown_source
 from haptic_trio.templating.filters.emit import TemplateFaultError
-from haptic_trio.templating.incremental.subjects import Subject
-from haptic_trio.templating.limits import LimitReachedError, RenderAbandonedError
 from haptic_trio.templating.missing import MissingValueError, did_you_mean
+from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError
+from haptic_trio.templating.values.subjects import Subject
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
 _LONG: Final = re.compile(r"'[^']{61,}'|\"[^\"]{61,}\"", re.DOTALL)

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.templating.incremental.subjects import RenderedText
+from haptic_trio.templating.values.subjects import RenderedText
 
 _SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+=-]{0,199}").fullmatch
 

@@ -7,7 +7,7 @@ import pytest
 
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.templating.engine import Engine, RenderLimitError
-from haptic_trio.templating.limits import RenderLimits
+from haptic_trio.templating.values.limits import RenderLimits
 from tests.templating.rendering import render
 
 TIGHT = RenderLimits(seconds=0.3, output_bytes=1_000_000)

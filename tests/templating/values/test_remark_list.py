@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.templating.incremental.subjects import Remark, Subject
-from haptic_trio.templating.remark_list import RemarkList, merged
+from haptic_trio.templating.values.remark_list import RemarkList, merged
+from haptic_trio.templating.values.subjects import Remark, Subject
 
 
 def remark(number: int) -> Remark:

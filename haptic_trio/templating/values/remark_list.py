@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from haptic_trio.templating.incremental.subjects import Remark
+from haptic_trio.templating.values.subjects import Remark
 
 _FEW = 8
 

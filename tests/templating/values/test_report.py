@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from haptic_trio.templating.report import excerpt
+from haptic_trio.templating.values.report import excerpt
 from tests.templating.rendering import refused, render_run, resource
 
 SECRET = "correct horse battery staple"

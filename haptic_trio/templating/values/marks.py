@@ -10,7 +10,7 @@ from typing import Final
 
 from haptic_trio.chunked import Paged, Piece
 from haptic_trio.templating.filters.emit import SENTINELS, Emitted
-from haptic_trio.templating.incremental.subjects import Origin, RenderedText
+from haptic_trio.templating.values.subjects import Origin, RenderedText
 
 _OPENED: Final = "\ufdd0"
 _CLOSED: Final = "\ufdd1"
