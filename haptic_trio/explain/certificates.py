@@ -9,7 +9,7 @@ from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import UnknownTargetError
 from haptic_trio.haproxy.config.certificates import names_of, parse_crt_list
 from haptic_trio.haproxy.model import FileKind
-from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.questions import Dependency
 
 _MOST_NAMES: Final = 20
 

@@ -9,7 +9,7 @@ from haptic_trio.explain.site import MAIN, Site, hidden, identity
 from haptic_trio.explain.targets import UnknownTargetError
 from haptic_trio.explain.template_lines import find_sources
 from haptic_trio.haproxy.model import Section, digest_of
-from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.subjects import Origin, Subject
 
 _MOST_PARTS = 100

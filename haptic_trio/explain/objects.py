@@ -7,7 +7,7 @@ from haptic_trio.explain.lines import shown_title
 from haptic_trio.explain.site import MAIN, Site, identity, maker, named, named_resource
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.templating.incremental.provenance import Asker, Made, readable_question
-from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.subjects import Subject, subject_of
 
 _MOST_LINES = 200

@@ -15,7 +15,7 @@ from haptic_trio.explain.site import MAIN, Site, hidden
 from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.templating.filters.request_paths import Readings, readings
-from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.questions import Dependency
 
 _MOST_OTHERS: Final = 20
 _MOST_ENTRIES: Final = 200

@@ -10,9 +10,9 @@ from haptic_trio.explain.answers import MOST_SHOWN, FragmentProblem, Line, Looku
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, digest_of
 from haptic_trio.k8s.resource import Resource, ref_of, version_of
 from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.templating.deferred import ContentUnavailableError
 from haptic_trio.templating.incremental.provenance import Provenance, readable_question
-from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.values.faults import ContentUnavailableError
 from haptic_trio.templating.values.subjects import (
     FragmentKey,
     LineRange,

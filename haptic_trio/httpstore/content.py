@@ -7,7 +7,7 @@ import msgspec
 
 from haptic_trio.errors import HapticError
 from haptic_trio.httpstore.request import FetchRequest
-from haptic_trio.templating.filters.emit import TemplateFaultError
+from haptic_trio.templating.values.faults import TemplateFaultError
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -13,8 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from haptic_trio.httpstore.addresses import Network
-from haptic_trio.templating.filters.emit import TemplateFaultError
-from haptic_trio.templating.missing import did_you_mean
+from haptic_trio.templating.values.faults import TemplateFaultError, did_you_mean
 
 TIMEOUT: Final = 5.0
 """Seconds that a fetch may take as a whole where the template does not say it."""

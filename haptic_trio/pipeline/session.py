@@ -17,7 +17,7 @@ from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.versions import Versioned
 from haptic_trio.templating.values.remark_list import merged
 from haptic_trio.templating.values.subjects import Origin, Remark, RenderedText
-from haptic_trio.templating.views import ResourcesView, seen_in, show_instead, shown_by, views_in
+from haptic_trio.templating.views import ResourcesView, answers_from, seen_in, show_instead, shown_by, views_in
 
 
 class Session:
@@ -87,8 +87,8 @@ class Session:
             if touched:
                 store = self.stores[name]
                 objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in touched}
-                find = seen_in(views_in(self.views)[name]).get
-                changes[name] = Touched(set().union(*touched.values()), objects, find)
+                answer = answers_from(seen_in(views_in(self.views)[name]).get)
+                changes[name] = Touched(set().union(*touched.values()), objects, answer)
         if changes:
             take_changes(self.run, changes)
 
@@ -120,7 +120,7 @@ class Session:
                 self._overlays[name] = base, overlay
                 touched |= overlay.touched
             if touched:
-                changes[name] = Touched(touched, {}, seen_in(view).get)
+                changes[name] = Touched(touched, {}, answers_from(seen_in(view).get))
         if changes:
             take_changes(self.run, changes)
 

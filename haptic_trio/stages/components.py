@@ -23,7 +23,8 @@ from haptic_trio.pipeline.review.dry_run import DryRuns
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.stages.iteration_components import Parts
 from haptic_trio.stages.process import Process
-from haptic_trio.templating.deferred import ContentUnavailableError, KeyedObject
+from haptic_trio.templating.deferred import KeyedObject
+from haptic_trio.templating.values.faults import ContentUnavailableError
 
 
 async def run_components(

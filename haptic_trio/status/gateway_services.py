@@ -18,7 +18,7 @@ from haptic_trio.k8s.errors import InvalidError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of, version_of
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.status.sources import FIELD_MANAGER
-from haptic_trio.templating.deferred import ContentUnavailableError
+from haptic_trio.templating.values.faults import ContentUnavailableError
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError

@@ -19,7 +19,8 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import ReadableStore, Tracker
 from haptic_trio.status.ingress import Addresses, addresses_of
 from haptic_trio.status.sources import FIELD_MANAGER, Status, StatusKey, StatusSource, application_of, is_fulfilled
-from haptic_trio.templating.deferred import ContentUnavailableError, NotFetchedError
+from haptic_trio.templating.deferred import NotFetchedError
+from haptic_trio.templating.values.faults import ContentUnavailableError
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError

@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 from jinja2 import TemplateSyntaxError, nodes
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.incremental.each import SYNTAX
-from haptic_trio.templating.incremental.fragments import outer_loops
-from haptic_trio.templating.missing import did_you_mean
 from haptic_trio.templating.sandbox import TemplateEnvironment
+from haptic_trio.templating.tags import SYNTAX, outer_loops
+from haptic_trio.templating.values.faults import did_you_mean
 from haptic_trio.templating.values.marks import strip_marks
 from haptic_trio.templating.values.report import excerpt
 

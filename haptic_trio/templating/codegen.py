@@ -19,14 +19,15 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 
-from haptic_trio.templating.incremental.fragments import EACH, internal_name
+from haptic_trio.templating.tags import EACH, internal_name
 
 _IMPORTS = (
-    "from haptic_trio.templating.filters.emit import Emitted as h_Emitted, emit as h_emit, join_parts as h_join",
-    "from haptic_trio.templating.incremental.each import render_each as h_each",
+    "from haptic_trio.templating.values.text import Emitted as h_Emitted",
+    "from haptic_trio.templating.filters.emit import emit as h_emit, join_parts as h_join",
+    "from haptic_trio.templating.tags import render_each as h_each",
     "from haptic_trio.templating.incremental.fragments import render_fragment as h_fragment",
     "from haptic_trio.templating.values.limits import clock as h_clock",
-    "from haptic_trio.templating.incremental.run import current_run as h_current_run",
+    "from haptic_trio.templating.incremental.recorder import current_recorder as h_current_run",
 )
 _LONGEST_PLACE = 80
 

@@ -11,13 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any, Final, Protocol
 
-from haptic_trio.templating.filters.emit import TemplateFaultError
-from haptic_trio.templating.incremental.records import Dependency
-from haptic_trio.templating.incremental.run import CURRENT, RenderRun
-
-
-class ContentUnavailableError(TemplateFaultError):
-    """Only the identity of an object is here; subclasses say whether trying again helps."""
+from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
+from haptic_trio.templating.values.faults import ContentUnavailableError
 
 
 class NotFetchedError(ContentUnavailableError):
@@ -97,7 +93,7 @@ class Deferred(Mapping[str, Any]):
             raise NotFetchedError(self)
         return found
 
-    def _want(self, run: RenderRun) -> None:
+    def _want(self, run: Recorder) -> None:
         if not self.keeper.want(self):
             return
         # What was found together is likely to be used together: one fetch for all, instead of one after another.

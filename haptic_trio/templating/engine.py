@@ -6,10 +6,11 @@ from typing import Any
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.templating.checks import TemplateChecker
 from haptic_trio.templating.functions import GLOBALS, make_snippets
+from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.refresh import refresh
-from haptic_trio.templating.incremental.run import CURRENT, RenderRun
-from haptic_trio.templating.missing import did_you_mean
+from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.sandbox import TemplateEnvironment
+from haptic_trio.templating.values.faults import did_you_mean
 from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError, RenderLimits
 from haptic_trio.templating.values.paths import Paths
 from haptic_trio.templating.values.report import problem_of

@@ -8,16 +8,18 @@ from typing import Any, NoReturn
 from haptic_trio.gateway.routes.functions import GatewayFunctions
 from haptic_trio.ingress.functions import IngressFunctions
 from haptic_trio.templating.filters.content import ident
-from haptic_trio.templating.filters.emit import EmitError, Emitted, TemplateFaultError
+from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.service_ports import service_port
-from haptic_trio.templating.incremental.run import current_run
+from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.placeholder import placeholder_certificate
 from haptic_trio.templating.remarks import remark
 from haptic_trio.templating.state import TemplateCollection, TemplateCycler, TemplateJoiner, TemplateNamespace
+from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.limits import limited_range
 from haptic_trio.templating.values.marks import read_marks
 from haptic_trio.templating.values.paths import FileKind, RenderedFile, is_safe_name
 from haptic_trio.templating.values.subjects import RenderedText, size_of
+from haptic_trio.templating.values.text import Emitted
 
 
 class FailError(TemplateFaultError):
@@ -36,9 +38,7 @@ def rejected() -> bool:
     `{% each %}` after what other objects give: a map of routes, say, can close those
     of the object. What fails in a `{% fragment %}` within is left out.
     """
-    run = current_run()
-    run.asks_rejected = True
-    return run.is_closing
+    return current_recorder().is_rejected()
 
 
 def guarded(by: str) -> Emitted:
@@ -47,7 +47,7 @@ def guarded(by: str) -> Emitted:
     When the object is rejected, it is not served by a former version that had
     no such guard. To be called before anything that can fail.
     """
-    current_run().trace.guards.add(str(by))
+    current_recorder().guard(str(by))
     return Emitted("")
 
 
@@ -114,7 +114,7 @@ def _path(kind: FileKind, name: object) -> Emitted:
             f"the {kind} file's name is not a safe file name",
             "1 to 200 letters, digits and _ . : + = -, beginning with a letter, digit or _",
         )
-    return Emitted(f"{current_run().paths.directory(kind)}/{name}")
+    return Emitted(f"{current_recorder().paths.directory(kind)}/{name}")
 
 
 def _register(kind: FileKind, name: str, content: str) -> Emitted:
@@ -126,15 +126,13 @@ def _register(kind: FileKind, name: str, content: str) -> Emitted:
         raise EmitError(
             f"the content of {path} is data", "build it with {% set content %}…{% endset %} and emitters, or | pem"
         )
-    run = current_run()
+    run = current_recorder()
     if run.importing:
         raise TemplateFaultError(
             f"the file {path} is registered by a template that is imported", "include it, or import it with context"
         )
     text = read_marks(content, run.origins) if trusted else RenderedText.of(content)
-    run.ask(("file", str(path)))
-    run.trace.attempts += 1
-    known = run.known_file(str(path))
+    known = run.find_file(str(path))
     if known is None:
         run.write(size_of(text.text))
         run.register(RenderedFile(kind, str(name), str(path), text))
@@ -144,16 +142,13 @@ def _register(kind: FileKind, name: str, content: str) -> Emitted:
 
 
 def _has_entries(output: str) -> bool:
-    run = current_run()
-    root, own = run.roots.get(str(output)), run.root
-    if root is None or own is None or root.number >= own.number:
+    found = current_recorder().has_entries(str(output))
+    if found is None:
         raise TemplateFaultError(
             f"there is no output {str(output)!r} before this one",
             "outputs are named such as 'maps/host.map' or 'crt-lists/all.list'; haproxy.cfg comes last",
         )
-    run.ask(("lines", root.name))
-    root.has_entries = root.text.has_entries
-    return root.has_entries
+    return found
 
 
 def make_snippets(priorities: Mapping[str, int]) -> Callable[[str], list[Emitted]]:

@@ -11,13 +11,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from haptic_trio.ingress.functions import IngressFunctions, IngressView
 from haptic_trio.templating.codegen import TemplateCodeGenerator
-from haptic_trio.templating.filters.emit import Emitted, concat
+from haptic_trio.templating.filters.emit import concat
 from haptic_trio.templating.filters.registry import FILTERS, join_items
-from haptic_trio.templating.incremental.each import EachTag
-from haptic_trio.templating.incremental.fragments import FragmentTag, IncludeSnippetsTag, render_fragment
-from haptic_trio.templating.incremental.run import current_run
+from haptic_trio.templating.incremental.fragments import render_fragment
+from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.missing import MissingValue
+from haptic_trio.templating.tags import EachTag, FragmentTag, IncludeSnippetsTag
 from haptic_trio.templating.values import limits
+from haptic_trio.templating.values.text import Emitted
 from haptic_trio.templating.views import ResourcesView, ResourceView
 
 _DICT_METHODS: Final = frozenset({"get", "items", "keys", "values"})
@@ -78,7 +79,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         }
 
     def _load_template(self, name: str, globals: Any) -> Template:  # noqa: A002, ARG002  Jinja names it so
-        current_run().ask(("template", str(name)))
+        current_recorder().ask(("template", str(name)))
         try:
             return self.compiled[name]
         except KeyError:
@@ -118,7 +119,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call *function* from a template, within the deadline."""
-        run = current_run()
+        run = current_recorder()
         if limits.clock() > run.deadline:
             run.tick()
         if type(function) is Macro or self._is_simple(function):
@@ -138,25 +139,25 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if operator == "+":
             return _add(left, right)
         if operator == "*":
-            return limits.multiply(current_run(), left, right)
+            return limits.multiply(current_recorder(), left, right)
         if operator == "**":
             return limits.power(left, right)
-        return limits.modulo(current_run(), left, right)
+        return limits.modulo(current_recorder(), left, right)
 
 
 def _add(left: Any, right: Any) -> Any:
     if isinstance(left, str) and isinstance(right, str):
-        current_run().build(len(left) + len(right))
+        current_recorder().build(len(left) + len(right))
         text = str(left) + str(right)
         return Emitted(text) if type(left) is Emitted and type(right) is Emitted else text
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         limits.check_items(left, right)
-        current_run().build(8 * (len(left) + len(right)))
+        current_recorder().build(8 * (len(left) + len(right)))
     return left + right
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
-    return limits.replace(current_run(), text, old, new, count)
+    return limits.replace(current_recorder(), text, old, new, count)
 
 
 _BOUNDED: Final[dict[str, Callable[..., str]]] = {"replace": _replace, "join": join_items}

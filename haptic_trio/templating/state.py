@@ -10,8 +10,8 @@ from typing import Any
 
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from haptic_trio.templating.filters.emit import TemplateFaultError
-from haptic_trio.templating.incremental.run import current_run
+from haptic_trio.templating.incremental.recorder import current_recorder
+from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.limits import check_items
 
 
@@ -20,7 +20,7 @@ class TemplateNamespace(Namespace):
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         Namespace.__init__(*args, **kwargs)
-        object.__setattr__(args[0], "_owner", current_run().own_state())
+        object.__setattr__(args[0], "_owner", current_recorder().own_state())
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("__class__", "_Namespace__attrs", "_owner"):
@@ -38,7 +38,7 @@ class TemplateCycler(Cycler):
 
     def __init__(self, *items: Any) -> None:
         super().__init__(*items)
-        self._owner = current_run().own_state()
+        self._owner = current_recorder().own_state()
 
     def reset(self) -> None:
         """Begin with the first item again."""
@@ -57,7 +57,7 @@ class TemplateJoiner(Joiner):
 
     def __init__(self, sep: str = ", ") -> None:
         super().__init__(sep)
-        self._owner = current_run().own_state()
+        self._owner = current_recorder().own_state()
 
     def __call__(self) -> str:
         """Return nothing the first time, then the separator."""
@@ -77,7 +77,7 @@ class TemplateCollection:
 
     def __init__(self) -> None:
         self._items: dict[Any, Any] = {}
-        self._owner = current_run().own_state()
+        self._owner = current_recorder().own_state()
 
     def add(self, key: Any, value: Any = None) -> bool:
         """Keep *value* under *key* unless there is that key; whether it is new."""
@@ -117,7 +117,7 @@ class TemplateCollection:
 
 
 def _touch(state: Any, kind: str) -> None:
-    if not current_run().touch_state(state._owner):  # noqa: SLF001  ours
+    if not current_recorder().touch_state(state._owner):  # noqa: SLF001  ours
         raise TemplateFaultError(
             f"a {kind} from outside of {{% each %}} cannot be used within it",
             "give what you need of it a name before: {% set total = counts.total %}",

@@ -3,21 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
-from haptic_trio.templating.deferred import ContentUnavailableError
-from haptic_trio.templating.filters.emit import TemplateFaultError
 from haptic_trio.templating.filters.selection import dig
-from haptic_trio.templating.incremental.parts import UNKNOWN
-from haptic_trio.templating.incremental.run import current_run
+from haptic_trio.templating.incremental.questions import EXISTENCE, UNKNOWN, Answer, Aspect
+from haptic_trio.templating.incremental.recorder import current_recorder
+from haptic_trio.templating.values.faults import ContentUnavailableError, TemplateFaultError
 
 T = TypeVar("T")
-
-Aspect: TypeAlias = str | Callable[[Sequence[Any]], Any]
-"""What is asked of the objects that a look-up finds: what is at a path in each, or what a function makes of them."""
-
-EXISTENCE: Final = ""
-"""The aspect of a look-up that is whether it finds anything."""
 
 
 class Lookup(Protocol):
@@ -53,7 +46,7 @@ class ResourceView:
 
     def list(self) -> Sequence[Any]:
         """Return all objects, in a stable order."""
-        run = current_run()
+        run = current_recorder()
         run.ask(("get", self.name))
         found = self._seen.list()
         run.grant_list(self.name, len(found))
@@ -62,7 +55,7 @@ class ResourceView:
     def get(self, *keys: Any) -> Sequence[Any]:
         """Return the objects whose first index keys are *keys*."""
         texts = tuple(map(str, keys))
-        current_run().ask(("get", self.name, *texts))
+        current_recorder().ask(("get", self.name, *texts))
         return self._seen.get(*texts)
 
     def has(self, *keys: Any) -> bool:
@@ -90,11 +83,8 @@ class ResourceView:
         return cast("T", self._answer(aspect, keys))
 
     def _answer(self, aspect: Aspect, keys: tuple[Any, ...]) -> Any:
-        run = current_run()
         texts = tuple(map(str, keys))
-        part = run.index.part(("has", self.name, *texts), aspect)
-        # First: who fails for what has to be fetched depends on it, too.
-        run.ask(part)
+        part = current_recorder().ask_part(("has", self.name, *texts), aspect)
         if part.answer is UNKNOWN:
             part.answer = answer_of(aspect, self._seen.get(*texts))
         return part.answer
@@ -102,7 +92,7 @@ class ResourceView:
     def get_single(self, *keys: Any) -> Any | None:
         """Return the one object with *keys*; None without one."""
         texts = tuple(map(str, keys))
-        current_run().ask(("get", self.name, *texts))
+        current_recorder().ask(("get", self.name, *texts))
         return self._seen.get_single(*texts)
 
 
@@ -125,6 +115,11 @@ def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
     if missing is not None:
         raise missing
     return tuple(values)
+
+
+def answers_from(find: Callable[..., Sequence[Any]]) -> Answer:
+    """Return a function that answers aspects of lookups again, with what *find* returns for their keys."""
+    return lambda aspect, keys: answer_of(aspect, find(*keys))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
-from haptic_trio.templating.deferred import ContentUnavailableError
+from haptic_trio.templating.values.faults import ContentUnavailableError
 
 SHORTEST: Final = 4
 """Characters; shorter texts would match everywhere."""

@@ -12,7 +12,8 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.status.writer import StatusWriter
-from haptic_trio.templating.deferred import ContentUnavailableError, KeyedObject
+from haptic_trio.templating.deferred import KeyedObject
+from haptic_trio.templating.values.faults import ContentUnavailableError
 from tests.support.kubernetes import ingress, ingress_class
 
 

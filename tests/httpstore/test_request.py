@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest, RequestFaultError, make_request
-from haptic_trio.templating.filters.emit import Emitted
+from haptic_trio.templating.values.text import Emitted
 
 URL = "https://lists.example.com/deny.txt"
 POLICY = FetchPolicy()

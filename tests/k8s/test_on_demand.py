@@ -21,7 +21,8 @@ from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store
-from haptic_trio.templating.deferred import ContentUnavailableError, Deferred, KeyedObject, NotFetchedError
+from haptic_trio.templating.deferred import Deferred, KeyedObject, NotFetchedError
+from haptic_trio.templating.values.faults import ContentUnavailableError
 from tests.k8s.api_cluster import Reports, connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.cluster import MemoryCluster

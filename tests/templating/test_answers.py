@@ -12,7 +12,7 @@ from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.incremental.records import DependencyIndex, Root
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
-from haptic_trio.templating.views import ResourcesView
+from haptic_trio.templating.views import ResourcesView, answers_from
 from tests.k8s.objects import service
 from tests.templating.rendering import refused, render
 
@@ -55,7 +55,7 @@ class Site:
         for name, store in self.stores.items():
             touched = self.trackers[name].take()
             objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in touched}
-            changes[name] = Touched(set().union(*touched.values()), objects, store.get)
+            changes[name] = Touched(set().union(*touched.values()), objects, answers_from(store.get))
         take_changes(self.run, changes)
         return self.engine.render("main", self.context, self.run).text.strip()
 

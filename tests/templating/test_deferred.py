@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.templating.deferred import ContentUnavailableError, Deferred, NotFetchedError
+from haptic_trio.templating.deferred import Deferred, NotFetchedError
 from haptic_trio.templating.engine import Engine, RenderError
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
+from haptic_trio.templating.values.faults import ContentUnavailableError
 from haptic_trio.templating.views import ResourcesView
 
 WHOLE = {

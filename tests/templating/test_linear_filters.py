@@ -8,7 +8,8 @@ from jinja2 import Environment
 
 from haptic_trio.errors import HapticError
 from haptic_trio.templating.filters.registry import FILTERS
-from haptic_trio.templating.incremental.run import CURRENT, RenderRun
+from haptic_trio.templating.incremental.recorder import CURRENT
+from haptic_trio.templating.incremental.run import RenderRun
 
 ARGUMENTS = {
     "auth_target": ("default",),

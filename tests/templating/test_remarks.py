@@ -4,7 +4,7 @@ import pytest
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.outputs import Recall
-from haptic_trio.templating.remarks import MOST_REMARKS
+from haptic_trio.templating.incremental.recorder import MOST_REMARKS
 from tests.templating.incremental.test_each import Site
 from tests.templating.rendering import refused, render_run, resource
 

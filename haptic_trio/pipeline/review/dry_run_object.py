@@ -26,7 +26,7 @@ from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.values.limits import clock
 from haptic_trio.templating.values.subjects import FragmentKey
-from haptic_trio.templating.views import ResourcesView, showing
+from haptic_trio.templating.views import ResourcesView, answers_from, showing
 
 MOST_FETCHES = 3
 """How often objects on demand are fetched for one rehearsal."""
@@ -139,8 +139,12 @@ def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
         refs = overlay.differences
         if refs:
             base = session.stores[name]
-            ahead[name] = Touched(overlay.touched, {_id_of(ref): overlay.by_ref(ref) for ref in refs}, overlay.get)
-            back[name] = Touched(overlay.touched, {_id_of(ref): base.by_ref(ref) for ref in refs}, base.get)
+            ahead[name] = Touched(
+                overlay.touched, {_id_of(ref): overlay.by_ref(ref) for ref in refs}, answers_from(overlay.get)
+            )
+            back[name] = Touched(
+                overlay.touched, {_id_of(ref): base.by_ref(ref) for ref in refs}, answers_from(base.get)
+            )
     try:
         with ExitStack() as stack:
             for name in ahead:

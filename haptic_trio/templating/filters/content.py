@@ -13,8 +13,10 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from haptic_trio.templating.filters.emit import EmitError, Emitted, TemplateFaultError, number_text
+from haptic_trio.templating.filters.emit import EmitError, number_text
+from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.marks import strip_marks
+from haptic_trio.templating.values.text import Emitted
 
 MAX_IDENT: Final = 200
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")

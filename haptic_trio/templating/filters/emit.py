@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from jinja2 import StrictUndefined, Undefined
 
-from haptic_trio.errors import HapticError
-from haptic_trio.templating.incremental.run import current_run
+from haptic_trio.templating.incremental.recorder import current_recorder
+from haptic_trio.templating.values.faults import TemplateFaultError
+from haptic_trio.templating.values.text import SENTINELS, Emitted
 
 # Not in the set although most of HAProxy takes them for granted: `,` (lists of addresses, arguments of
 # converters), `@` (`unix@`, `fd@`, `env@` in addresses) and `~`. A leading `-` would be a flag, and an
@@ -25,22 +26,8 @@ from haptic_trio.templating.incremental.run import current_run
 _BARE: Final = re.compile(r"[A-Za-z0-9_.:/*+=][A-Za-z0-9_.:/*+=-]*").fullmatch
 _BARE_CHARS: Final = re.compile(r"[^A-Za-z0-9_.:/*+=-]")
 
-SENTINELS: Final = "\ufdd0-\ufdef"
-"""Unicode's noncharacters for internal use, which mark fragments in the text; data may not hold them."""
-FORBIDDEN: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff{SENTINELS}]")
-"""What no emitter for a single line lets through: control characters, line breaks, halves of surrogate pairs."""
-
 _NAMES: Final = {"\n": "newline", "\r": "carriage return", "\t": "tab", "\0": "NUL", " ": "space"}
 _BARE_HINT: Final = "choose an emitter: | word, | logformat, | map_key, | hostname, | name, ident(…) …"
-
-
-class TemplateFaultError(HapticError):
-    """A template, or the data in its hand, is at fault; trying again helps after either has changed."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message = message
-        self.hint = hint
-        super().__init__(message)
 
 
 class EmitError(TemplateFaultError):
@@ -48,12 +35,6 @@ class EmitError(TemplateFaultError):
 
     The message names characters and positions, never the value: it may come from a Secret.
     """
-
-
-class Emitted(str):
-    """Text that may become output as it is."""
-
-    __slots__ = ()
 
 
 def emit(value: Any, place: str = "") -> str:
@@ -129,7 +110,7 @@ def char_name(char: str) -> str:
 def concat(pieces: Iterable[str]) -> Emitted:
     """Put finished pieces of output together; what a macro or block returns."""
     parts = pieces if isinstance(pieces, list) else list(pieces)
-    current_run().build(sum(map(len, parts)))
+    current_recorder().build(sum(map(len, parts)))
     return Emitted("".join(parts))
 
 
@@ -145,7 +126,7 @@ def join_parts(parts: Iterable[Any]) -> str:
             continue
         else:
             texts.append(number_text(part, "a part of ~"))
-    current_run().build(sum(map(len, texts)))
+    current_recorder().build(sum(map(len, texts)))
     text = "".join(texts)
     return Emitted(text) if trusted else text
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from haptic_trio.templating.filters.emit import FORBIDDEN, EmitError, Emitted, describe_chars, number_text
+from haptic_trio.templating.filters.emit import EmitError, describe_chars, number_text
+from haptic_trio.templating.values.text import FORBIDDEN, Emitted
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 _NOT_TOKEN: Final = re.compile(r"[^A-Za-z0-9!#$%&'*+.^_`|~-]")

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from haptic_trio.templating.filters.emit import FORBIDDEN, EmitError, Emitted, describe_chars, number_text
+from haptic_trio.templating.filters.emit import EmitError, describe_chars, number_text
 from haptic_trio.templating.filters.emitters import address, header_name, hostname, integer, pattern, port, word
 from haptic_trio.templating.filters.values import network
+from haptic_trio.templating.values.text import FORBIDDEN, Emitted
 
 _URL: Final = re.compile(
     r"(?P<scheme>https?|svc|service)://(?P<place>[^/?#]*)(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)"

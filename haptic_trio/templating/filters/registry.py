@@ -17,14 +17,16 @@ from jinja2.runtime import Context
 
 from haptic_trio.templating.filters import content, selection
 from haptic_trio.templating.filters.authorities import AUTHORITIES
-from haptic_trio.templating.filters.emit import EmitError, Emitted, TemplateFaultError, emit, number_text
+from haptic_trio.templating.filters.emit import EmitError, emit, number_text
 from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.external import EXTERNAL
 from haptic_trio.templating.filters.service_ports import by_port
 from haptic_trio.templating.filters.values import VALUES
-from haptic_trio.templating.incremental.run import current_run
+from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.values import limits
+from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.marks import is_blank, trim
+from haptic_trio.templating.values.text import Emitted
 
 _FROM_JINJA: Final = (
     "abs", "count", "dictsort", "first", "float", "groupby", "int", "last", "length", "list", "max", "min", "sort",
@@ -61,7 +63,7 @@ def join_items(separator: str, items: Iterable[Any]) -> str:
             parts.append(item)
         else:
             parts.append(emit(item, "a part of join"))
-    current_run().build(sum(map(len, parts)) + len(separator) * len(parts))
+    current_recorder().build(sum(map(len, parts)) + len(separator) * len(parts))
     text = str(separator).join(parts)
     return Emitted(text) if trusted else text
 
@@ -77,7 +79,7 @@ def indent(text: str, width: int | str = 4, first: bool = False, blank: bool = F
     else:
         raise TemplateFaultError(f"indent: the width must be 0 to {_MAX_INDENT} or blanks")
     lines = text.split("\n")
-    current_run().build(len(text) + len(space) * len(lines))
+    current_recorder().build(len(text) + len(space) * len(lines))
     indented = [
         space + line if (first or number) and (blank or not is_blank(line)) else line
         for number, line in enumerate(lines)
@@ -94,14 +96,14 @@ def strip(text: Any) -> str:
 
 def replace(text: Any, old: str, new: str, count: int = -1) -> str:
     """Replace *old* by *new*; the result is data."""
-    return limits.replace(current_run(), _any_text(text), str(old), str(new), count)
+    return limits.replace(current_recorder(), _any_text(text), str(old), str(new), count)
 
 
 def percent_format(text: str, *args: Any, **kwargs: Any) -> str:
     """`text % args`; the result is data."""
     if args and kwargs:
         raise TemplateFaultError("format: either positional or named values")
-    return limits.percent_format(current_run(), str(text), kwargs or args)
+    return limits.percent_format(current_recorder(), str(text), kwargs or args)
 
 
 @pass_environment
@@ -188,7 +190,7 @@ def _checked(name: str) -> Callable[..., Any]:
 
     @pass_context
     def checked(context: Context, items: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-        return list(inner(context, limits.checked_items(current_run(), items), *args, **kwargs))
+        return list(inner(context, limits.checked_items(current_recorder(), items), *args, **kwargs))
 
     return checked
 

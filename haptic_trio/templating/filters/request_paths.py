@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from haptic_trio.templating.filters.emit import EmitError, Emitted
+from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import url_path
+from haptic_trio.templating.values.text import Emitted
 
 LONGEST: Final = 4096
 """Characters of a path that is not ordinary, at most."""

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.templating.filters.emit import TemplateFaultError
 from haptic_trio.templating.filters.selection import dig
+from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.views import ResourceView
 
 

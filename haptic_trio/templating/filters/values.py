@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from haptic_trio.ingress.served import PATTERN_TAILS
 from haptic_trio.templating.filters.content import b64decode
-from haptic_trio.templating.filters.emit import EmitError, Emitted, number_text
+from haptic_trio.templating.filters.emit import EmitError, number_text
 from haptic_trio.templating.filters.emitters import (
     duration,
     header_name,
@@ -26,7 +26,8 @@ from haptic_trio.templating.filters.emitters import (
     word,
 )
 from haptic_trio.templating.filters.request_paths import PATHS
-from haptic_trio.templating.incremental.run import CURRENT
+from haptic_trio.templating.incremental.recorder import CURRENT
+from haptic_trio.templating.values.text import Emitted
 
 _ON: Final = frozenset({"true", "on", "yes", "1"})
 _OFF: Final = frozenset({"false", "off", "no", "0"})
@@ -296,7 +297,7 @@ def _count_rounds(rounds: int) -> None:
     """Count *rounds* for the fragment in hand; all fragments of a namespace share a limit."""
     run = CURRENT.get(None)
     if run is not None:
-        run.trace.rounds += rounds
+        run.add_rounds(rounds)
 
 
 def _rounds(hashed: str) -> int:

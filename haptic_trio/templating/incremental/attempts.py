@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.filters.emit import Emitted
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.incremental.withheld import Fallback, id_of_subject, is_turn_of, question_of
-from haptic_trio.templating.remarks import remark_of
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.report import problem_of
 from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Refusal, RenderedText, is_same_object
+from haptic_trio.templating.values.text import Emitted
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
@@ -202,7 +201,7 @@ def _refuse(
     assert run.unit is not None
     run.trace.refusals.append((run.unit.position, refusal))
     run.trace.remarks.update(
-        (remark_of(concern, problem.message, has_stand_in=has_fallback), None) for concern in concerns
+        (concern.remark_for(problem.message, has_fallback=has_fallback), None) for concern in concerns
     )
 
 

@@ -13,70 +13,24 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
-from jinja2 import nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from haptic_trio.chunked import Piece
-from haptic_trio.templating.deferred import ContentUnavailableError
-from haptic_trio.templating.filters.emit import Emitted, TemplateFaultError, concat
-from haptic_trio.templating.filters.selection import order_by
 from haptic_trio.templating.incremental.attempts import attempt
-from haptic_trio.templating.incremental.fragments import EACH, internal_name, names_in, render_kept
-from haptic_trio.templating.incremental.records import Child, ObjectId, Region, Root, Site
+from haptic_trio.templating.incremental.fragments import render_kept
+from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.incremental.scope import as_it_is, same
+from haptic_trio.templating.values.faults import ContentUnavailableError, TemplateFaultError
 from haptic_trio.templating.values.marks import REGION, split_marks
-from haptic_trio.templating.views import ResourceView
+from haptic_trio.templating.values.sort_keys import order_by
+from haptic_trio.templating.values.text import Emitted
 
 _LAST: Final = ((2,),)
 """An order after that of every object; see `order_by`."""
 _CLOSING: Final = ((3,),)
 """An order after that: of what is put out for objects that are rejected."""
-SYNTAX = '{% each x in resources.NAME as "name" by ["path"] apart if condition %} … {% endeach %}'
-
-
-class EachTag(Extension):
-    """The tag."""
-
-    tags = {"each"}  # noqa: RUF012  the base class declares it so
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        """Parse the tag into a call of `render_each` with the body as a block of its own."""
-        line = next(parser.stream).lineno
-        target = parser.parse_assign_target(name_only=True)
-        parser.stream.expect("name:in")
-        view = parser.parse_expression(with_condexpr=False)
-        clauses: dict[str, nodes.Expr] = {}
-        while parser.stream.current.test_any("name:as", "name:by", "name:apart", "name:if"):
-            clause = next(parser.stream)
-            if clause.value in clauses:
-                parser.fail(f"'{clause.value}' is there twice", clause.lineno)
-            if clause.value == "apart":
-                clauses[clause.value] = nodes.Const(True, lineno=line)
-                continue
-            clauses[clause.value] = parser.parse_expression(with_condexpr=clause.value == "if")
-        body = parser.parse_statements(("name:endeach",), drop_needle=True)
-        if "if" in clauses:
-            body = [nodes.If(clauses["if"], body, [], [], lineno=line)]
-        template = parser.name or ""
-        names = names_in(body)
-        arguments: list[nodes.Expr] = [
-            view,
-            clauses.get("as", nodes.Const(template, lineno=line)),
-            clauses.get("by", nodes.Const(None, lineno=line)),
-            *(
-                nodes.Const(value, lineno=line)
-                for value in (str(target.name), names, template, line, "apart" in clauses)
-            ),
-        ]
-        call = nodes.Call(internal_name(EACH, line), arguments, [], None, None, lineno=line)
-        block = nodes.Block(
-            f"h_each_{line}_{parser.free_identifier(lineno=line).name}", body, False, False, lineno=line
-        )
-        return nodes.CallBlock(call, [], [], [block], lineno=line)
 
 
 class Opened(Emitted):
@@ -88,9 +42,9 @@ class Opened(Emitted):
 
 
 def render_each(
-    view: Any,
+    view: Listing,
     name: str,
-    criteria: Any,
+    criteria: tuple[str, ...],
     target: str,
     names: tuple[str, ...] | None,
     template: str,
@@ -101,9 +55,9 @@ def render_each(
     site: Site,
     is_captured: bool,
 ) -> str:
-    """Return the text of *site* for each object of *view*, or what stands for it in the root's output."""
+    """Return the text of *site* for each object of *view*, or a placeholder for it in the root's output."""
     run = current_run()
-    # What the engine does for each object is no work of the template.
+    # The template's budget does not pay for what the engine does for each object.
     budget = run.switch(None)
     try:
         return _render_each(
@@ -115,9 +69,9 @@ def render_each(
 
 def _render_each(
     run: RenderRun,
-    view: Any,
+    view: Listing,
     name: str,
-    criteria: Any,
+    criteria: tuple[str, ...],
     target: str,
     names: tuple[str, ...] | None,
     template: str,
@@ -128,10 +82,6 @@ def _render_each(
     site: Site,
     is_captured: bool,
 ) -> str:
-    if type(view) is not ResourceView:
-        raise TemplateFaultError("each goes over all objects of a kind: resources.NAME", SYNTAX)
-    if not isinstance(name, str):
-        raise TemplateFaultError("the name of an each is not text", SYNTAX)
     if run.importing:
         raise TemplateFaultError("each is in a template that is imported", "include it, or import it with context")
     counted = run.within, "each", name
@@ -142,10 +92,7 @@ def _render_each(
         variables = {key: variables[key] for key in names if key in variables}
     root = run.root
     assert root is not None
-    paths = [criteria] if isinstance(criteria, str) else [] if criteria is None else criteria
-    if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
-        raise TemplateFaultError("each sorts by paths: a text or a list of texts", SYNTAX)
-    region = Region(root, site, str(name), ordinal, view, tuple(str(path) for path in paths))
+    region = Region(root, site, name, ordinal, view, criteria)
     region.target, region.template, region.line, region.is_apart = target, template, line, is_apart
     region.within = f"{run.within} each "
     region.scope = as_it_is(variables)
@@ -178,7 +125,8 @@ def _render_in_place(run: RenderRun, region: Region) -> str:
                 texts.append(attempt(run, origin, child.resource, turn, is_apart=region.is_apart))
     finally:
         run.within = within
-    return concat(texts)
+    run.build(sum(map(len, texts)))
+    return Emitted("".join(texts))
 
 
 def _open(run: RenderRun, root: Root, region: Region) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from haptic_trio.templating.incremental.records import Child, Dependency, Kept, Root
+from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.records import Child, Kept, Root
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.values.subjects import FragmentKey, LineRange, Origin, Refusal, RenderedText
 

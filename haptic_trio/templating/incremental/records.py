@@ -5,15 +5,15 @@ an object's turn of `{% each %}` (`Child`). A root keeps its outermost
 `{% fragment %}`s, too (`Kept`), for when it is rendered again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from jinja2.runtime import Context
 
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.templating.incremental.outputs import FragmentOutput
-from haptic_trio.templating.incremental.parts import UNKNOWN, Part
+from haptic_trio.templating.incremental.questions import UNKNOWN, Dependency, Part
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import (
     Concern,
@@ -25,17 +25,22 @@ from haptic_trio.templating.values.subjects import (
     subject_of,
 )
 
-Dependency: TypeAlias = tuple[str, ...]
-"""Something that a rendering asked for: what kind of question it was, and the question.
-
-`("get", store, *keys)`, without keys for lists; `("has", store, *keys)`, whether there is one, or what is at some path
-in what there is, each a `Part`; `("object", store, namespace, name, kind)`, asked only while that is not to be had;
-`("file", path)`; `("lines", output)`; `("room", namespace)`, asked by what found none; `("template", name)`. Whoever
-answers other questions may use a kind of his own.
-"""
-
 ObjectId: TypeAlias = tuple[str, str, str]
 """Namespace, name and kind, in which order objects stand."""
+
+
+class Listing(Protocol):
+    """Objects of one kind, as the language shows them to templates."""
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        ...
+
+    def peek(self) -> Sequence[Any]:
+        """Return all objects, without recording a lookup."""
+        ...
+
 
 Site: TypeAlias = Callable[[Context], Iterator[str]]
 """The compiled body of an `{% each %}`."""
@@ -156,13 +161,15 @@ class Region:
         "scope", "shelf", "site", "store", "target", "template", "view", "within",
     )  # fmt: skip
 
-    def __init__(self, root: "Root", site: Site, name: str, ordinal: int, view: Any, criteria: tuple[str, ...]) -> None:
+    def __init__(
+        self, root: "Root", site: Site, name: str, ordinal: int, view: Listing, criteria: tuple[str, ...]
+    ) -> None:
         self.root = root
         self.site = site
         self.name = name
         self.ordinal = ordinal
         self.view = view
-        self.store: str = view.name
+        self.store = view.name
         self.criteria = criteria
         self.target = ""
         self.template = ""

@@ -1,6 +1,6 @@
 """Incremental refresh: valid records stay, invalid ones render again in order."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -8,12 +8,11 @@ from jinja2 import Template
 
 from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.templating.incremental.each import Opened, render_pending, take_change
-from haptic_trio.templating.incremental.parts import Part
-from haptic_trio.templating.incremental.records import Dependency, ObjectId, Region, Root
+from haptic_trio.templating.incremental.questions import Answer, Dependency, Part
+from haptic_trio.templating.incremental.records import ObjectId, Region, Root
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.values.marks import split_marks
 from haptic_trio.templating.values.subjects import RenderedText
-from haptic_trio.templating.views import answer_of
 
 _MOST_TURNS: Final = 10
 
@@ -25,8 +24,8 @@ class Touched(msgspec.Struct, frozen=True):
     """The look-ups, by any number of keys, whose answer may differ; that of all objects is meant anyway."""
     objects: Mapping[ObjectId, Any | None]
     """Each object that came, changed, or went (None)."""
-    find: Callable[..., Sequence[Any]] | None = None
-    """Looks up by keys, as the store is now. Without it every answer counts as another one."""
+    answer: Answer | None = None
+    """Answers aspects of lookups as the store is now. Without it every answer counts as changed."""
 
 
 def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
@@ -38,18 +37,16 @@ def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
     for store, touched in changes.items():
         for keys in {(), *touched.keys}:
             run.touch(("get", store, *keys))
-            for part in _renew(run, ("has", store, *keys), touched.find):
+            for part in _renew(run, ("has", store, *keys), touched.answer):
                 run.touch(part)
         for object_id, resource in touched.objects.items():
             for region in regions.get(store, ()):
                 take_change(run, region, object_id, resource)
 
 
-def _renew(run: RenderRun, question: Dependency, find: Callable[..., Sequence[Any]] | None) -> list[Part]:
-    if find is None:
-        return run.index.renew(question, None)
-    found = find
-    return run.index.renew(question, lambda aspect: answer_of(aspect, found(*question[2:])))
+def _renew(run: RenderRun, question: Dependency, answer: Answer | None) -> list[Part]:
+    keys = question[2:]
+    return run.index.renew(question, None if answer is None else lambda aspect: answer(aspect, keys))
 
 
 class _CapturedError(Exception):

@@ -6,21 +6,15 @@ has asked for it. Nothing that is done twice harms, and what is not done stays
 pending: so a render may be given up at any moment.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
-
-from jinja2 import Template
-from jinja2.environment import TemplateModule
+from typing import Any, cast
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
 from haptic_trio.templating.incremental.records import (
     Child,
-    Claims,
-    Dependency,
-    DependencyIndex,
     Kept,
     Module,
     Node,
@@ -31,89 +25,49 @@ from haptic_trio.templating.incremental.records import (
     Trace,
     Unit,
 )
-from haptic_trio.templating.incremental.scope import Memo
-from haptic_trio.templating.incremental.shares import Claim, NamespaceShares
+from haptic_trio.templating.incremental.shares import NamespaceShares
 from haptic_trio.templating.incremental.versions import Versioned
 from haptic_trio.templating.incremental.withheld import Withheld, touch_fragments
-from haptic_trio.templating.values.limits import Meter, RenderLimits
+from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
 from haptic_trio.templating.values.remark_list import RemarkList
-from haptic_trio.templating.values.subjects import FragmentKey, Origin, Refusal, Remark, Subject
+from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark, Subject
 
 
-class RenderRun(Meter):
-    """Budgets, files, origins, refusals, and the record of everything. Not to be shared between threads."""
+class RenderRun(Recorder):
+    """Records of all units, and what of them is invalid. Not to be shared between threads."""
 
     def __init__(
         self, limits: RenderLimits | None = None, *, paths: Paths | None = None, recall: Recall | None = None
     ) -> None:
-        super().__init__(limits or RenderLimits())
+        super().__init__(limits or RenderLimits(), paths or Paths())
         self.shares = NamespaceShares(self.limits)
         self.recall = recall or Recall()
-        self.paths = paths or Paths()
         self.secret_stores: frozenset[str] = frozenset()
         """Names of the stores that hold Secrets."""
-        self.roots: dict[str, Root] = {}
-        self.index = DependencyIndex()
-        self.claims = Claims()
         self.produced: Versioned[FragmentKey, FragmentOutput] = Versioned()
-        """What each fragment gave, stand-ins included."""
-        self.origins: dict[int, Origin] = {}
-        """By number; marks in the text are such numbers."""
+        """Output of each fragment, fallbacks included."""
         self.rendered = 0
         """How many fragments have been rendered so far."""
         self.changed: set[FragmentKey] = set()
-        """Fragments whose output has come, changed or gone; for the caller to clear."""
+        """Fragments whose output was added, changed or removed; cleared by the caller."""
         self.changed_files: set[str] = set()
-        """Paths of registered files that have come, changed or gone; for the caller to clear."""
+        """Paths of registered files that were added, changed or removed; cleared by the caller."""
         self.captured: set[Site] = set()
-        """Bodies of `{% each %}` whose text is taken hold of, and must be there at once."""
+        """Bodies of `{% each %}` whose text is captured, so that they render in place."""
         self.opened: list[Region] = []
-        """The regions that the root in hand has come to so far."""
+        """The regions that the current root has opened so far."""
         self.woken: list[Child] = []
-        """Children that have become pending through a file."""
+        """Children that became pending because a file changed."""
+        self.withheld = Withheld()
+        """The objects that are served by their fallbacks, since one of their fragments fails."""
+        self.failed_for: Subject | None = None
+        """The object whose fragment was being rendered when the newest render failed."""
         self._refusing: dict[Unit, None] = {}
         self._refusals: tuple[Refusal, ...] | None = ()
         self._remarks = RemarkList()
-        self._next_origin = 0
         self._blocked_before: dict[FragmentKey, tuple[str, ...]] = {}
         self._held_before: frozenset[FragmentKey] = frozenset()
-        self.withheld = Withheld()
-        """The objects that are not served as they are, since one of their fragments fails."""
-        self.is_closing = False
-        """What is rendered is for an object that is rejected and has no fallback."""
-        self.asks_rejected = False
-        """Whether the template has asked for that."""
-        self.failed_for: Subject | None = None
-        """The object in hand when the newest render failed."""
-        self.unanswered: dict[Dependency, bool] = {}
-        """What renderings have failed for, and whether it could not be had; else it has not been tried. For the caller
-        to touch once that may be otherwise."""
-        self._begin_unit(None, None)
-
-    def _begin_unit(self, root: Root | None, unit: Unit | None) -> None:
-        self.root = root
-        self.unit = unit
-        self.trace = Trace(is_each=isinstance(unit, Child))
-        self.unit_files: dict[str, RenderedFile] = {}
-        self.file_positions: dict[str, Position] = {}
-        self.ordinals: Counter[Any] = Counter()
-        self.importing = 0
-        self.subjects: list[Subject] = []
-        """The objects in hand, outermost first."""
-        self.within = ""
-        """What the fragments of the unit say of where they are."""
-        self.keeping: dict[FragmentKey, Kept] = {}
-        self.memo: Memo = {}
-        self.claimed: Counter[Claim] = Counter()
-        """By namespace and resource: what the unit uses more than when it was last rendered."""
-        self.under: dict[tuple[int, str], tuple[Any, dict[str, Any]]] = {}
-        """What the filter `under` has found for the unit, by the identity of the mapping, and that mapping."""
-
-    @property
-    def variables(self) -> Mapping[str, Any]:
-        """The variables of the render in hand."""
-        return self.root.context if self.root is not None else {}
 
     @property
     def files(self) -> dict[str, RenderedFile]:
@@ -160,84 +114,6 @@ class RenderRun(Meter):
         for question in questions:
             self.touch(question)
         return bool(questions)
-
-    # What templates ask for while they are rendered.
-
-    def ask(self, question: Dependency) -> None:
-        """Note that what is rendered depends on the answer to *question*."""
-        self.trace.asked.add(question)
-
-    def need(self, question: Dependency, *, is_failing: bool) -> None:
-        """Note that what is rendered fails for want of the answer to *question*; see `unanswered`."""
-        self.trace.asked.add(question)
-        self.unanswered[question] = is_failing
-
-    def own_state(self) -> Trace:
-        """Return the owner of what is about to be made and can be changed in place."""
-        return self.trace
-
-    def touch_state(self, owner: Trace) -> bool:
-        """Note that something is used that can be changed in place; False where that is not allowed."""
-        if owner is not self.trace:
-            self.trace.is_volatile = True
-        return owner is self.trace or not self.trace.is_each
-
-    def module(self, template: Template) -> TemplateModule:
-        """Return *template* as imported without context; it sees the render's variables, not the importer's."""
-        root = self.root
-        assert root is not None
-        module = root.modules.get(template.name)
-        if module is None:
-            outer, self.trace = self.trace, Trace()
-            self.importing += 1
-            try:
-                made = template.make_module(dict(self.variables))
-                module = Module(root, template.name, made, self.trace.asked)
-            except BaseException:
-                # Who fails for what it has asked is to be rendered again when that changes.
-                outer.asked |= self.trace.asked
-                raise
-            finally:
-                self.trace = outer
-                self.importing -= 1
-            self.index.add(module, module.asked)
-            root.modules[template.name] = module
-        self.trace.asked.update(module.asked)
-        return module.module  # type: ignore[no-any-return]
-
-    def number_of(self, name: str, subject: Subject) -> int:
-        """Return how many fragments of this name and object the unit had before this one, which counts from now on."""
-        counted = self.within, name, subject.kind, subject.namespace, subject.name
-        ordinal = self.ordinals[counted]
-        self.ordinals[counted] = ordinal + 1
-        self.trace.ordinals.append((counted, ordinal))
-        return ordinal
-
-    def number_origin(self, origin: Origin) -> int:
-        """Return the number that *origin* has in marks, for as long as its unit is not rendered again."""
-        self._next_origin += 1
-        self.origins[self._next_origin] = origin
-        self.trace.origins.append(self._next_origin)
-        return self._next_origin
-
-    def known_file(self, path: str) -> RenderedFile | None:
-        """Return what has been registered for *path* before this moment in the order of rendering."""
-        known = self.unit_files.get(path)
-        if known is None and self.unit is not None:
-            known = self.claims.before(path, self.unit, self.unit.position)
-        return known
-
-    def register(self, file: RenderedFile) -> None:
-        """Register *file*, whose path nobody has taken before."""
-        self.trace.files[file.path] = file
-        self.unit_files[file.path] = file
-        if self.unit is not None:
-            self.file_positions[file.path] = self.unit.position
-
-    def forget_file(self, path: str) -> None:
-        """Undo the registration of *path*."""
-        self.trace.files.pop(path, None)
-        self.unit_files.pop(path, None)
 
     # What has changed.
 
@@ -395,5 +271,4 @@ class RenderRun(Meter):
             self.origins.pop(number, None)
 
 
-CURRENT: ContextVar[RenderRun] = ContextVar("haptic_trio_render_run")
-current_run = CURRENT.get
+current_run = cast("Callable[[], RenderRun]", CURRENT.get)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.overall_rounds import OverallRounds
-from haptic_trio.templating.incremental.records import Dependency
+from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.limits import LimitReachedError, RenderLimits
 from haptic_trio.templating.values.subjects import FragmentKey
 

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
-from haptic_trio.templating.incremental.records import Child, Dependency, Kept, ObjectId, Root, Trace, Unit
+from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit
 from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Subject
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from haptic_trio.chunked import Paged, Piece
-from haptic_trio.templating.filters.emit import SENTINELS, Emitted
 from haptic_trio.templating.values.subjects import Origin, RenderedText
+from haptic_trio.templating.values.text import SENTINELS, Emitted
 
 _OPENED: Final = "\ufdd0"
 _CLOSED: Final = "\ufdd1"

@@ -1,12 +1,15 @@
 """Subjects: the object of each line, and the objects that were rejected."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from haptic_trio.chunked import Paged, Piece
 from haptic_trio.errors import Problem
+from haptic_trio.templating.values.text import FORBIDDEN
+
+_LONGEST_MESSAGE: Final = 400
 
 
 class Subject(msgspec.Struct, frozen=True, order=True):
@@ -117,11 +120,23 @@ class Remark(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class Concern(msgspec.Struct, frozen=True):
-    """What the owner of an object is told if a fragment is refused that it needs."""
+    """A warning for the owner of an object that needs a fragment, if that fragment is rejected."""
 
     remark: Remark
     otherwise: str
-    """What is so then, if nothing stands in for the fragment."""
+    """The consequence if the fragment has no fallback."""
+
+    def remark_for(self, problem: str, *, has_fallback: bool) -> Remark:
+        """Return the warning about the fragment, which is rejected for *problem*."""
+        instead = "what it was before is served instead" if has_fallback else self.otherwise
+        message = message_of(f"{self.remark.message}: {problem}; {instead}")
+        return msgspec.structs.replace(self.remark, message=message)
+
+
+def message_of(text: str) -> str:
+    """Return *text* as the message of a warning: shortened, without control characters."""
+    text = FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
 
 
 class RenderedText:

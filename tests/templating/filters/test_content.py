@@ -22,8 +22,10 @@ from haptic_trio.templating.filters.content import (
     short_hash,
     to_json,
 )
-from haptic_trio.templating.filters.emit import EmitError, Emitted, TemplateFaultError
+from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import name
+from haptic_trio.templating.values.faults import TemplateFaultError
+from haptic_trio.templating.values.text import Emitted
 from tests.templating.rendering import render
 
 BODY = base64.b64encode(bytes(range(120))).decode()

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.templating.engine import Engine, RenderError
-from haptic_trio.templating.filters.emit import EmitError, Emitted, trust
+from haptic_trio.templating.filters.emit import EmitError, trust
+from haptic_trio.templating.values.text import Emitted
 from tests.templating.rendering import refused, render
 
 HOSTILE = {

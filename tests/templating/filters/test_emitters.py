@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.templating.filters import emitters
-from haptic_trio.templating.filters.emit import EmitError, Emitted
+from haptic_trio.templating.filters.emit import EmitError
+from haptic_trio.templating.values.text import Emitted
 from tests.templating.rendering import render
 
 LINE_BREAKERS = ["\n", "\r", "\0", "\t", "\x7f", "\u0085", "\u2028", "\u2029", "\ufdd0", "\ud800", "\x1b"]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.templating.filters.emit import Emitted
 from haptic_trio.templating.incremental.scope import same
 from haptic_trio.templating.missing import MissingValue
+from haptic_trio.templating.values.text import Emitted
 
 CIRCLE: list[Any] = [1]
 CIRCLE.append(CIRCLE)

@@ -1,0 +1,221 @@
+"""Interface of the template language to the incremental engine: what templates report while they render.
+
+Each lookup, registered file, warning and guard is recorded for the unit that
+is being rendered (see `records`). The recorder has the state of that unit;
+`run.RenderRun` adds the records of all units, and decides what renders again.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+from jinja2 import Template
+from jinja2.environment import TemplateModule
+
+from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part
+from haptic_trio.templating.incremental.records import (
+    Child,
+    Claims,
+    DependencyIndex,
+    Kept,
+    Module,
+    Position,
+    Root,
+    Trace,
+    Unit,
+)
+from haptic_trio.templating.incremental.scope import Memo
+from haptic_trio.templating.incremental.shares import Claim
+from haptic_trio.templating.values.limits import Meter, RenderLimits
+from haptic_trio.templating.values.paths import Paths, RenderedFile
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Remark, Subject
+
+MOST_REMARKS: Final = 10
+"""Warnings of one rendering; further ones are dropped."""
+
+
+class Recorder(Meter):
+    """State of the unit that is being rendered. Not to be shared between threads."""
+
+    def __init__(self, limits: RenderLimits, paths: Paths) -> None:
+        super().__init__(limits)
+        self.paths = paths
+        self.roots: dict[str, Root] = {}
+        self.index = DependencyIndex()
+        self.claims = Claims()
+        self.origins: dict[int, Origin] = {}
+        """By number; marks in the text are such numbers."""
+        self.is_closing = False
+        """The rendered object is rejected and has no fallback."""
+        self.asks_rejected = False
+        """The template has called `is_rejected` since this was last cleared."""
+        self.unanswered: dict[Dependency, bool] = {}
+        """Questions without an answer that made renderings fail, and whether the attempt to get the answer failed; else
+        there was none yet. The caller touches these questions when answers may be available."""
+        self._next_origin = 0
+        self._begin_unit(None, None)
+
+    def _begin_unit(self, root: Root | None, unit: Unit | None) -> None:
+        self.root = root
+        self.unit = unit
+        self.trace = Trace(is_each=isinstance(unit, Child))
+        self.unit_files: dict[str, RenderedFile] = {}
+        self.file_positions: dict[str, Position] = {}
+        self.ordinals: Counter[Any] = Counter()
+        self.importing = 0
+        """How many imports without context are being executed, one within the other."""
+        self.subjects: list[Subject] = []
+        """The objects of the fragments that are being rendered, outermost first."""
+        self.within = ""
+        """`FragmentKey.within` of the unit's fragments."""
+        self.keeping: dict[FragmentKey, Kept] = {}
+        self.memo: Memo = {}
+        self.claimed: Counter[Claim] = Counter()
+        """By namespace and resource: what the unit uses more than when it was last rendered."""
+        self.under: dict[tuple[int, str], tuple[Any, dict[str, Any]]] = {}
+        """Results of the filter `under` in this unit, by the identity of the mapping, with that mapping."""
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The variables of the current render."""
+        return self.root.context if self.root is not None else {}
+
+    # Lookups.
+
+    def ask(self, question: Dependency) -> None:
+        """Record that the current rendering depends on the answer to *question*."""
+        self.trace.asked.add(question)
+
+    def ask_part(self, question: Dependency, aspect: Aspect) -> Part:
+        """Record that the current rendering depends on one *aspect* of the answer to *question*; return that part.
+
+        The caller sets its answer if that is `UNKNOWN`.
+        """
+        part = self.index.part(question, aspect)
+        # First: a rendering that fails for an object that has to be fetched depends on it, too.
+        self.trace.asked.add(part)
+        return part
+
+    def need(self, question: Dependency, *, is_failing: bool) -> None:
+        """Record that the current rendering fails without the answer to *question*; see `unanswered`."""
+        self.trace.asked.add(question)
+        self.unanswered[question] = is_failing
+
+    def has_entries(self, output: str) -> bool | None:
+        """Whether the earlier output *output* has entries, as a recorded lookup; None without such an output."""
+        root, own = self.roots.get(output), self.root
+        if root is None or own is None or root.number >= own.number:
+            return None
+        self.ask(("lines", root.name))
+        root.has_entries = root.text.has_entries
+        return root.has_entries
+
+    def module(self, template: Template) -> TemplateModule:
+        """Return *template* as imported without context; it sees the render's variables, not the importer's."""
+        root = self.root
+        assert root is not None
+        module = root.modules.get(template.name)
+        if module is None:
+            outer, self.trace = self.trace, Trace()
+            self.importing += 1
+            try:
+                made = template.make_module(dict(self.variables))
+                module = Module(root, template.name, made, self.trace.asked)
+            except BaseException:
+                # The importer failed for what the import looked up, and renders again when that changes.
+                outer.asked |= self.trace.asked
+                raise
+            finally:
+                self.trace = outer
+                self.importing -= 1
+            self.index.add(module, module.asked)
+            root.modules[template.name] = module
+        self.trace.asked.update(module.asked)
+        return module.module  # type: ignore[no-any-return]
+
+    # Output of the current fragment besides its text.
+
+    def guard(self, by: str) -> None:
+        """Record that access to the output of the current fragment is guarded; see `FragmentOutput.guards`."""
+        self.trace.guards.add(by)
+
+    def is_rejected(self) -> bool:
+        """Whether the rendered object is rejected and has no fallback; its text is output only if this is asked."""
+        self.asks_rejected = True
+        return self.is_closing
+
+    def add_rounds(self, rounds: int) -> None:
+        """Record the password hash *rounds* of the current fragment; see `FragmentOutput.rounds`."""
+        self.trace.rounds += rounds
+
+    def add_remark(self, remark: Remark) -> None:
+        """Record a warning for the owner of an object."""
+        if len(self.trace.remarks) < MOST_REMARKS:
+            self.trace.remarks[remark] = None
+
+    def add_concern(self, concern: Concern) -> None:
+        """Record a warning for the case that the current fragment is rejected."""
+        if len(self.trace.concerns) < MOST_REMARKS:
+            self.trace.concerns.append(concern)
+
+    # Registered files.
+
+    def find_file(self, path: str) -> RenderedFile | None:
+        """Record an attempt to register *path*; return the file that an earlier rendering registered there."""
+        self.ask(("file", path))
+        self.trace.attempts += 1
+        return self.known_file(path)
+
+    def known_file(self, path: str) -> RenderedFile | None:
+        """Return the file registered at *path* before the current place in the order of rendering."""
+        known = self.unit_files.get(path)
+        if known is None and self.unit is not None:
+            known = self.claims.before(path, self.unit, self.unit.position)
+        return known
+
+    def register(self, file: RenderedFile) -> None:
+        """Register *file* at its path, which must be free."""
+        self.trace.files[file.path] = file
+        self.unit_files[file.path] = file
+        if self.unit is not None:
+            self.file_positions[file.path] = self.unit.position
+
+    def forget_file(self, path: str) -> None:
+        """Undo the registration of *path*."""
+        self.trace.files.pop(path, None)
+        self.unit_files.pop(path, None)
+
+    # Mutable objects of templates.
+
+    def own_state(self) -> Trace:
+        """Return the owner for a mutable object that the current rendering creates."""
+        return self.trace
+
+    def touch_state(self, owner: Trace) -> bool:
+        """Record the use of a mutable object of *owner*; False where that is not allowed."""
+        if owner is not self.trace:
+            self.trace.is_volatile = True
+        return owner is self.trace or not self.trace.is_each
+
+    # Fragments.
+
+    def number_of(self, name: str, subject: Subject) -> int:
+        """Return the number of earlier fragments of this name and object in the unit, and count one more."""
+        counted = self.within, name, subject.kind, subject.namespace, subject.name
+        ordinal = self.ordinals[counted]
+        self.ordinals[counted] = ordinal + 1
+        self.trace.ordinals.append((counted, ordinal))
+        return ordinal
+
+    def number_origin(self, origin: Origin) -> int:
+        """Return the number of *origin* in marks, valid until its unit renders again."""
+        self._next_origin += 1
+        self.origins[self._next_origin] = origin
+        self.trace.origins.append(self._next_origin)
+        return self._next_origin
+
+
+CURRENT: ContextVar[Recorder] = ContextVar("haptic_trio_recorder")
+"""The recorder of the render that runs in this context; always a `RenderRun`."""
+current_recorder = CURRENT.get
