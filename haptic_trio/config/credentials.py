@@ -59,7 +59,7 @@ def _value_of(secret: Mapping[str, Any], key: str) -> str:
         raise _UnusableValueError("the value is empty", "")
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
         raise _UnusableValueError(
-            "the value holds a control character",
+            "the value contains a control character",
             "a line break at its end is usual: encode with `printf %s`, not `echo`",
         )
     if key == "dataplane_username" and ":" in text:

@@ -86,7 +86,7 @@ class TemplateChecker:
     def _parse(self, name: str, source: str) -> None:
         if strip_marks(source) != source:
             line = next(number for number, text in enumerate(source.split("\n"), 1) if strip_marks(text) != text)
-            self._report(name, line, "the template holds Unicode noncharacters", "remove U+FDD0 to U+FDEF")
+            self._report(name, line, "the template contains Unicode noncharacters", "remove U+FDD0 to U+FDEF")
             return
         try:
             self._trees[name] = self._environment.parse(source, name)
@@ -109,7 +109,7 @@ class TemplateChecker:
             # Jinja forgets to look into the arguments of a set block's filter, and into nothing else.
             line = next((node.lineno for node in tree.find_all(nodes.AssignBlock) if node.filter), 1)
             hint = "use literals only, or filter the variable afterwards"
-            self._report(name, line, "a filter of a set block has a variable for an argument", hint)
+            self._report(name, line, "the filter of a set block has a variable as an argument", hint)
 
     def _load(self, name: str, code: CodeType) -> None:
         environment = self._environment
@@ -151,17 +151,17 @@ class TemplateChecker:
                 case nodes.Include():
                     yield from self._missing_templates(node)
                     if not node.with_context:
-                        yield node.lineno, "an include without context is not possible", "remove 'without context'"
+                        yield node.lineno, "an include without context is not supported", "remove 'without context'"
                 case nodes.Import() | nodes.FromImport() | nodes.Extends():
                     yield from self._missing_templates(node)
                 case nodes.CallBlock(
                     call=nodes.Call(node=nodes.InternalName(name="h_each")), body=[nodes.Block() as body]
                 ):
                     for found in outer_loops(body.body):
-                        message = "there is no loop in each: one object's part must not depend on the others"
-                        yield found.lineno, message, "number or separate them outside, or use an ordinary for"
+                        message = "`loop` is not available in each: the output of one object must not depend on others"
+                        yield found.lineno, message, "number or separate objects outside of each, or use for"
                 case nodes.ScopedEvalContextModifier():
-                    yield node.lineno, "autoescape has no meaning here", "use emitters: | word, | logformat …"
+                    yield node.lineno, "autoescape is not supported", "use emitters: | word, | logformat …"
 
     def _unknown(self, node: nodes.Node, kind: str, name: str) -> Iterator[tuple[int, str, str]]:
         known: Iterable[str] = self._environment.filters if kind == "filter" else self._environment.tests

@@ -124,12 +124,13 @@ def _register(kind: FileKind, name: str, content: str) -> Emitted:
     trusted = type(content) is Emitted
     if not trusted and kind is not FileKind.GENERAL:
         raise EmitError(
-            f"the content of {path} is data", "build it with {% set content %}…{% endset %} and emitters, or | pem"
+            f"the content of {path} is untrusted text",
+            "build it with {% set content %}…{% endset %} and emitters, or | pem",
         )
     run = current_recorder()
     if run.importing:
         raise TemplateFaultError(
-            f"the file {path} is registered by a template that is imported", "include it, or import it with context"
+            f"an imported template registers the file {path}", "include the template, or import it with context"
         )
     text = read_marks(content, run.origins) if trusted else RenderedText.of(content)
     known = run.find_file(str(path))
@@ -145,8 +146,8 @@ def _has_entries(output: str) -> bool:
     found = current_recorder().has_entries(str(output))
     if found is None:
         raise TemplateFaultError(
-            f"there is no output {str(output)!r} before this one",
-            "outputs are named such as 'maps/host.map' or 'crt-lists/all.list'; haproxy.cfg comes last",
+            f"no earlier output is named {str(output)!r}",
+            "such as 'maps/host.map' or 'crt-lists/all.list'; haproxy.cfg is rendered last",
         )
     return found
 

@@ -28,19 +28,19 @@ def remark(resource: Any, reason: Any, message: Any, if_refused: Any = None) -> 
     must not hold what a Secret does.
     """
     if not isinstance(resource, Mapping):
-        raise TemplateFaultError("a remark is about something that is not an object")
+        raise TemplateFaultError("remark: the first argument is not an object")
     if not isinstance(reason, str) or not _REASON(reason):
-        raise TemplateFaultError("the reason of a remark is not one word in upper camel case", "such as NoEndpoints")
+        raise TemplateFaultError("remark: the reason is not one word in upper camel case", "such as NoEndpoints")
     if not isinstance(message, str) or not message:
-        raise TemplateFaultError("the message of a remark is not text")
+        raise TemplateFaultError("remark: the message is not text")
     run = current_recorder()
     if run.importing:
-        raise TemplateFaultError("a remark is made by a template that is imported", "make it in a macro")
+        raise TemplateFaultError("an imported template calls remark", "call it in a macro")
     subject = msgspec.structs.replace(subject_of(resource), resource_version="")
     found = Remark(subject, str(reason), message_of(str(message)))
     if if_refused is not None:
         if not isinstance(if_refused, str) or not if_refused:
-            raise TemplateFaultError("what is so if it is refused is not text", 'such as "nothing of it is served"')
+            raise TemplateFaultError("remark: if_refused is not text", 'such as "nothing of it is served"')
         run.add_concern(Concern(found, str(if_refused)))
     else:
         run.add_remark(found)

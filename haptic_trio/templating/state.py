@@ -120,5 +120,5 @@ def _touch(state: Any, kind: str) -> None:
     if not current_recorder().touch_state(state._owner):  # noqa: SLF001  ours
         raise TemplateFaultError(
             f"a {kind} from outside of {{% each %}} cannot be used within it",
-            "give what you need of it a name before: {% set total = counts.total %}",
+            "assign what you need to a variable before the loop: {% set total = counts.total %}",
         )

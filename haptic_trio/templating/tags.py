@@ -32,12 +32,12 @@ def internal_name(code: str, lineno: int) -> nodes.InternalName:
 def render_each(view: Any, name: Any, criteria: Any, *arguments: Any) -> str:
     """Check the operands of an `{% each %}` and have the engine render it."""
     if type(view) is not ResourceView:
-        raise TemplateFaultError("each goes over all objects of a kind: resources.NAME", SYNTAX)
+        raise TemplateFaultError("each loops over all objects of a kind: resources.NAME", SYNTAX)
     if not isinstance(name, str):
         raise TemplateFaultError("the name of an each is not text", SYNTAX)
     paths = [criteria] if isinstance(criteria, str) else [] if criteria is None else criteria
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
-        raise TemplateFaultError("each sorts by paths: a text or a list of texts", SYNTAX)
+        raise TemplateFaultError("each sorts by JSONPaths: a string or a list of strings", SYNTAX)
     return each.render_each(view, str(name), tuple(map(str, paths)), *arguments)
 
 
@@ -56,7 +56,7 @@ class EachTag(Extension):
         while parser.stream.current.test_any("name:as", "name:by", "name:apart", "name:if"):
             clause = next(parser.stream)
             if clause.value in clauses:
-                parser.fail(f"'{clause.value}' is there twice", clause.lineno)
+                parser.fail(f"'{clause.value}' is given twice", clause.lineno)
             if clause.value == "apart":
                 clauses[clause.value] = nodes.Const(True, lineno=line)
                 continue

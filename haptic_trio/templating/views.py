@@ -69,7 +69,7 @@ class ResourceView:
         change. Not for Secrets.
         """
         if not isinstance(path, str) or path == EXISTENCE:
-            raise TemplateFaultError("pick wants a path first", 'pick("spec", namespace, name)')
+            raise TemplateFaultError("the first argument of pick is not a path", 'pick("spec", namespace, name)')
         return self._answer(str(path), keys)  # type: ignore[no-any-return]
 
     def derive(self, aspect: Callable[[Sequence[Any]], T], *keys: Any) -> T:
@@ -102,7 +102,7 @@ def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
         return bool(found)
     if any(resource.get("kind") == "Secret" for resource in found):
         # What is made of one has to be known for it, and this is not how that is known.
-        raise TemplateFaultError("pick is not for Secrets", "get gives the whole object")
+        raise TemplateFaultError("pick cannot read Secrets", "use get, which returns the whole object")
     if not isinstance(aspect, str):
         return aspect(found)
     values, missing = [], None

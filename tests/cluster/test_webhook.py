@@ -55,7 +55,7 @@ async def see_refusals(found: Reviewed) -> None:
     answer = await found.create(found.broken("broken"), keep=True)
     assert answer.status_code == REFUSED
     assert f"Ingress {site.namespace}/broken cannot be served" in told(answer)
-    assert "spec.rules[0].http.paths[0].path: the value holds" in told(answer)
+    assert "spec.rules[0].http.paths[0].path: the value contains" in told(answer)
     assert await site.cluster.find(site.path("ingresses", "broken")) is None
 
     answer = await found.create(site.ingress("good", "good.test"), keep=True)

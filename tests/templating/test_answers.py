@@ -212,7 +212,7 @@ def test_what_a_service_has_for_a_port(port: int | str, spec: dict[str, Any] | N
     resources = ResourcesView({"services": store})
     assert render(ASKED_FOR_PORT, resources=resources, port=port).strip() == said
     problem = refused("{{ service_port(resources, 'default', 'x', 80).number }}", resources=resources)
-    assert problem.message.startswith("service_port wants look-ups of Services")
+    assert problem.message.startswith("service_port expects lookups of Services")
 
 
 def test_an_answer_that_is_asked_for_again_beside_others_stays_known() -> None:
@@ -235,11 +235,15 @@ def test_pick_wants_a_path_and_no_secret() -> None:
     store.upsert(secret)
     resources = ResourcesView({"secrets": store})
     problem = refused("{{ resources.secrets.pick('data.a', 'default', 'x') }}", resources=resources)
-    assert (problem.message, problem.hint) == ("pick is not for Secrets", "get gives the whole object")
+    assert (problem.message, problem.hint) == ("pick cannot read Secrets", "use get, which returns the whole object")
     assert (
-        refused("{{ resources.secrets.pick('', 'default') }}", resources=resources).message == "pick wants a path first"
+        refused("{{ resources.secrets.pick('', 'default') }}", resources=resources).message
+        == "the first argument of pick is not a path"
     )
-    assert refused("{{ resources.secrets.pick(1) }}", resources=resources).message == "pick wants a path first"
+    assert (
+        refused("{{ resources.secrets.pick(1) }}", resources=resources).message
+        == "the first argument of pick is not a path"
+    )
 
 
 NAMES = st.sampled_from("xyz")

@@ -53,10 +53,10 @@ def test_all_problems_of_all_templates_are_reported() -> None:
         ("{{ x | safe }}", "there is no filter 'safe'"),
         ("{% if false %}{{ x | nothing }}{% endif %}", "there is no filter 'nothing'"),
         ("{% filter nothing %}{% endfilter %}", "there is no filter 'nothing'"),
-        ("{% autoescape true %}{{ x }}{% endautoescape %}", "autoescape has no meaning here"),
-        ("{% include 'main' without context %}", "an include without context is not possible"),
-        ("a\ufdd0b", "the template holds Unicode noncharacters"),
-        ("{% set x | replace('a', v) %}{% endset %}", "a filter of a set block has a variable for an argument"),
+        ("{% autoescape true %}{{ x }}{% endautoescape %}", "autoescape is not supported"),
+        ("{% include 'main' without context %}", "an include without context is not supported"),
+        ("a\ufdd0b", "the template contains Unicode noncharacters"),
+        ("{% set x | replace('a', v) %}{% endset %}", "the filter of a set block has a variable as an argument"),
         ("{% for a in b %}" * 30 + "{% endfor %}" * 30, "the template nests too deeply"),
         ("{% block a %}{% endblock %}{% block a %}{% endblock %}", "block 'a' defined twice"),
     ],
@@ -230,7 +230,7 @@ def test_a_file_needs_a_safe_name(name: object) -> None:
 
 @pytest.mark.parametrize("kind", ["map", "cert", "crt_list"])
 def test_files_that_haproxy_reads_take_trusted_text_only(kind: str) -> None:
-    assert "is data" in refused("{{ files." + kind + "('x', v) }}", v="harmless").message
+    assert "is untrusted text" in refused("{{ files." + kind + "('x', v) }}", v="harmless").message
     assert render("{% set c %}{{ v }}{% endset %}{{ files.KIND('x', c) }}".replace("KIND", kind), v="harmless")
 
 

@@ -131,7 +131,7 @@ def test_nobody_says_too_much() -> None:
         ('remark(x, "not one word", "b")', "upper camel case"),
         ('remark(x, "A", 1)', "is not text"),
         ('remark(x, "A", "")', "is not text"),
-        ('remark(x, "A", "b", if_refused=true)', "what is so"),
+        ('remark(x, "A", "b", if_refused=true)', "if_refused is not text"),
     ],
 )
 def test_what_is_no_remark_is_refused(call: str, message: str) -> None:

@@ -168,12 +168,12 @@ async def test_content_of_secrets_is_in_no_answer() -> None:
 
 
 async def test_field_that_is_refused_is_named_and_nothing_of_a_secret() -> None:
-    rig = Rig(FakeDryRuns(DryRun(faults=(fault("url_path: the value holds a space at character 3"),))))
+    rig = Rig(FakeDryRuns(DryRun(faults=(fault("url_path: the value contains a space at character 3"),))))
     broken = {**web(), "spec": {"defaultBackend": {"path": "/a b"}}}
     secret = {"kind": "Secret", "metadata": {"name": "web", "namespace": "default"}, "stringData": {"a": "/a b"}}
 
     named = await rig.admission.review(request_of(broken))
     unnamed = await rig.admission.review(request_of({**secret, "apiVersion": "v1"}))
 
-    assert "spec.defaultBackend.path: the value holds a space at character 3" in named.message
+    assert "spec.defaultBackend.path: the value contains a space at character 3" in named.message
     assert "stringData" not in unnamed.message

@@ -63,7 +63,7 @@ def _read(text: str, name: str) -> Emitted:
         raise EmitError(f"{name}: the value is not a sequence of 1 to {_MOST_BLOCKS} PEM blocks")
     allowed = _CERTIFICATE if name == "authorities" else frozenset({"X509 CRL"})
     if any(block[1] not in allowed for block in blocks):
-        raise EmitError(f"{name}: the value holds blocks other than {', '.join(sorted(allowed))}")
+        raise EmitError(f"{name}: the value contains blocks other than {', '.join(sorted(allowed))}")
     try:
         found = [_normal(block[0], name) for block in blocks]
     except ValueError:

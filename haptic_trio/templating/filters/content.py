@@ -117,7 +117,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
     try:
         return json.dumps(value, sort_keys=True, indent=indent, default=_plain)
     except (RecursionError, ValueError):
-        raise TemplateFaultError("tojson: the value nests too deeply, or holds itself") from None
+        raise TemplateFaultError("tojson: the value nests too deeply, or contains itself") from None
 
 
 def debug(value: Any, label: str = "") -> Emitted:

@@ -72,18 +72,18 @@ def number_text(value: Any, place: str) -> str:
         return repr(float(value))
     named = f"`{place}`" if place else "the value"
     if value is None or isinstance(value, Undefined):
-        raise EmitError(f"{named} is null", "give it a value with | default(…), or ask `if` first")
-    raise EmitError(f"{named} is a {type(value).__name__}, not text", "write out its parts, or use | join(…)")
+        raise EmitError(f"{named} is null", "use | default(…), or test it with `if` first")
+    raise EmitError(f"{named} is a {type(value).__name__}, not text", "output its fields, or use | join(…)")
 
 
 def _bare_error(value: str, place: str) -> EmitError:
     named = f"`{place}`" if place else "the value"
     if not value:
-        return EmitError(f"{named} is empty", "use | default(…, true), or ask `if` first")
+        return EmitError(f"{named} is empty", "use | default(…, true), or test it with `if` first")
     found = list(_BARE_CHARS.finditer(value))
     if not found:
         return EmitError(f"{named} begins with '-', which HAProxy could take for a flag", "use | word")
-    return EmitError(f"{named} holds {describe_chars(value, _BARE_CHARS)}", _BARE_HINT)
+    return EmitError(f"{named} contains {describe_chars(value, _BARE_CHARS)}", _BARE_HINT)
 
 
 def describe_chars(value: str, pattern: re.Pattern[str]) -> str:
@@ -139,7 +139,7 @@ def trust(value: Any) -> Any:
     """
     if isinstance(value, str):
         if re.search(f"[{SENTINELS}]", value):
-            raise EmitError(f"the value holds {describe_chars(value, re.compile(f'[{SENTINELS}]'))}")
+            raise EmitError(f"the value contains {describe_chars(value, re.compile(f'[{SENTINELS}]'))}")
         return Emitted(value)
     if isinstance(value, Mapping):
         return {trust(key): trust(item) for key, item in value.items()}

@@ -82,12 +82,12 @@ def header_name(value: Any) -> Emitted:
     """A header's name (RFC 9110 token), of those characters that HAProxy does not treat specially."""
     text = _text(value, "header_name")
     if not _TOKEN(text):
-        raise EmitError(f"header_name: the value holds {describe_chars(text, _NOT_TOKEN)}")
+        raise EmitError(f"header_name: the value contains {describe_chars(text, _NOT_TOKEN)}")
     if text.startswith("-"):
-        raise EmitError("header_name: the value begins with '-', as flags of HAProxy do")
+        raise EmitError("header_name: the value begins with '-', which HAProxy reads as a flag")
     refused = re.compile(r"[#$%&'`|]")
     if refused.search(text):
-        raise EmitError(f"header_name: the value holds {describe_chars(text, refused)}")
+        raise EmitError(f"header_name: the value contains {describe_chars(text, refused)}")
     return Emitted(text)
 
 
@@ -99,7 +99,7 @@ def url_path(value: Any) -> Emitted:
     if not text.startswith("/"):
         raise EmitError("url_path: the value does not begin with '/'")
     if _STRAY_PERCENT.search(text):
-        raise EmitError(f"url_path: the value holds {describe_chars(text, _STRAY_PERCENT)}", "write it as %25")
+        raise EmitError(f"url_path: the value contains {describe_chars(text, _STRAY_PERCENT)}", "write it as %25")
     return Emitted("".join(c if c.isascii() else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text))
 
 
@@ -110,11 +110,13 @@ def hostname(value: Any) -> Emitted:
         hint = (
             "a host alone, without scheme, port and path" if found[0] in ":/" else "write labels as xn--… where needed"
         )
-        raise EmitError(f"hostname: the value holds {describe_chars(text, _NOT_HOST)}", hint)
+        raise EmitError(f"hostname: the value contains {describe_chars(text, _NOT_HOST)}", hint)
     text = text.lower()
     labels = text.removeprefix("*.").split(".")
     if "*" in text.removeprefix("*."):
-        raise EmitError("hostname: the value holds '*' elsewhere than as its first label", "such as *.example.com")
+        raise EmitError(
+            "hostname: the value contains '*' in another place than the first label", "such as *.example.com"
+        )
     if len(text) > 253 or not all(_LABEL(label) for label in labels):
         raise EmitError(
             "hostname: the value is not a host name",
@@ -129,7 +131,7 @@ def name(value: Any) -> Emitted:
     if not _NAME(text):
         found = _NOT_NAME.search(text)
         problem = f"holds {describe_chars(text, _NOT_NAME)}" if found else "begins with '-' or is too long"
-        raise EmitError(f"name: the value {problem}", "ident(…) makes a name of anything")
+        raise EmitError(f"name: the value {problem}", "ident(…) makes a valid name of any text")
     return Emitted(text)
 
 
@@ -141,7 +143,7 @@ def address(value: Any, brackets: bool = False) -> Emitted:
     except ValueError:
         raise EmitError("address: the value is not an IP address") from None
     if parsed.version == 6 and parsed.scope_id:
-        raise EmitError("address: the value has a zone, which HAProxy does not know")
+        raise EmitError("address: the value has a zone, which HAProxy does not support")
     return Emitted(f"[{parsed}]" if brackets and parsed.version == 6 else str(parsed))
 
 
@@ -184,13 +186,13 @@ def size(value: Any) -> Emitted:
 def _text(value: Any, emitter: str) -> str:
     text = str(value) if isinstance(value, str) else number_text(value, emitter)
     if not text:
-        raise EmitError(f"{emitter}: the value is empty", "ask `if` first, or use | default(…, true)")
+        raise EmitError(f"{emitter}: the value is empty", "use | default(…, true), or test it with `if` first")
     return text
 
 
 def _without(text: str, emitter: str, pattern: re.Pattern[str], hint: str = "") -> str:
     if pattern.search(text):
-        raise EmitError(f"{emitter}: the value holds {describe_chars(text, pattern)}", hint)
+        raise EmitError(f"{emitter}: the value contains {describe_chars(text, pattern)}", hint)
     return text
 
 

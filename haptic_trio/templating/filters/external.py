@@ -62,7 +62,7 @@ def encoded(value: Any) -> Emitted:
     """A field that stands for *value*: what is not a letter, a digit or one of `. _ ~ -` becomes `%` and two digits."""
     text = _text(value, "encoded")
     if FORBIDDEN.search(text):
-        raise EmitError(f"encoded: the value holds {describe_chars(text, FORBIDDEN)}")
+        raise EmitError(f"encoded: the value contains {describe_chars(text, FORBIDDEN)}")
     return Emitted(_encoded(text))
 
 
@@ -118,7 +118,9 @@ def auth_signin(value: Any, parameter: Any = "") -> Emitted:
     name = str(parameter)
     if name:
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
-            raise EmitError("auth_signin: the parameter's name holds other than letters, digits, _, . and -")
+            raise EmitError(
+                "auth_signin: the parameter's name contains characters other than letters, digits, _, . and -"
+            )
         if not re.search(rf"[?&]{re.escape(name)}=", text):
             joint = "&" if "?" in text else "?"
             text += f"{joint}{name}=$pass_access_scheme://$http_host$escaped_request_uri"
@@ -132,7 +134,7 @@ def auth_headers(value: Any) -> Emitted:
         if item not in {"*", "-"}:
             header_name(item.removesuffix("*"))
             if "*" in item[:-1]:
-                raise EmitError("auth_headers: a name holds '*' elsewhere than at its end")
+                raise EmitError("auth_headers: a name contains '*' before its end")
     # A field may not be empty, and no header is called so.
     return Emitted("|".join("*" if item == "*" else _encoded(item[:-1]) + "*" if item[-1] == "*" else _encoded(item)
                             for item in names) or "-")  # fmt: skip
@@ -142,7 +144,7 @@ def auth_method(value: Any) -> Emitted:
     """A field that is a method, or `*` for that of the request."""
     text = _text(value, "auth_method").upper()
     if text != "*" and text not in _METHODS:
-        raise EmitError(f"auth_method: the value is none of {', '.join(sorted(_METHODS))}")
+        raise EmitError(f"auth_method: the value is not one of {', '.join(sorted(_METHODS))}")
     return Emitted(text)
 
 
@@ -168,8 +170,8 @@ def agent_address(value: Any, allowed: Any = ()) -> Emitted:
     networks = [network(entry) for entry in (allowed if isinstance(allowed, Iterable) else ())]
     if not any(_is_within(text, entry) for entry in networks):
         raise EmitError(
-            "agent_address: the address is not one that agent checks may connect to",
-            "leave it out: each endpoint is asked itself; an administrator can list others in agentCheckAddresses",
+            "agent_address: agent checks must not connect to this address",
+            "omit it to check each endpoint itself; an administrator can list others in agentCheckAddresses",
         )
     return text
 
@@ -196,7 +198,7 @@ def _split_port(place: str) -> tuple[str, str]:
         raise EmitError("auth_target: the URL has no host, or a user name in front of it")
     if "$" in match[1]:
         raise EmitError(
-            "auth_target: the host of the URL is a variable, so that clients would choose it",
+            "auth_target: the host of the URL is a variable, which clients could choose",
             "name the Service: http://SERVICE.NAMESPACE.svc:PORT/PATH",
         )
     return match[1], match[2] or ""

@@ -71,7 +71,7 @@ def join_items(separator: str, items: Iterable[Any]) -> str:
 def indent(text: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
     """Indent the lines of *text*; blank lines only with *blank*. Trusted if *text* is."""
     if not isinstance(text, str):
-        raise TemplateFaultError("indent: not text")
+        raise TemplateFaultError("indent: the value is not text")
     if isinstance(width, int) and 0 <= width <= _MAX_INDENT:
         space = " " * width
     elif isinstance(width, str) and re.fullmatch(r"[ \t]{0,200}", width):
@@ -90,7 +90,7 @@ def indent(text: str, width: int | str = 4, first: bool = False, blank: bool = F
 def strip(text: Any) -> str:
     """Strip blanks at both ends. Trusted if *text* is."""
     if not isinstance(text, str):
-        raise TemplateFaultError("trim: not text")
+        raise TemplateFaultError("trim: the value is not text")
     return _like(text, trim(text))
 
 
@@ -102,7 +102,7 @@ def replace(text: Any, old: str, new: str, count: int = -1) -> str:
 def percent_format(text: str, *args: Any, **kwargs: Any) -> str:
     """`text % args`; the result is data."""
     if args and kwargs:
-        raise TemplateFaultError("format: either positional or named values")
+        raise TemplateFaultError("format: takes positional or named values, not both")
     return limits.percent_format(current_recorder(), str(text), kwargs or args)
 
 
@@ -112,7 +112,7 @@ def total(environment: Environment, items: Iterable[Any], attribute: str | None 
     numbers = list(items if attribute is None else map(_getter(environment, attribute), items))
     numbers.append(start)
     if not all(isinstance(number, int | float) for number in numbers):
-        raise TemplateFaultError("sum: only of numbers")
+        raise TemplateFaultError("sum: an item is not a number")
     return sum(numbers)
 
 

@@ -70,9 +70,9 @@ def path_key(value: Any, beginning: bool = False) -> Emitted:
     """
     text = plain_path(url_path(value))
     if _SEPARATOR.search(text):
-        raise EmitError("path_key: the value holds \\, ; or an encoded /, \\, ;, ? or #")
+        raise EmitError("path_key: the value contains \\, ; or an encoded /, \\, ;, ? or #")
     if not text.isprintable() or re.search("%(?!2[05])", text):
-        raise EmitError("path_key: the value holds an encoded character that is not printable, or not UTF-8")
+        raise EmitError("path_key: the value contains an encoded character that is not printable, or not UTF-8")
     if not beginning and _PADDED.search(text):
         raise EmitError("path_key: the value has a segment that ends in a dot or a blank")
     return Emitted(text)

@@ -71,7 +71,7 @@ def glob_match(value: Any, pattern: str) -> Any:
         return fnmatch.fnmatchcase(value, pattern)
     if isinstance(value, Iterable):
         return [item for item in value if isinstance(item, str) and fnmatch.fnmatchcase(item, pattern)]
-    raise TemplateFaultError("glob_match: neither text nor a list")
+    raise TemplateFaultError("glob_match: the value is neither text nor a list")
 
 
 def _hashable(value: Any) -> Any:

@@ -64,7 +64,7 @@ def service_port(services: Any, namespace: Any, name: Any, port: Any) -> Service
     Service cost nothing.
     """
     if not isinstance(services, ResourceView) or not isinstance(port, str | int):
-        raise TemplateFaultError("service_port wants look-ups of Services, and the name or number of a port")
+        raise TemplateFaultError("service_port expects lookups of Services, and the name or number of a port")
     asked = _PortNamed(str(port), 0) if isinstance(port, str) else _PortNamed("", port)
     return services.derive(asked, namespace, name)
 

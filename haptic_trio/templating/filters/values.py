@@ -74,7 +74,7 @@ def choice(value: Any, options: Any) -> Any:
     """*value* if it is one of *options*; of a mapping, what that has for it."""
     text = _text(value, "choice")
     if not isinstance(options, Iterable) or text not in options:
-        raise EmitError(f"choice: the value is none of {', '.join(sorted(map(str, options)))}")
+        raise EmitError(f"choice: the value is not one of {', '.join(sorted(map(str, options)))}")
     return options[text] if isinstance(options, Mapping) else Emitted(text)
 
 
@@ -87,7 +87,7 @@ def network(value: Any) -> Emitted:
     """An address or a network (CIDR) in its canonical spelling; bits beyond the mask are cleared."""
     text = _text(value, "network")
     if "%" in text:
-        raise EmitError("network: the value has a zone, which HAProxy does not know")
+        raise EmitError("network: the value has a zone, which HAProxy does not support")
     try:
         return Emitted(str(ipaddress.ip_network(text, strict=False)))
     except ValueError:
@@ -142,7 +142,7 @@ def redirect_target(value: Any) -> Emitted:
 
     def replaced(match: re.Match[str]) -> str:
         if match.group(1) not in _VARIABLES:
-            raise EmitError("redirect_target: the value holds an unknown variable", "$request_uri, $host or $scheme")
+            raise EmitError("redirect_target: the value contains an unknown variable", "$request_uri, $host or $scheme")
         return _VARIABLES[match.group(1)]
 
     return word(_VARIABLE.sub(replaced, text.replace("%", "%%")))
@@ -169,7 +169,7 @@ def rewrite_target(value: Any, groups: int) -> Emitted:
     def replaced(match: re.Match[str]) -> str:
         number = match.group(1)
         if not re.fullmatch("[1-9]", number):
-            raise EmitError("rewrite_target: the value holds a variable other than $1 to $9")
+            raise EmitError("rewrite_target: the value contains a variable other than $1 to $9")
         return "\\" + number if int(number) <= groups else ""
 
     return word(_VARIABLE.sub(replaced, text.replace("%", "%%")))
@@ -179,7 +179,7 @@ def backreferences(value: Any) -> str:
     """*value* with `$1` to `$9` for `\\1` to `\\9`, as `rewrite_target` takes it; still data."""
     text = _text(value, "backreferences")
     if "$" in text:
-        raise EmitError("backreferences: the value holds '$'")
+        raise EmitError("backreferences: the value contains '$'")
     return re.sub(r"\\([1-9])", r"$\1", text)
 
 
@@ -204,7 +204,7 @@ def realm(value: Any) -> Emitted:
     """One word that is the name of what a password is for; it lands between double quotes in a header."""
     text = _text(value, "realm")
     if re.search(r'["\\%]', text):
-        raise EmitError('realm: the value holds ", \\ or %')
+        raise EmitError('realm: the value contains ", \\ or %')
     return word(text)
 
 
@@ -212,7 +212,7 @@ def cookie_path(value: Any) -> Emitted:
     """One word that is the attribute Path of a cookie."""
     text = url_path(value)
     if re.search("[;,]", text):
-        raise EmitError("cookie_path: the value holds ; or ,")
+        raise EmitError("cookie_path: the value contains ; or ,")
     return word("Path=" + text)
 
 
@@ -245,7 +245,7 @@ def htpasswd(value: Any) -> list[tuple[Emitted, Emitted]]:
     lines = [line.strip() for line in _text(value, "htpasswd").split("\n")]
     users = [line.partition(":")[::2] for line in lines if line and not line.startswith("#")]
     if len({name for name, _ in users}) < len(users):
-        raise EmitError("htpasswd: a user is there twice")
+        raise EmitError("htpasswd: a user is listed twice")
     return _users(users, "htpasswd")
 
 
@@ -281,7 +281,7 @@ def under(value: Any, prefix: str) -> dict[str, Any]:
 
 def _users(users: Sequence[tuple[str, str]], filter_name: str) -> list[tuple[Emitted, Emitted]]:
     if not users or len(users) > _MOST_USERS:
-        raise EmitError(f"{filter_name}: there are {len(users)} users; it takes 1 to {_MOST_USERS}")
+        raise EmitError(f"{filter_name}: {len(users)} users; expected 1 to {_MOST_USERS}")
     found = [_user(*user) for user in users]
     rounds = sum(_rounds(hashed) for _, hashed in users)
     if rounds > _MOST_ROUNDS:
@@ -307,7 +307,9 @@ def _rounds(hashed: str) -> int:
 
 def _user(name: str, hashed: str) -> tuple[Emitted, Emitted]:
     if not _USER(name):
-        raise EmitError("htpasswd: a user's name is empty, too long or holds characters beyond A-Z a-z 0-9 . _ @ + -")
+        raise EmitError(
+            "htpasswd: a user's name is empty, too long or contains characters other than A-Z a-z 0-9 . _ @ + -"
+        )
     if not _CRYPT(hashed):
         raise EmitError(
             "htpasswd: a password has a hash that is not supported", "make it with `openssl passwd -6` (or -5, -1)"

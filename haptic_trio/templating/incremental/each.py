@@ -83,7 +83,9 @@ def _render_each(
     is_captured: bool,
 ) -> str:
     if run.importing:
-        raise TemplateFaultError("each is in a template that is imported", "include it, or import it with context")
+        raise TemplateFaultError(
+            "an imported template contains an each", "include the template, or import it with context"
+        )
     counted = run.within, "each", name
     ordinal = run.ordinals[counted]
     run.ordinals[counted] = ordinal + 1

@@ -32,10 +32,10 @@ def render_fragment(
     """
     run = current_run()
     if not isinstance(resource, Mapping):
-        raise TemplateFaultError(f"the fragment {name!r} is for something that is not an object")
+        raise TemplateFaultError(f"the fragment {name!r} is not for an object")
     if run.importing:
         raise TemplateFaultError(
-            f"the fragment {name!r} is in a template that is imported",
+            f"an imported template contains the fragment {name!r}",
             "include the template, or import it with context",
         )
     subject = subject_of(resource)

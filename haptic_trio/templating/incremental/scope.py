@@ -103,7 +103,7 @@ def _frozen(value: Any, memo: dict[int, Any]) -> Any:
     if isinstance(value, Context):
         return _once(value, memo, _frozen_context)
     if isinstance(value, LoopContext):
-        return StrictUndefined("a loop that goes on around this cannot be used here")
+        return StrictUndefined("a loop around this fragment cannot be used in it")
     return value
 
 

@@ -33,7 +33,7 @@ class NamespaceShares:
                 attrgetter("size"),
                 limits.namespace_bytes,
                 f"grew beyond {limits.namespace_bytes:,} bytes",
-                "have fewer or smaller objects in this namespace, or raise templating.maxNamespaceBytes",
+                "use fewer or smaller objects in this namespace, or raise templating.maxNamespaceBytes",
             ),
             _Resource(
                 "rounds",

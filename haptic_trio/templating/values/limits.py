@@ -112,7 +112,7 @@ class Budget:
         """Return the error for too much time."""
         return LimitReachedError(
             f"{self.owner} took longer than {self.seconds:g} s of CPU time",
-            f"look for a loop over too much, or raise templating.{self.time_setting}",
+            f"find the loop over too many items, or raise templating.{self.time_setting}",
             is_time=True,
         )
 
@@ -120,7 +120,7 @@ class Budget:
         """Return the error for too much output."""
         return LimitReachedError(
             f"the output of {self.owner} grew beyond {self.output_bytes:,} bytes",
-            f"look for text that is repeated or doubled, or raise templating.{self.output_setting}",
+            f"find the text that is repeated or doubled, or raise templating.{self.output_setting}",
         )
 
 
@@ -246,7 +246,7 @@ class Meter:
 
     def _check_time(self) -> None:
         if self.is_cancelled or clock() > self.until:
-            raise RenderAbandonedError("the render was given up")
+            raise RenderAbandonedError("the render was abandoned")
         budget = self._budget
         if budget is not None:
             now = cpu_clock()
@@ -300,7 +300,7 @@ def multiply(meter: Meter, left: Any, right: Any) -> Any:
         if isinstance(body, str | bytes | list | tuple) and isinstance(factor, int):
             size = len(body) * max(factor, 0)
             if isinstance(body, list | tuple) and size > MAX_ITEMS:
-                raise LimitReachedError(f"a list of {_count(size)} items; at most {MAX_ITEMS:,} are possible")
+                raise LimitReachedError(f"a list of {_count(size)} items; at most {MAX_ITEMS:,} are allowed")
             meter.build(size)
     if isinstance(left, int) and isinstance(right, int):
         _check_bits(left.bit_length() + right.bit_length())
@@ -324,7 +324,7 @@ def percent_format(meter: Meter, spec: str, values: Any) -> str:
     for match in _FORMAT_SPEC.finditer(spec):
         for width in match.groups():
             if width is not None and (width == "*" or len(width) > 4 or int(width) > MAX_FORMAT_WIDTH):
-                raise LimitReachedError(f"a format width beyond {MAX_FORMAT_WIDTH}")
+                raise LimitReachedError(f"a format width above {MAX_FORMAT_WIDTH}")
     parts: Iterable[Any] = (
         values if isinstance(values, tuple) else values.values() if isinstance(values, Mapping) else (values,)
     )
@@ -352,7 +352,7 @@ def check_items(items: Sequence[Any], *more: Sequence[Any]) -> None:
     """Refuse a list that would have too many items once *more* are added."""
     size = len(items) + sum(len(part) for part in more)
     if size > 10 * MAX_ITEMS:
-        raise LimitReachedError(f"a list of {_count(size)} items; at most {10 * MAX_ITEMS:,} are possible")
+        raise LimitReachedError(f"a list of {_count(size)} items; at most {10 * MAX_ITEMS:,} are allowed")
 
 
 def _check_bits(bits: int) -> None:

@@ -128,7 +128,7 @@ class Concern(msgspec.Struct, frozen=True):
 
     def remark_for(self, problem: str, *, has_fallback: bool) -> Remark:
         """Return the warning about the fragment, which is rejected for *problem*."""
-        instead = "what it was before is served instead" if has_fallback else self.otherwise
+        instead = "its last good version is served" if has_fallback else self.otherwise
         message = message_of(f"{self.remark.message}: {problem}; {instead}")
         return msgspec.structs.replace(self.remark, message=message)
 

@@ -263,7 +263,7 @@ def test_no_message_holds_the_value() -> None:
 
 def test_the_message_names_expression_character_and_way_out() -> None:
     problem = refused("x\ny {{ i.spec['host'].name }}", i={"spec": {"host": {"name": "a\nb#"}}})
-    assert problem.message == "`i.spec['host'].name` holds a newline at character 2, '#' at character 4"
+    assert problem.message == "`i.spec['host'].name` contains a newline at character 2, '#' at character 4"
     assert (problem.line, problem.source) == (2, "main")
     assert "| word" in problem.hint
 

@@ -208,16 +208,24 @@ def test_nested_each_belongs_to_the_object_around_it() -> None:
     [
         ("{% each %}{% endeach %}", "expected token 'name'", ""),
         ("{% each s resources.services %}{% endeach %}", "expected token 'in'", ""),
-        ("{% each s in resources.services by 'a' by 'b' %}{% endeach %}", "'by' is there twice", ""),
+        ("{% each s in resources.services by 'a' by 'b' %}{% endeach %}", "'by' is given twice", ""),
         ("{% each s in resources.services %}", "Unexpected end of template", "{% each x in resources.NAME"),
-        ("{% each s in resources.services.list() %}{% endeach %}", "each goes over all objects of a kind", "{% each x"),
-        ("{% each s in [1] %}{% endeach %}", "each goes over all objects of a kind", "{% each x"),
-        ("{% each s in resources.services by 5 %}{% endeach %}", "each sorts by paths", "{% each x"),
+        (
+            "{% each s in resources.services.list() %}{% endeach %}",
+            "each loops over all objects of a kind",
+            "{% each x",
+        ),
+        ("{% each s in [1] %}{% endeach %}", "each loops over all objects of a kind", "{% each x"),
+        ("{% each s in resources.services by 5 %}{% endeach %}", "each sorts by JSONPaths", "{% each x"),
         ("{% each s in resources.services by 'a:up' %}{% endeach %}", "unknown modifier ':up'", "use :desc"),
         ("{% each s in resources.services as 5 %}{% endeach %}", "the name of an each is not text", "{% each x"),
-        ("{% each s in resources.services %}{{ loop.index }}{% endeach %}", "there is no loop in each", "number"),
-        ("{% each s in resources.services %}{% break %}{% endeach %}", "there is no loop in each", "number"),
-        ("{% each s in resources.services if loop.first %}{% endeach %}", "there is no loop in each", "number"),
+        (
+            "{% each s in resources.services %}{{ loop.index }}{% endeach %}",
+            "`loop` is not available in each",
+            "number",
+        ),
+        ("{% each s in resources.services %}{% break %}{% endeach %}", "`loop` is not available in each", "number"),
+        ("{% each s in resources.services if loop.first %}{% endeach %}", "`loop` is not available in each", "number"),
     ],
 )
 def test_mistakes_are_told_with_line_and_hint(source: str, message: str, hint: str) -> None:
@@ -250,7 +258,7 @@ def test_state_that_objects_would_share_is_refused(state: str) -> None:
     site.render()
     (refusal,) = site.run.refusals
     assert "from outside of {% each %}" in refusal.problem.message
-    assert "give what you need of it a name" in refusal.problem.hint
+    assert "assign what you need to a variable" in refusal.problem.hint
 
 
 def test_state_of_ones_own_is_fine() -> None:

@@ -103,7 +103,7 @@ def test_an_error_outside_of_fragments_fails_the_render_with_the_last_line() -> 
 
 
 def test_the_object_of_a_fragment_must_be_one() -> None:
-    assert "not an object" in refused("{% fragment 'f' for o %}x{% endfragment %}", o="text").message
+    assert "not for an object" in refused("{% fragment 'f' for o %}x{% endfragment %}", o="text").message
 
 
 def test_variables_of_the_surroundings_are_visible_and_stay_as_they_are() -> None:
