@@ -27,15 +27,15 @@ _MOST_KNOWN: Final = 1_000
 
 
 class _Known(NamedTuple):
-    """A template in which nothing was wrong. Depends on nothing but its name and source."""
+    """A template without problems. Depends on its name and source only."""
 
     code: CodeType
     assigned: frozenset[str]
-    """Names that others may call."""
+    """Names that other templates may call."""
     called: frozenset[str]
-    """Names of functions that have to be there."""
+    """Names of functions that must exist."""
     named: tuple[tuple[str, ...], ...]
-    """Names of templates: of each of these one has to be there."""
+    """Names of templates: one of each tuple must exist."""
 
 
 # A changed configuration is checked, then loaded, then rendered with, and most of its templates are those of the one
@@ -106,7 +106,7 @@ class TemplateChecker:
         except (SyntaxError, RecursionError):
             self._report(name, 1, "the template nests too deeply", "at most 20 loops and blocks within each other")
         except AssertionError:
-            # Jinja forgets to look into the arguments of a set block's filter, and into nothing else.
+            # Jinja does not analyze the arguments of a set block's filter.
             line = next((node.lineno for node in tree.find_all(nodes.AssignBlock) if node.filter), 1)
             hint = "use literals only, or filter the variable afterwards"
             self._report(name, line, "the filter of a set block has a variable as an argument", hint)
@@ -187,7 +187,7 @@ class TemplateChecker:
 
 
 def _templates_of(node: nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends) -> tuple[str, ...]:
-    """Return the names of which one has to be there; nothing where that is not known, or not wanted."""
+    """Return the names of which one must exist; empty if the name is computed or the template is optional."""
     if isinstance(node, nodes.Include) and node.ignore_missing:
         return ()
     items = node.template.items if isinstance(node.template, nodes.List | nodes.Tuple) else [node.template]

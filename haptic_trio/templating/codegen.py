@@ -4,11 +4,11 @@
   time, since a folded operation would pass for a literal.
 - Every expression statement goes through `emit`, call blocks and filter
   blocks too.
-- Every template and block looks at the clock, and every loop also at what it
-  has collected.
+- Every template and block checks the clock, and every loop also the size of
+  its output.
 - An import is executed once per render, not once per process.
 
-Names beginning with `h_` are ours; Jinja prefixes those of templates.
+Names that begin with `h_` belong to this generator; Jinja prefixes those of templates.
 """
 
 # Names and parameters of the visitors are Jinja's.

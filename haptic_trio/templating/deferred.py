@@ -1,10 +1,9 @@
 """Lazy proxies for on-demand objects: the identity is known at once, the content after a fetch.
 
-A template that uses more of such an object than its identity fails there and
-then, as on any fault, and what has to be fetched is noted. Whoever renders
-fetches all that was noted, and renders again what has failed for it: nothing
-of such a render is ever given away, so what comes out is as if everything had
-been there from the start.
+A fragment that uses more of such an object than its identity fails, and the
+object is recorded. The caller of the render fetches all recorded objects and
+renders the failed fragments again, until none fails for this reason; only
+that result is used, so it is the same as if all objects had been present.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +16,9 @@ from haptic_trio.templating.values.faults import ContentUnavailableError
 
 
 class NotFetchedError(ContentUnavailableError):
-    """The rest of an object has not been fetched; trying again helps once it has been.
+    """The content of an object has not been fetched; trying again helps once it has been.
 
-    Within a render that is seen to; others may ask its keeper for it.
+    A render requests it; other callers may request it from the object's keeper.
     """
 
     def __init__(self, deferred: "Deferred") -> None:
@@ -28,7 +27,7 @@ class NotFetchedError(ContentUnavailableError):
 
 
 class Keeper(Protocol):
-    """Who has the rest of objects, or can get it."""
+    """Source of the content of on-demand objects."""
 
     @property
     def name(self) -> str:
@@ -36,14 +35,14 @@ class Keeper(Protocol):
         ...
 
     def content_of(self, deferred: "Deferred") -> Mapping[str, Any] | None:
-        """Return the whole of *deferred*; None if it has to be fetched.
+        """Return the whole object of *deferred*; None if it has to be fetched.
 
-        Raises a `ContentUnavailableError` if that was tried and has failed.
+        Raises a `ContentUnavailableError` if a fetch has failed.
         """
         ...
 
     def want(self, deferred: "Deferred") -> bool:
-        """Have *deferred* fetched, if it is not here and has not failed; False if nothing new came of that."""
+        """Request a fetch of *deferred*, unless it is present or has failed; False if this adds no request."""
         ...
 
     def get(self, *keys: str) -> Sequence[Any]:
@@ -54,17 +53,17 @@ class Keeper(Protocol):
 class Deferred(Mapping[str, Any]):
     """One version of an object. Reads as the object itself; its resourceVersion is that of the identity.
 
-    Raises `ContentUnavailableError` where more than apiVersion, kind and the
-    metadata that is kept here is used and not there.
+    Raises `ContentUnavailableError` on access to more than apiVersion, kind
+    and the metadata kept here if the content is absent.
     """
 
     __slots__ = ("api_version", "created", "keeper", "kind", "name", "namespace", "uid", "version")
 
     def __init__(self, keeper: Keeper, identity: Mapping[str, Any], version: str) -> None:
-        """Take of *identity*, an object or a part of one, what is kept."""
+        """Copy the kept fields of *identity*, which is a whole object or a part of it."""
         metadata = identity.get("metadata") or {}
         self.keeper = keeper
-        # What many have in common is there once.
+        # Many objects share these strings.
         self.api_version = intern(str(identity.get("apiVersion") or ""))
         self.kind = intern(str(identity.get("kind") or ""))
         self.namespace = intern(str(metadata.get("namespace") or ""))
@@ -75,7 +74,7 @@ class Deferred(Mapping[str, Any]):
 
     @property
     def question(self) -> Dependency:
-        """What depends on the rest of it asks."""
+        """The question of a rendering that needs its content."""
         return "object", self.keeper.name, self.namespace, self.name, self.kind
 
     def content(self) -> Mapping[str, Any]:
@@ -96,8 +95,8 @@ class Deferred(Mapping[str, Any]):
     def _want(self, run: Recorder) -> None:
         if not self.keeper.want(self):
             return
-        # What was found together is likely to be used together: one fetch for all, instead of one after another.
-        # Among fragments that does not hold for lists of everything.
+        # Objects that one lookup returned are likely to be used together: fetch them concurrently. In fragments this is
+        # not likely for lists of all objects.
         answers = (
             self.keeper.get(*question[2:])
             for question in run.trace.asked
@@ -127,7 +126,7 @@ class Deferred(Mapping[str, Any]):
         return len(self.content())
 
     def __bool__(self) -> bool:
-        # Else asking whether there is one would fetch it.
+        # Otherwise a test for existence would fetch it.
         return True
 
     def __eq__(self, other: object) -> bool:

@@ -27,25 +27,25 @@ class FailError(TemplateFaultError):
 
 
 def fail(message: str) -> NoReturn:
-    """Refuse the object in hand, or the whole render where there is none, with *message*."""
+    """Reject the fragment's object with *message*; outside of fragments, fail the whole render."""
     raise FailError(str(message))
 
 
 def rejected() -> bool:
-    """Whether the object in hand is rejected and has no last good output.
+    """Whether the fragment's object is rejected and has no fallback.
 
-    What the fragment gives is then put out in place of nothing, in an
-    `{% each %}` after what other objects give: a map of routes, say, can close those
-    of the object. What fails in a `{% fragment %}` within is left out.
+    If so, the text of the fragment is output after the texts of other
+    objects of the `{% each %}`: a map of routes, for example, can close the
+    routes of the object. An inner `{% fragment %}` that fails outputs nothing.
     """
     return current_recorder().is_rejected()
 
 
 def guarded(by: str) -> Emitted:
-    """Note that access to what the fragment in hand gives is guarded, *by* something such as `password`; gives no text.
+    """Declare that access to the output of the fragment is guarded *by* something such as `password`; returns no text.
 
-    When the object is rejected, it is not served by a former version that had
-    no such guard. To be called before anything that can fail.
+    If the object is rejected later, no former version without this guard is
+    served. Call it before anything that can fail.
     """
     current_recorder().guard(str(by))
     return Emitted("")
@@ -77,7 +77,7 @@ class FileFunctions:
     """`files`: register a file while rendering; each returns the file's path.
 
     Maps, certificates and crt-lists take trusted text only (what an emitter,
-    a macro or a set block made), since HAProxy reads them as configuration;
+    a macro or a set block returned), since HAProxy reads them as configuration;
     a general file takes any text.
     """
 
@@ -102,8 +102,8 @@ class FileFunctions:
     def has_entries(self, output: str) -> bool:
         """Whether the output *output*, such as `crt-lists/all.list`, has lines that are neither blank nor comments.
 
-        What asks is rendered again when the answer changes, not whenever the
-        output does.
+        A fragment that asks renders again when the answer changes, not
+        whenever the output does.
         """
         return _has_entries(output)
 

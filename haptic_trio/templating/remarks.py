@@ -1,7 +1,7 @@
 """Warnings that templates attach to an object: it is served, but differently than its owner may expect.
 
-A remark is part of what a fragment gives, as its text is: kept with it, given
-again with every render, and gone once the fragment does not make it any more.
+A warning belongs to the output of a fragment, as its text does: it is kept
+with the fragment, and ends when the fragment renders without it.
 """
 
 import re
@@ -19,13 +19,13 @@ _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}").fullmatch
 
 
 def remark(resource: Any, reason: Any, message: Any, if_refused: Any = None) -> Emitted:
-    """Have the owner of *resource* told *message*; *reason* is one word in upper camel case. Gives no text.
+    """Warn the owner of *resource* with *message*; *reason* is one word in upper camel case. Returns no text.
 
-    Of a fragment that fails nothing is told but that. With *if_refused* it is
-    the other way round: it is told only if the fragment fails, or HAProxy
-    refuses what it gives, with the reason, and with *if_refused*, which says
-    what is so then; for owners of other objects that need this one. A message
-    must not hold what a Secret does.
+    The warnings of a fragment that fails are dropped. A warning with
+    *if_refused* is the opposite: it is sent only if the fragment fails or
+    HAProxy rejects its output. Its text is then *message*, the problem, and
+    *if_refused*, which names the consequence; use it for owners of other
+    objects that need this one. A message must not contain data of a Secret.
     """
     if not isinstance(resource, Mapping):
         raise TemplateFaultError("remark: the first argument is not an object")

@@ -36,7 +36,7 @@ _METHODS: Final[tuple[tuple[Any, frozenset[str]], ...]] = (
     (list, _LIST_METHODS),
     ((int, float, bytes, range, type(None)), frozenset()),
 )
-# A render reaches these thousands of times, so they are known beforehand and not looked at each time.
+# A render accesses these thousands of times, so their attributes are not checked each time.
 _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     ResourceView: frozenset({"get", "get_single", "has", "list", "pick"}),
     IngressFunctions: frozenset({"certificate_lines", "handles", "view"}),
@@ -71,7 +71,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         for name in _DROPPED_GLOBALS:
             del self.globals[name]
         self.globals.update(functions)
-        # Those of our functions that want no context, and need no look at whether they are safe.
+        # Functions of this package that take no context, and need no safety check.
         self._simple = {render_fragment} | {
             function
             for function in functions.values()
@@ -104,7 +104,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if methods is not None and attribute not in methods:
             return MissingValue(obj=obj, name=attribute, place=place)
         try:
-            # What is absent tells its own fault here.
+            # A `MissingValue` raises its own error here.
             value = getattr(obj, attribute)
         except AttributeError:
             return MissingValue(obj=obj, name=attribute, place=place)

@@ -1,8 +1,8 @@
 """Mutable objects of templates: Jinja2's namespace, cycler and joiner, isolated for each fragment.
 
-The output of a fragment may depend on nothing that another one changes. So
-in `{% each %}` those from outside are refused. In a `{% fragment %}` they
-work, and it is rendered again whenever the template around it is.
+The output of a fragment must not depend on values that another fragment
+changes. So `{% each %}` rejects mutable objects from outside. A `{% fragment %}`
+may use them, and then renders again whenever its template does.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from haptic_trio.templating.values.limits import check_items
 
 
 class TemplateNamespace(Namespace):
-    """Jinja's `namespace(…)`, which knows whose it is."""
+    """Jinja's `namespace(…)`, which knows the rendering that created it."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         Namespace.__init__(*args, **kwargs)
@@ -34,7 +34,7 @@ class TemplateNamespace(Namespace):
 
 
 class TemplateCycler(Cycler):
-    """Jinja's `cycler(…)`, which knows whose it is."""
+    """Jinja's `cycler(…)`, which knows the rendering that created it."""
 
     def __init__(self, *items: Any) -> None:
         super().__init__(*items)
@@ -53,7 +53,7 @@ class TemplateCycler(Cycler):
 
 
 class TemplateJoiner(Joiner):
-    """Jinja's `joiner(…)`, which knows whose it is."""
+    """Jinja's `joiner(…)`, which knows the rendering that created it."""
 
     def __init__(self, sep: str = ", ") -> None:
         super().__init__(sep)
@@ -66,7 +66,7 @@ class TemplateJoiner(Joiner):
 
 
 class TemplateCollection:
-    """`collect()`: keys with a value each, in the order in which they came; of equal keys the first counts.
+    """`collect()`: keys with a value each, in insertion order; of equal keys the first is kept.
 
     `add(key, value)` returns whether the key is new. `key in …`, `get(key)` and `add` cost the same however many there
     are, so a loop that collects costs no more than its turns. Iteration gives the keys; `values()` and `items()` are
@@ -80,7 +80,7 @@ class TemplateCollection:
         self._owner = current_recorder().own_state()
 
     def add(self, key: Any, value: Any = None) -> bool:
-        """Keep *value* under *key* unless there is that key; whether it is new."""
+        """Store *value* under *key* unless the key exists; return whether it is new."""
         items = self._found(key)
         if key in items:
             return False
@@ -89,7 +89,7 @@ class TemplateCollection:
         return True
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return what is kept under *key*, or *default*."""
+        """Return the value of *key*, or *default*."""
         return self._found(key).get(key, default)
 
     def values(self) -> list[Any]:
@@ -117,7 +117,7 @@ class TemplateCollection:
 
 
 def _touch(state: Any, kind: str) -> None:
-    if not current_recorder().touch_state(state._owner):  # noqa: SLF001  ours
+    if not current_recorder().touch_state(state._owner):  # noqa: SLF001  an attribute of this module
         raise TemplateFaultError(
             f"a {kind} from outside of {{% each %}} cannot be used within it",
             "assign what you need to a variable before the loop: {% set total = counts.total %}",

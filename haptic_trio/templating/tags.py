@@ -23,7 +23,7 @@ EACH = "h_each"
 
 def internal_name(code: str, lineno: int) -> nodes.InternalName:
     """Return a node that compiles to the Python expression *code*."""
-    # Jinja refuses the constructor, so that extensions do not clash with each other; ours carry a prefix.
+    # Jinja refuses the constructor, so that extensions do not clash with each other; these names have a prefix.
     node: nodes.InternalName = object.__new__(nodes.InternalName)
     nodes.Node.__init__(node, code, lineno=lineno)
     return node
@@ -115,7 +115,7 @@ _SPECIAL = frozenset({"caller", "self", "super", "varargs", "kwargs"})
 
 
 def names_in(body: list[nodes.Node]) -> tuple[str, ...] | None:
-    """Return every name that occurs in *body*; None if it sees more than its names tell."""
+    """Return every name that occurs in *body*; None if it may use further names."""
     names: dict[str, None] = {}
     for node in _walk(body):
         if isinstance(node, nodes.Name | nodes.NSRef):

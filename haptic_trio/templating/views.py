@@ -36,12 +36,12 @@ class ResourceView:
 
     def __init__(self, lookup: Lookup, name: str = "") -> None:
         self._lookup = lookup
-        # The same, but with the last good versions of objects that are withheld.
+        # The same store, with the last good versions of withheld objects.
         self._seen = lookup
         self.name = name
 
     def peek(self) -> Sequence[Any]:
-        """Return all objects without a record of it; for the engine, not for templates."""
+        """Return all objects without recording a lookup; for the engine, not for templates."""
         return self._seen.list()
 
     def list(self) -> Sequence[Any]:
@@ -59,13 +59,13 @@ class ResourceView:
         return self._seen.get(*texts)
 
     def has(self, *keys: Any) -> bool:
-        """Whether there is an object whose first index keys are *keys*; what it holds is not looked at."""
+        """Whether an object with the first index keys *keys* exists; its content is not part of the lookup."""
         return self._answer(EXISTENCE, keys)  # type: ignore[no-any-return]
 
     def pick(self, path: Any, *keys: Any) -> Sequence[Any]:
-        """Return what is at the JSONPath *path* in each object whose first index keys are *keys*; None for nothing.
+        """Return the value at the JSONPath *path* of each object with the first index keys *keys*; None if absent.
 
-        Who asked is not rendered again when other parts of the objects
+        The fragment does not render again when other fields of the objects
         change. Not for Secrets.
         """
         if not isinstance(path, str) or path == EXISTENCE:
@@ -73,12 +73,12 @@ class ResourceView:
         return self._answer(str(path), keys)  # type: ignore[no-any-return]
 
     def derive(self, aspect: Callable[[Sequence[Any]], T], *keys: Any) -> T:
-        """Return what *aspect* makes of the objects whose first index keys are *keys*, all without; not for templates.
+        """Return the result of *aspect* for the objects with the first index keys *keys*; without keys, for all.
 
-        *aspect* may depend on these objects alone, is hashable, and equal to
-        any other that makes the same of them. It is asked once for all who want to
-        know, who are not rendered again while it says the same. Not for
-        Secrets.
+        Not for templates, and not for Secrets. *aspect* depends on these
+        objects only, is hashable, and equals each function with the same
+        results. It is called once for all fragments that ask; they do not
+        render again while the result is the same.
         """
         return cast("T", self._answer(aspect, keys))
 
@@ -97,11 +97,11 @@ class ResourceView:
 
 
 def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
-    """Return what *found* says of *aspect*: whether there is anything, what is at a path in each, or what it makes."""
+    """Return one *aspect* of the objects *found*: whether there are any, values at a path, or a function's result."""
     if aspect == EXISTENCE:
         return bool(found)
     if any(resource.get("kind") == "Secret" for resource in found):
-        # What is made of one has to be known for it, and this is not how that is known.
+        # Outputs that derive from a Secret are known by their lookups of whole objects.
         raise TemplateFaultError("pick cannot read Secrets", "use get, which returns the whole object")
     if not isinstance(aspect, str):
         return aspect(found)
@@ -110,7 +110,7 @@ def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
         try:
             values.append(dig(resource, aspect, None))
         except ContentUnavailableError as error:
-            # All that is missing is noted, so that it is fetched together.
+            # Go on, so that all missing objects are recorded and fetched together.
             missing = missing or error
     if missing is not None:
         raise missing
@@ -124,7 +124,7 @@ def answers_from(find: Callable[..., Sequence[Any]]) -> Answer:
 
 @contextmanager
 def showing(view: ResourceView, lookup: Lookup) -> Iterator[None]:
-    """Have *view* show *lookup* for a while; who has asked before is not told."""
+    """Have *view* show *lookup* inside the context; earlier lookups are not touched."""
     # No method: templates could call it.
     before = view._lookup, view._seen  # noqa: SLF001  the two are one piece
     view._lookup = view._seen = lookup  # noqa: SLF001
@@ -135,20 +135,20 @@ def showing(view: ResourceView, lookup: Lookup) -> Iterator[None]:
 
 
 def show_instead(view: ResourceView, lookup: Lookup | None) -> None:
-    """Have *view* answer look-ups from *lookup*, which stands for what it shows; None for what it shows itself.
+    """Have *view* answer lookups from *lookup* instead of its own store; None ends this.
 
-    Which objects there are to go over does not change.
+    `{% each %}` still loops over the objects of *lookup*.
     """
     view._seen = lookup if lookup is not None else view._lookup  # noqa: SLF001  the two are one piece
 
 
 def shown_by(view: ResourceView) -> Lookup:
-    """Return what *view* shows, without what answers instead."""
+    """Return the store of *view*, without the one that `show_instead` set."""
     return view._lookup  # noqa: SLF001  the two are one piece
 
 
 def seen_in(view: ResourceView) -> Lookup:
-    """Return what answers the look-ups of *view*."""
+    """Return the store that answers the lookups of *view*."""
     return view._seen  # noqa: SLF001  the two are one piece
 
 
@@ -174,11 +174,11 @@ class ResourcesView(Mapping[str, ResourceView]):
 
 
 def views_in(views: ResourcesView) -> Mapping[str, ResourceView]:
-    """Return all kinds by name; none counts as used for it."""
+    """Return all kinds by name, without counting them as used."""
     return views._views  # noqa: SLF001  the two are one piece
 
 
 def used_kinds(views: ResourcesView) -> AbstractSet[str]:
-    """Return the names of the kinds that anything has been asked of so far; it grows while something is rendered."""
+    """Return the names of the kinds that were looked up so far; the set grows while a render runs."""
     # No method: templates could call it.
     return views._used  # noqa: SLF001  the two are one piece

@@ -30,7 +30,7 @@ def pem(value: Any, *more: Any) -> Emitted:
     """A bundle of PEM blocks, those of *value* and then of *more*, in their order.
 
     Text between blocks is left out, and line ends become LF. A key that needs
-    a passphrase is refused, since HAProxy has nobody to ask; and so is what
+    a passphrase is rejected, since HAProxy cannot ask for it; and so is what
     cannot be read, or does not belong together, for which it would refuse the
     whole configuration, one certificate at a time.
     """

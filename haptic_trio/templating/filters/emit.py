@@ -3,9 +3,9 @@
 Every `{{ expression }}` passes through `emit`. Text that the template's author
 wrote, or that an emitter made, is `Emitted` and passes. A plain string is
 data: it passes only if no character of it could end a word, open a quote,
-start a comment, an expansion or a log-format expression, or join it with what
-stands beside it into a list. Operations on strings give plain strings; only
-those that merely put trusted parts together keep the mark.
+start a comment, an expansion or a log-format expression, or join it with
+adjacent text into a list. Operations on strings return plain strings; only
+concatenation of trusted parts returns trusted text.
 """
 
 import math
@@ -108,7 +108,7 @@ def char_name(char: str) -> str:
 
 
 def concat(pieces: Iterable[str]) -> Emitted:
-    """Put finished pieces of output together; what a macro or block returns."""
+    """Join finished pieces of output; the result of a macro or block."""
     parts = pieces if isinstance(pieces, list) else list(pieces)
     current_recorder().build(sum(map(len, parts)))
     return Emitted("".join(parts))
@@ -134,7 +134,7 @@ def join_parts(parts: Iterable[Any]) -> str:
 def trust(value: Any) -> Any:
     """Return *value* with every string in it marked as trusted; for values that the administrator wrote.
 
-    Never reachable from a template. Raises `EmitError` for text that holds
+    Not reachable from templates. Raises `EmitError` for text that contains
     the engine's private marks.
     """
     if isinstance(value, str):

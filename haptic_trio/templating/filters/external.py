@@ -1,6 +1,6 @@
 """Filters for external authentication servers: their address, and what is sent to them.
 
-Whoever may write an annotation decides what HAProxy connects to, so a
+The author of an annotation decides what HAProxy connects to, so a
 server is either a Service of its own namespace, or a host that the
 administrator has listed. What the filters `auth_*` return as `Emitted` is one
 field of a map's value, without `,`, `|` or blanks: see `ingress-auth.lua`.
@@ -34,7 +34,7 @@ _OF_REQUESTS: Final[Mapping[str, str]] = {
 }
 """What nginx calls a part of the request, and the field's word for it."""
 _IN_PATHS: Final = frozenset({"$host", "$scheme", "$escaped"})
-"""What cannot add a parameter to the query that it stands in."""
+"""Variables that cannot add a parameter to a query."""
 _PRINTABLE: Final = re.compile(r"[ -~]{0,255}").fullmatch
 _METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "POST", "PUT"})
 _MILLISECONDS: Final = {"ms": 1, "s": 1_000, "m": 60_000}

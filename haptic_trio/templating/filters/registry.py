@@ -32,7 +32,7 @@ _FROM_JINJA: Final = (
     "abs", "count", "dictsort", "first", "float", "groupby", "int", "last", "length", "list", "max", "min", "sort",
     "truncate",
 )  # fmt: skip
-# What Jinja gives turn by turn is a list here: nothing that a name stands for may be used up by whoever is first.
+# Generators of Jinja are lists here: the first use of a variable must not exhaust it.
 _MADE_LISTS: Final = ("items", "reverse", "unique")
 _CHECKED_ITERATION: Final = ("map", "select", "reject", "selectattr", "rejectattr")
 _EMPTY: Final = Emitted("")

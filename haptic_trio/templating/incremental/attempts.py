@@ -1,7 +1,7 @@
 """Output of a fragment: the text of its body, or the fallback.
 
-What an object breaks is reported. Its last good outputs stand in for those of
-all its fragments (see `withheld`), or nothing; everything else renders on.
+An error of one object is reported. All fragments of the object output their
+fallbacks (see `withheld`), or nothing; other objects render on.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,13 +24,13 @@ from haptic_trio.templating.values.text import Emitted
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
-    """Return the output of *caller* for *resource*, marked with *origin*, or what stands in for it.
+    """Return the output of *caller* for *resource*, marked with *origin*, or the fallback.
 
-    Where the object is withheld, *caller* is called all the same, to find out
-    whether it fails still. With *is_apart* the fragment counts for itself alone.
+    If the object is withheld, *caller* is called nevertheless, to find out
+    whether it still fails. With *is_apart* a failure withholds this fragment only.
     """
     subject = origin.subject
-    # What is within a fragment of the same object goes with that.
+    # A fragment inside one of the same object shares its fate.
     is_inner = any(is_same_object(outer, subject) for outer in run.subjects)
     fallback = None if is_apart or is_inner else run.withheld.fallback_of(subject)
     is_turn = not is_inner and is_turn_of(run, subject)
@@ -48,7 +48,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
         run.trace.asked.update(run.unit.asked)
     problem, held = made.problem, run.recall.held.get(key)
     if held is not None:
-        # Of this fragment alone: others of its object are as they would be.
+        # Only this fragment is affected, not others of its object.
         problem, fallback, is_apart = held, Fallback.GOOD, True
     elif made.output is not None:
         problem = run.recall.problem_with(key, made.output)
@@ -60,7 +60,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     run.withheld.demand(key, made.guards)
     if is_turn and made.problem is not None:
         run.withheld.fail(key, made)
-    # What was within is left out together with it, but tells why the object is withheld.
+    # Inner fragments are dropped with it, but their rejections are reasons why the object is withheld.
     before.restore(run, keep_refusals=problem is None)
     good = _find_good(run, origin, fallback)
     if problem is not None:
@@ -78,7 +78,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
 
 
 class _Given:
-    """How much the unit in hand had given at one moment; what came after can be taken back."""
+    """Savepoint of the current unit: later files, outputs, rejections and warnings can be undone."""
 
     __slots__ = ("files", "outputs", "refusals", "remarks")
 
@@ -88,7 +88,7 @@ class _Given:
         self.refusals, self.remarks = len(trace.refusals), len(trace.remarks)
 
     def restore(self, run: RenderRun, *, keep_refusals: bool = False) -> None:
-        """Take back what *run* has been given since."""
+        """Undo what was added to *run* since."""
         trace = run.trace
         while len(trace.outputs) > self.outputs:
             trace.outputs.popitem()
@@ -101,19 +101,19 @@ class _Given:
 
 
 class _Made(NamedTuple):
-    """What the body of a fragment gives, or why it fails."""
+    """Result of a fragment's body: its output, or the problem."""
 
     text: str
     output: FragmentOutput | None
     problem: Problem | None
     concerns: list[Concern]
-    """Who is to be told if it is not used."""
+    """Warnings for the case that the output is not used."""
     guards: frozenset[str]
     """See `FragmentOutput.guards`."""
 
 
 def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> _Made:
-    """Return what *caller* makes of *resource*, within the limits of a fragment."""
+    """Call the body *caller* for *resource*, within the limits of a fragment."""
     trace, subjects = run.trace, run.subjects
     registered, depth = len(run.unit_files), len(subjects)
     outer_concerns, trace.concerns = trace.concerns, []
@@ -137,7 +137,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
         _check_limits(run, origin.key, made)
         output = made
     except MemoryError:
-        # No fault of this object. It stays on the stack, so that the error can name it.
+        # Not a fault of this object. The subject stays on the stack, so that the error can name it.
         raise
     except LimitReachedError as error:
         if error.is_time:
@@ -169,7 +169,7 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
 
 
 def _find_good(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:
-    """Return the good output of the fragment; None where there is none, or it cannot be used."""
+    """Return the fallback of the fragment; None without a usable one."""
     key, recall = origin.key, run.recall
     found = run.withheld.find(recall, key, fallback)
     if found is None:
@@ -177,7 +177,7 @@ def _find_good(run: RenderRun, origin: Origin, fallback: Fallback | None) -> Fra
     for file in found.files:
         run.ask(("file", file.path))
     if recall.is_blocked(key, found) or any(_is_taken(run, file) for file in found.files):
-        # HAProxy has come to refuse that, too, or others have taken the names of its files.
+        # HAProxy rejects that, too, or another object has registered its files.
         run.withheld.give_up(origin.subject)
         return None
     return found
@@ -206,7 +206,7 @@ def _refuse(
 
 
 def _render_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> str:
-    """Return what the template has for an object that is rejected; nothing if it does not ask whether it is."""
+    """Return the text for a rejected object; empty if the template does not call `rejected`."""
     before = _Given(run)
     outer = run.is_closing, run.asks_rejected
     run.is_closing, run.asks_rejected = True, False
@@ -216,7 +216,7 @@ def _render_closing(run: RenderRun, origin: Origin, resource: Any, caller: Calla
     finally:
         run.is_closing, run.asks_rejected = outer
     before.restore(run)
-    # Marks of what is within would name fragments that have given nothing.
+    # Marks of inner fragments would name fragments without output.
     text = strip_marks(made.text) if is_meant else ""
     rounds = made.output.rounds if made.output is not None else 0
     output = FragmentOutput(text, (), origin.subject.resource_version, is_closing=True, rounds=rounds)

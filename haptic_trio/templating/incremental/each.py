@@ -1,12 +1,10 @@
-"""`{% each x in resources.kind [as "name"] [by [paths]] [apart] [if condition] %} … {% endeach %}`.
+"""Rendering of `{% each x in resources.kind … %} … {% endeach %}`: a fragment for each object of a kind.
 
-A fragment for each object of a kind.
-
-The loop is the engine's: when one object changes, its turn alone is rendered
-again, and not the template around it. The body sees the names around it as
-they are when the loop is reached. Where its text is not put out at once but
-taken hold of (in a macro, a set block, within a fragment), the loop runs in
-place, as any other, and only its fragments are kept.
+The engine owns the loop: when one object changes, only its turn renders
+again, not the template around it. The body sees the variables around it as
+they are when the loop is reached. If the text of the loop is captured (in a
+macro, a set block or a fragment), the loop runs in place, and only its
+fragments are kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,13 +26,13 @@ from haptic_trio.templating.values.sort_keys import order_by
 from haptic_trio.templating.values.text import Emitted
 
 _LAST: Final = ((2,),)
-"""An order after that of every object; see `order_by`."""
+"""A sort key after that of every object; see `order_by`."""
 _CLOSING: Final = ((3,),)
-"""An order after that: of what is put out for objects that are rejected."""
+"""A sort key after that, of texts for rejected objects."""
 
 
 class Opened(Emitted):
-    """Stands in a root's output where the text of a region belongs."""
+    """Placeholder for the text of a region in a root's output."""
 
     __slots__ = ("region",)
 
@@ -132,7 +130,7 @@ def _render_in_place(run: RenderRun, region: Region) -> str:
 
 
 def _open(run: RenderRun, root: Root, region: Region) -> str:
-    """Make *region* a part of *root*: that of its last render, if it is the same, with what is pending rendered."""
+    """Add *region* to *root*, reusing the region of the last render if it is the same; render pending turns."""
     before = next(
         (known for known in root.regions if (known.name, known.ordinal) == (region.name, region.ordinal)), None
     )
@@ -145,7 +143,7 @@ def _open(run: RenderRun, root: Root, region: Region) -> str:
         and before.position == position
         and same(before.scope, region.scope, run.memo)
     ):
-        # What is equal is the new one's from now on: marks in it mean what is in the text now.
+        # Equal, but the marks in the new scope number origins of the current text.
         before.scope, before.context = region.scope, region.context
         region = before
     else:
@@ -176,7 +174,7 @@ def _child(region: Region, resource: Any) -> Child:
     try:
         order = order_by(resource, region.criteria)
     except ContentUnavailableError:
-        # Last, until it is known better; its turn fails for the same reason.
+        # Last, until its key is known; its turn fails for the same reason.
         child = Child(region, object_id, (_LAST, object_id), resource)
         child.is_placed = False
         return child
@@ -184,13 +182,13 @@ def _child(region: Region, resource: Any) -> Child:
 
 
 def id_of(resource: Mapping[str, Any]) -> ObjectId:
-    """Return what tells *resource* from all others of its store."""
+    """Return the identity of *resource* in its store."""
     metadata = resource.get("metadata") or {}
     return metadata.get("namespace") or "", metadata.get("name") or "", resource.get("kind") or ""
 
 
 def take_change(run: RenderRun, region: Region, object_id: ObjectId, resource: Any | None) -> None:
-    """Have *region* follow an object that came, changed, or went (None)."""
+    """Apply the addition, change or removal (None) of an object to *region*."""
     child = region.children.get(object_id)
     if child is not None and child.resource is resource:
         return
@@ -203,7 +201,7 @@ def take_change(run: RenderRun, region: Region, object_id: ObjectId, resource: A
         _remove(run, region, child)
     if fresh is not None:
         if child is not None and not fresh.is_placed:
-            # What stands in for it belongs where it was.
+            # Its fallback keeps the former place.
             fresh.key = child.key
         region.children[object_id] = fresh
         region.pending.add(fresh)
@@ -218,7 +216,7 @@ def _remove(run: RenderRun, region: Region, child: Child) -> None:
 
 
 def render_pending(run: RenderRun, region: Region) -> None:
-    """Render those children of *region* that are pending, in their order."""
+    """Render the pending turns of *region*, in order."""
     if not region.pending:
         return
     region.root.is_changed = True
@@ -236,7 +234,7 @@ def render_pending(run: RenderRun, region: Region) -> None:
             continue
         run.tick()
         _render_child(run, region, child)
-        # What it has done to a file may be the affair of children after it.
+        # A changed file may make later turns pending.
         for other in run.woken:
             if other.region is region:
                 heappush(waiting, (other.key, other))
@@ -257,7 +255,7 @@ def _render_child(run: RenderRun, region: Region, child: Child) -> None:
 
 def _shelve(region: Region, child: Child, pieces: list[Piece]) -> None:
     is_closing = any(output.is_closing for output in child.outputs.values())
-    # After what others give: of equal keys of a map, say, theirs count.
+    # After the texts of other objects: of equal keys of a map, for example, theirs take precedence.
     place = (_CLOSING, child.key) if is_closing else child.key
     if place != child.place:
         for number in range(len(child.pieces)):
@@ -290,7 +288,7 @@ class _Turn:
 
 
 def run_site(run: RenderRun, stream: Any) -> Emitted:
-    """Return all that *stream*, a compiled body, yields, within the limit of output."""
+    """Return the text that *stream*, a compiled body, yields, within the limit of output."""
     parts: list[str] = []
     size, room = 0, run.room
     for part in stream:

@@ -1,8 +1,7 @@
-"""`{% fragment "name" for object %} … {% endfragment %}`: a piece of output that belongs to one object.
+"""Rendering and reuse of `{% fragment "name" for object %} … {% endfragment %}`, output of one object.
 
-What an object breaks is reported, and its last good output stands in for it, or
-nothing; everything else renders on. The body compiles to a closure without arguments that reaches
-objects only through the render's variables.
+The body compiles to a closure without arguments, which reaches objects only
+through the variables of the render.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +25,9 @@ def render_fragment(
 ) -> str:
     """Return the output of *caller* marked with its origin.
 
-    If it fails, which is recorded in the run, the last good output of this
-    fragment and object stands in for it, or nothing. *scope* is what it can
-    see of its surroundings; None if that is not known.
+    If it fails, the failure is recorded in the run, and the fallback of the
+    fragment is returned, or nothing. *scope* has the variables around it
+    that it can use; None if they are not known.
     """
     run = current_run()
     if not isinstance(resource, Mapping):
@@ -58,7 +57,7 @@ def render_kept(
     is_each: bool = False,
     is_apart: bool = False,
 ) -> str:
-    """Do `attempt` for an outermost fragment of *root*, or put in what is kept of it if nothing it saw has changed."""
+    """Return the kept output of an outermost fragment of *root* if it is still valid; otherwise `attempt` it."""
     key = origin.key
     kept = root.kept.get(key)
     if kept is not None and _is_reusable(run, kept, origin, resource, scope):
@@ -72,7 +71,7 @@ def render_kept(
         text = attempt(run, origin, resource, caller, is_apart=is_apart)
     finally:
         run.trace = outer
-    # What an each sees has been made to stay as it is already.
+    # The scope of an each is frozen already.
     seen = scope if is_each or scope is None else as_it_is(scope)
     kept = Kept(root, origin, resource, seen, trace, text)
     kept.asked = run.index.add(kept, kept.asked)
@@ -100,7 +99,7 @@ def _is_reusable(
 
 
 def _replay(run: RenderRun, trace: Trace, *, again: bool = True) -> None:
-    """Take what *trace* has given as part of the root in hand."""
+    """Add the records of *trace* to those of the current root."""
     root_trace = run.trace
     root_trace.outputs.update(trace.outputs)
     root_trace.remarks.update(trace.remarks)

@@ -13,22 +13,22 @@ from haptic_trio.templating.values.subjects import FragmentKey, size_of
 
 
 class FragmentOutput(msgspec.Struct, frozen=True):
-    """Text and files that a fragment gave for one object."""
+    """Text and files of a fragment for one version of its object."""
 
     text: str
     files: tuple[RenderedFile, ...]
     version: str
     """resourceVersion of the object."""
     is_closing: bool = False
-    """Put out since the object is rejected: never a good output."""
+    """The text is that for a rejected object: never a good output."""
     resource: Any = None
-    """The object as it was then."""
+    """The object in that version."""
     guards: frozenset[str] = frozenset()
-    """By what access to it is guarded, in words of the template."""
+    """Guards of access to it, as the template names them with `guarded`."""
     rounds: int = 0
-    """Of all password hashes that it has: HAProxy computes each whenever it reads a configuration."""
+    """Rounds of all its password hashes: HAProxy computes each whenever it reads a configuration."""
     is_secret: bool = False
-    """It may hold what a Secret does: the fragment has looked one up."""
+    """It may contain data of a Secret: the fragment looked one up."""
 
     def __repr__(self) -> str:
         # The text and the files may hold a private key.
@@ -41,7 +41,7 @@ class FragmentOutput(msgspec.Struct, frozen=True):
 
     @property
     def edition(self) -> str:
-        """What stands for every output for this version of the object where digests do for single outputs."""
+        """Key of all outputs for this version of the object, where a digest is the key of one output."""
         return f"version {self.version}"
 
     def digest(self) -> str:
@@ -68,26 +68,26 @@ class Paused(msgspec.Struct, frozen=True):
 
 
 class Recall(msgspec.Struct, frozen=True):
-    """What a run knows of those before it."""
+    """Results of earlier renders that a run needs."""
 
     good: Mapping[FragmentKey, FragmentOutput] = MappingProxyType({})
     """The newest output of each fragment that was part of a valid configuration."""
     blocked: Mapping[FragmentKey, Mapping[str, Problem]] = MappingProxyType({})
-    """Outputs, by digest or edition, that HAProxy refuses, and why: as good as failed."""
+    """Outputs, by digest or edition, that HAProxy rejects, with the reason; they count as failed."""
     held: Mapping[FragmentKey, Problem] = MappingProxyType({})
-    """Fragments that count as failed whatever they give, and why; others of their objects do not."""
+    """Fragments that count as failed whatever their output is, with the reason; others of their objects do not."""
     newer: Mapping[FragmentKey, FragmentOutput | None] = MappingProxyType({})
-    """What is newer than `good`, has passed phase 1 and may be deployed already, and waits for phase 2; None: gone."""
+    """Outputs newer than `good` that passed phase 1 and wait for phase 2; may be deployed. None: removed."""
     paused: Paused = Paused()
     """Objects whose fragments count as failed where they give something else than their good output."""
 
     def newest(self, key: FragmentKey) -> FragmentOutput | None:
-        """Return the newest output of the fragment that is as good as known."""
+        """Return the newest output of the fragment that is not known to be bad."""
         newer = self.newer.get(key) if self.paused.problem_of(key) is None else None
         return self.good.get(key) if newer is None or newer.is_closing else newer
 
     def problem_with(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
-        """Return why *output*, which the fragment gives now, is as good as failed; None if it is not."""
+        """Return why the new *output* of the fragment counts as failed; None if it does not."""
         blocked = self.blocked.get(key)
         if blocked and (known := blocked.get(output.digest()) or blocked.get(output.edition)) is not None:
             return known
@@ -100,6 +100,6 @@ class Recall(msgspec.Struct, frozen=True):
         return is_empty or (good is not None and good.digest() == output.digest())
 
     def is_blocked(self, key: FragmentKey, output: FragmentOutput) -> bool:
-        """Whether HAProxy refuses *output*, which the fragment has given before."""
+        """Whether HAProxy rejects *output*, an earlier output of the fragment."""
         blocked = self.blocked.get(key)
         return bool(blocked) and output.digest() in blocked  # type: ignore[operator]

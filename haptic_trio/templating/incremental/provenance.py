@@ -130,7 +130,7 @@ class Provenance:
                     yield Asker(output=node.root.name, origin=node.origin, question=question)
                 elif isinstance(node, Root):
                     yield Asker(output=node.name, origin=None, question=question)
-                # What an imported template has asked, whoever imports it has asked, too.
+                # The importer has asked all questions of the imported template, too.
 
     def _text_at(self, path: str) -> tuple[str, RenderedText] | None:
         file = self._run.claims.first(path)

@@ -1,8 +1,8 @@
 """Records of each rendering: its lookups, its output and its children.
 
-A *unit* is rendered as a whole: a template that becomes a file (`Root`), or
-an object's turn of `{% each %}` (`Child`). A root keeps its outermost
-`{% fragment %}`s, too (`Kept`), for when it is rendered again.
+A *unit* renders as a whole: a template that becomes a file (`Root`), or an
+object's turn of `{% each %}` (`Child`). A root also keeps its outermost
+`{% fragment %}`s (`Kept`), to reuse them when it renders again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from haptic_trio.templating.values.subjects import (
 )
 
 ObjectId: TypeAlias = tuple[str, str, str]
-"""Namespace, name and kind, in which order objects stand."""
+"""Namespace, name and kind: the order of objects."""
 
 
 class Listing(Protocol):
@@ -54,7 +54,7 @@ PlacedRefusal: TypeAlias = tuple[Position, Refusal]
 
 
 class Trace:
-    """What one rendering has asked for and given so far."""
+    """Lookups and output of one rendering so far."""
 
     __slots__ = (
         "asked", "attempts", "concerns", "files", "guards", "is_each", "is_volatile", "ordinals", "origins", "outputs",
@@ -67,26 +67,26 @@ class Trace:
         self.refusals: list[PlacedRefusal] = []
         self.remarks: dict[Remark, None] = {}
         self.concerns: list[Concern] = []
-        """Who is to be told if the fragment in hand is refused."""
+        """Warnings for the case that the current fragment is rejected."""
         self.guards: set[str] = set()
-        """See `FragmentOutput.guards`; of the fragment in hand."""
+        """See `FragmentOutput.guards`; of the current fragment."""
         self.rounds = 0
-        """See `FragmentOutput.rounds`; of the fragment in hand."""
+        """See `FragmentOutput.rounds`; of the current fragment."""
         self.files: dict[str, RenderedFile] = {}
-        """Those that it has registered and nobody before it."""
+        """Files that it registered first."""
         self.attempts = 0
         """How many files it has tried to register."""
         self.ordinals: list[tuple[Any, int]] = []
-        """The numbers that fragments within were given, each with what was counted."""
+        """The ordinals of inner fragments, each with the key that was counted."""
         self.origins: list[int] = []
-        """The numbers that stand for its fragments in marks."""
+        """The numbers of its fragments in marks."""
         self.is_each = is_each
         self.is_volatile = False
-        """It has used what others change in place."""
+        """It used a mutable object of another rendering."""
 
 
 class Unit:
-    """What is rendered as a whole, and what that gave."""
+    """Something that renders as a whole, and the result of its last rendering."""
 
     __slots__ = ("asked", "files", "outputs", "refusals", "remarks")
 
@@ -99,7 +99,7 @@ class Unit:
 
     @property
     def position(self) -> Position:
-        """Where it stands in the order of rendering."""
+        """Its place in the order of rendering."""
         raise NotImplementedError
 
 
@@ -118,10 +118,10 @@ class Child(Unit):
         self.key = key
         self.resource = resource
         self.is_placed = True
-        """Whether its place in the order is known; else it cannot be rendered."""
+        """Whether its sort key is known; otherwise it cannot be rendered."""
         self.pieces: tuple[Piece, ...] = ()
         self.place = key
-        """Where these are in the text of the region; the key, but for what closes a rejected object."""
+        """Place of the pieces in the text of the region: the key, except for the text of a rejected object."""
 
     @property
     def position(self) -> Position:
@@ -130,13 +130,13 @@ class Child(Unit):
 
     @property
     def within(self) -> str:
-        """What the fragments inside it say of where they are."""
+        """`FragmentKey.within` of the fragments inside it."""
         namespace, name, kind = self.object_id
         return f"{self.region.within}{self.region.name} {self.region.ordinal} {kind} {namespace}/{name}"
 
 
 class Kept:
-    """An outermost fragment of a root, to be put in again without rendering it."""
+    """An outermost fragment of a root, for reuse without rendering."""
 
     __slots__ = ("asked", "is_valid", "origin", "resource", "root", "scope", "text", "trace")
 
@@ -183,10 +183,10 @@ class Region:
         self.shelf: Shelf[tuple[Any, ...], Piece] = Shelf()
         self.pending: set[Child] = set()
         self.within = ""
-        """What its children say of where they are; never the same as that of a fragment outside of each."""
+        """`FragmentKey.within` of its children; differs from that of fragments outside of each."""
 
     def origin_of(self, child: Child, depth: int = 0) -> Origin:
-        """Return the origin of what *child* makes."""
+        """Return the origin of the output of *child*."""
         subject = subject_of(child.resource)
         return Origin(self.name, subject, self.template, self.line, self.ordinal, self.within, depth)
 
@@ -206,26 +206,26 @@ class Root(Unit):
         self.context = context
         self.is_valid = False
         self.is_changed = True
-        """Whether its text has to be put together again."""
+        """Whether its text has to be assembled again."""
         self.has_entries = False
         self.kept: dict[FragmentKey, Kept] = {}
         self.modules: dict[str | None, Module] = {}
         self.origins: frozenset[int] = frozenset()
-        """Numbers in marks of what it has kept, and of what its regions see."""
+        """Numbers in marks of kept fragments, and of the scopes of its regions."""
         self.parts: list[Paged[Piece] | Region] = []
         self.regions: list[Region] = []
         self.segments = 0
-        """How many regions it has opened; what is between two has one position."""
+        """How many regions it has opened; the text between two has one position."""
         self.text = RenderedText(Paged())
 
     @property
     def position(self) -> Position:
-        """See `Unit.position`; while it is rendered, that of the segment in hand."""
+        """See `Unit.position`; during rendering, the position of the current segment."""
         return self.number, 2 * self.segments
 
     @property
     def within(self) -> str:
-        """What the fragments inside it say of where they are."""
+        """`FragmentKey.within` of the fragments inside it."""
         return self.name
 
 
@@ -245,12 +245,12 @@ Node: TypeAlias = Child | Kept | Root | Module
 
 
 class DependencyIndex:
-    """Who has asked what, and which answer was given where that is all that counts."""
+    """Index from each question to the nodes that asked it, and the answers of parts."""
 
     def __init__(self) -> None:
-        # Most questions are asked by one alone.
+        # Most questions have one asker.
         self._nodes: dict[Dependency, Node | dict[Node, Dependency]] = {}
-        # Of questions that are asked in parts: these, by their aspects.
+        # The parts of each question, by aspect.
         self._parts: dict[Dependency, dict[Any, Part]] = {}
 
     def __len__(self) -> int:
@@ -260,14 +260,14 @@ class DependencyIndex:
         return question in self._nodes or question in self._parts
 
     def add(self, node: Node, questions: Iterable[Dependency]) -> tuple[Dependency, ...]:
-        """Note that *node* has asked *questions*; return them, equal ones being the same objects."""
+        """Record that *node* asked *questions*; return them, with equal questions as the same objects."""
         result: list[Dependency] = []
         nodes = self._nodes
         for question in questions:
             known = nodes.get(question)
             if known is None:
                 if type(question) is Part:
-                    # It may have been given up by its last asker, and be another one by now.
+                    # Its last asker may have discarded it, and another part may have replaced it.
                     parts = self._parts.setdefault(question.question, {})
                     question = parts.setdefault(question.aspect, question)  # noqa: PLW2901  it is the same
                     if question in nodes:
@@ -285,7 +285,7 @@ class DependencyIndex:
         return tuple(result)
 
     def discard(self, node: Node, questions: Iterable[Dependency]) -> None:
-        """Forget that *node* has asked *questions*."""
+        """Forget that *node* asked *questions*."""
         for question in questions:
             known = self._nodes.get(question)
             if known is node:
@@ -304,7 +304,7 @@ class DependencyIndex:
                 del self._parts[question.question]
 
     def part(self, question: Dependency, aspect: Any) -> Part:
-        """Return the part *aspect* of *question*, for somebody who is about to depend on it."""
+        """Return the part *aspect* of *question*, for a rendering that is about to depend on it."""
         parts = self._parts.get(question)
         if parts is None:
             parts = self._parts[question] = {}
@@ -314,10 +314,10 @@ class DependencyIndex:
         return part
 
     def renew(self, question: Dependency, answer: Callable[[Any], Any] | None) -> list[Part]:
-        """Return those parts of *question* that *answer*, which gets their aspects, now answers otherwise than before.
+        """Return the parts of *question* whose answer has changed; *answer* returns the new answer of an aspect.
 
-        Without *answer* these are all parts, and nothing is known of them; so
-        it is with a part for which it raises something.
+        Without *answer*, all parts are returned, and their answers become
+        unknown. The same holds for a part for which *answer* raises.
         """
         changed: list[Part] = []
         parts = self._parts.get(question, {})
@@ -327,7 +327,7 @@ class DependencyIndex:
                 continue
             before, part.answer = part.answer, UNKNOWN
             if answer is not None:
-                # Who asks anew fails for it, too, and is reported with its place; or what would tell has to be fetched.
+                # A rendering that asks again fails for the same reason, and reports it with its place.
                 with suppress(Exception):
                     part.answer = answer(part.aspect)
             if part.answer is UNKNOWN or before is UNKNOWN or part.answer != before:
@@ -337,7 +337,7 @@ class DependencyIndex:
         return changed
 
     def askers(self, question: Dependency) -> tuple[Node, ...]:
-        """Return who has asked *question*, or any part of it."""
+        """Return the nodes that asked *question*, or any part of it."""
         if type(question) is not Part and question in self._parts:
             return tuple(dict.fromkeys(node for part in self._parts[question].values() for node in self.askers(part)))
         known = self._nodes.get(question)
@@ -347,7 +347,7 @@ class DependencyIndex:
 
 
 class Claims:
-    """The files that units have registered: of several with one path, the first in the order of rendering counts."""
+    """Files that units registered; of several with one path, the first in the order of rendering is used."""
 
     def __init__(self) -> None:
         self._claims: dict[str, list[tuple[Position, Unit, RenderedFile]]] = {}
@@ -356,7 +356,7 @@ class Claims:
         return iter(self._claims)
 
     def first(self, path: str) -> RenderedFile | None:
-        """Return the file that counts for *path*."""
+        """Return the file that is used for *path*."""
         claims = self._claims.get(path)
         return min(claims, key=lambda claim: claim[0])[2] if claims else None
 
@@ -364,21 +364,21 @@ class Claims:
         return path in self._claims
 
     def holder(self, path: str) -> Unit | None:
-        """Return who has registered the file that counts for *path*."""
+        """Return the unit that registered the file that is used for *path*."""
         claims = self._claims.get(path)
         return min(claims, key=lambda claim: claim[0])[1] if claims else None
 
     def before(self, path: str, unit: Unit, position: Position) -> RenderedFile | None:
-        """Return what others than *unit*, who stand before *position*, have registered for *path*."""
+        """Return the file that another unit than *unit* registered for *path* before *position*."""
         claims = [claim for claim in self._claims.get(path, ()) if claim[1] is not unit and claim[0] < position]
         return min(claims, key=lambda claim: claim[0])[2] if claims else None
 
     def add(self, unit: Unit, position: Position, file: RenderedFile) -> None:
-        """Note that *unit* has registered *file*."""
+        """Record that *unit* registered *file*."""
         self._claims.setdefault(file.path, []).append((position, unit, file))
 
     def remove(self, unit: Unit, path: str) -> Position:
-        """Forget what *unit* has registered for *path*; return where that was."""
+        """Forget the file that *unit* registered for *path*; return its position."""
         (own,) = (claim for claim in self._claims[path] if claim[1] is unit)
         self._claims[path].remove(own)
         if not self._claims[path]:

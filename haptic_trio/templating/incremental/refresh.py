@@ -18,18 +18,18 @@ _MOST_TURNS: Final = 10
 
 
 class Touched(msgspec.Struct, frozen=True):
-    """What has changed in a store since the render before."""
+    """Changes of a store since the last render."""
 
     keys: Iterable[tuple[str, ...]]
-    """The look-ups, by any number of keys, whose answer may differ; that of all objects is meant anyway."""
+    """Keys of lookups whose answer may differ; the lookup of all objects is always included."""
     objects: Mapping[ObjectId, Any | None]
-    """Each object that came, changed, or went (None)."""
+    """Each object that was added, changed or removed (None)."""
     answer: Answer | None = None
     """Answers aspects of lookups as the store is now. Without it every answer counts as changed."""
 
 
 def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
-    """Note in *run* what of it *changes*, by name of the store, make invalid."""
+    """Make pending in *run* what *changes*, by name of the store, affect."""
     regions: dict[str, list[Region]] = {}
     for root in run.roots.values():
         for region in root.regions:
@@ -50,14 +50,14 @@ def _renew(run: RenderRun, question: Dependency, answer: Answer | None) -> list[
 
 
 class _CapturedError(Exception):
-    """The text of an each was taken hold of before it was there."""
+    """The text of an each was captured before it was rendered."""
 
 
 def refresh(run: RenderRun, name: str, template: Template, context: Mapping[str, Any]) -> RenderedText:
-    """Return the text of the root *name* as it is now; *context* being another object, everything is rendered.
+    """Return the current text of the root *name*; if *context* is another object, everything renders.
 
-    What a failure leaves behind is consistent: the root is rendered as a
-    whole the next time, or what was pending still is.
+    After a failure the state is consistent: the root renders as a whole the
+    next time, or its pending turns stay pending.
     """
     known = run.roots.get(name)
     if known is None:
@@ -76,7 +76,7 @@ def refresh(run: RenderRun, name: str, template: Template, context: Mapping[str,
         if root.is_valid:
             break
     else:
-        # Files that are registered twice can chase each other; in their order from the start they cannot.
+        # Files that are registered twice can make their fragments pending in turn; a render from the start cannot.
         run.drop_root(root)
         root = _render_root(run, name, template)
     if root.is_changed:
@@ -90,7 +90,7 @@ def _render_root(run: RenderRun, name: str, template: Template) -> Root:
         try:
             _run(run, root, template)
         except _CapturedError:
-            # Once for each place where that is so.
+            # At most once for each such place.
             run.drop_root(root)
         except BaseException:
             run.drop_root(root)
@@ -164,7 +164,7 @@ def _collect(run: RenderRun, template: Template, context: Mapping[str, Any]) -> 
 
 
 def _find_captured(run: RenderRun, regions: list[Region]) -> bool:
-    """Note which regions have been opened and did not come out; False if there are none."""
+    """Record the regions that were opened and are not in the output; False without one."""
     out = {id(region) for region in regions}
     captured = {region.site for region in run.opened if id(region) not in out}
     run.captured |= captured
@@ -172,7 +172,7 @@ def _find_captured(run: RenderRun, regions: list[Region]) -> bool:
 
 
 def _respliced(before: Paged[Piece], pieces: list[Piece]) -> Paged[Piece]:
-    """Return *pieces*, with those pages of *before* that say the same at the beginning and at the end."""
+    """Return *pieces*, reusing the pages of *before* with the same text at the beginning and at the end."""
     first, front = 0, 0
     pages = before.pages
     while front < len(pages) and _is_same(pages[front], pieces, first):

@@ -1,9 +1,9 @@
 """State of a run: shared by renders that belong together, kept for later ones.
 
-A run is used once, for all templates of a configuration, or again and again:
-then `touch` says what has changed, and rendering a template does only what
-has asked for it. Nothing that is done twice harms, and what is not done stays
-pending: so a render may be given up at any moment.
+A run serves one render of all templates of a configuration, or many: then
+`touch` makes pending what depends on a change, and only that renders. Work may
+be repeated, and work that is not done stays pending, so a render may be
+abandoned at any moment.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,7 +76,7 @@ class RenderRun(Recorder):
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        """The fragments whose objects could not be rendered, in the order of rendering."""
+        """The fragments that failed or are rejected, in the order of rendering."""
         if self._refusals is None:
             placed = [placed for unit in self._refusing for placed in unit.refusals]
             found = tuple(refusal for _, refusal in sorted(placed, key=lambda item: item[0]))
@@ -84,16 +84,16 @@ class RenderRun(Recorder):
         return self._refusals
 
     def forget_refusals(self) -> None:
-        """Have `refusals` put together again when they are asked for."""
+        """Drop the cached `refusals`."""
         self._refusals = None
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What owners of objects should know, each thing once, in order; the same tuple until it changes."""
+        """Warnings for owners of objects, without duplicates, sorted; the same tuple until they change."""
         return self._remarks.all()
 
     def restart(self, recall: Recall) -> None:
-        """Begin another round, with new budgets, and what *recall* has come to know since."""
+        """Begin another render, with new budgets and the results *recall* of earlier renders."""
         self.recall = recall
         self.reset()
         self.touch_freed()
@@ -109,21 +109,21 @@ class RenderRun(Recorder):
         self._held_before = frozenset(recall.held)
 
     def touch_freed(self) -> bool:
-        """Have fragments rendered again that found no room in a namespace that has less output now; False if none."""
+        """Make fragments pending that found no room in a namespace with less output now; False without one."""
         questions = [question for question in self.shares.take_freed() if question in self.index]
         for question in questions:
             self.touch(question)
         return bool(questions)
 
-    # What has changed.
+    # Changes.
 
     def touch(self, question: Dependency) -> None:
-        """Have everything rendered again that depends on the answer to *question*."""
+        """Make everything pending that depends on the answer to *question*."""
         for node in self.index.askers(question):
             self.invalidate(node)
 
     def invalidate(self, node: Node) -> None:
-        """Have *node* rendered again."""
+        """Make *node* pending."""
         if isinstance(node, Child):
             node.region.pending.add(node)
             self.withheld.retry(node.object_id)
@@ -160,12 +160,12 @@ class RenderRun(Recorder):
             ) = outer  # fmt: skip
 
     def commit(self, unit: Unit) -> None:
-        """Take what has been rendered as that of *unit*."""
+        """Replace the records of *unit* with those of the rendering that just ended."""
         trace = self.trace
         if trace.asked != set(unit.asked):
             node: Any = unit
             kept = [question for question in unit.asked if question in trace.asked]
-            # What is asked still is not given up in between: its answer would be.
+            # Keep questions that are asked again: discarding a part would lose its answer.
             self.index.discard(node, [question for question in unit.asked if question not in trace.asked])
             unit.asked = (*kept, *self.index.add(node, trace.asked.difference(kept)))
         self.withheld.forget_gone(unit, trace)
@@ -217,7 +217,7 @@ class RenderRun(Recorder):
                 self._touch_file(path, unit, min(places))
 
     def _touch_file(self, path: str, unit: Unit, place: Position) -> None:
-        """Have those rendered again that come after *place*, where *unit* has taken or given up *path*."""
+        """Make units after *place* pending that asked for *path*, which *unit* registered or gave up there."""
         for node in self.index.askers(("file", path)):
             if isinstance(node, Child):
                 if node is not unit and node.position > place:
@@ -229,7 +229,7 @@ class RenderRun(Recorder):
                     self.invalidate(node)
 
     def drop(self, unit: Unit) -> None:
-        """Forget *unit*, which is not part of anything any more."""
+        """Forget *unit*, which no longer exists."""
         node: Any = unit
         self.index.discard(node, unit.asked)
         self.withheld.forget_gone(unit, Trace())
@@ -243,13 +243,13 @@ class RenderRun(Recorder):
             self._commit_files(unit, ())
 
     def drop_region(self, region: Region) -> None:
-        """Forget *region* and all that it has rendered."""
+        """Forget *region* and its turns."""
         for child in region.children.values():
             self.drop(child)
         region.children = {}
 
     def drop_root(self, root: Root) -> None:
-        """Forget *root* and all that it has rendered."""
+        """Forget the records of *root* and render it from the start."""
         for region in root.regions:
             self.drop_region(region)
         self.forget_kept(root.kept.values())
@@ -261,12 +261,12 @@ class RenderRun(Recorder):
         self.roots[root.name] = fresh
 
     def forget_kept(self, fragments: Iterable[Kept]) -> None:
-        """Forget *fragments*, which are not put in any more."""
+        """Forget *fragments*, which are no longer used."""
         for kept in fragments:
             self.index.discard(kept, kept.asked)
 
     def forget_origins(self, numbers: Iterable[int]) -> None:
-        """Give up *numbers* of origins, whose marks are in no text any more."""
+        """Release *numbers* of origins whose marks are in no text any more."""
         for number in numbers:
             self.origins.pop(number, None)
 

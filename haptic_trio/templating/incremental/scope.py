@@ -1,7 +1,7 @@
 """Captured scope of a fragment: the variables around it, compared between two renders.
 
 Data is compared by value and type, since text that is trusted may equal text
-that is not; macros by their code and by whatever they reach.
+that is not; macros by their code and by all values that they reach.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ Memo = dict[tuple[int, int], tuple[bool, Any, Any]]
 
 
 def same(left: Any, right: Any, memo: Memo) -> bool:
-    """Whether a template that had *left* would do the same with *right*; False where that cannot be told.
+    """Whether a template would behave the same with *left* and *right*; False if that is not known.
 
-    *memo* holds what was compared before; nothing of it may have changed since.
+    *memo* has the results of earlier comparisons, whose objects must not have changed since.
     """
     if left is right:
         return True
@@ -87,7 +87,7 @@ def _content(cell: CellType) -> Any:
 def as_it_is(scope: Mapping[str, Any]) -> dict[str, Any]:
     """Return *scope* as it is now: its macros do not see what is assigned after this.
 
-    Loops are absent from it: which turn one is in is nobody's business but the loop's.
+    It has no `loop`: the turn of a loop is not part of the scope.
     """
     memo: dict[int, Any] = {}
     return {name: _frozen(value, memo) for name, value in scope.items()}

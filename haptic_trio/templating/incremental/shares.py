@@ -60,7 +60,7 @@ class NamespaceShares:
         """Add to *claimed* what *after* uses more than *before*.
 
         Raises `LimitReachedError`, and adds nothing, if the namespace of *key* has no room for it, or all together.
-        What is *is_closing* for a rejected object says nothing of what it asks for.
+        With *is_closing* the output is the text for a rejected object, and does not count as its demand.
         """
         wanted: dict[Claim, int] = {}
         for resource in self._resources:
@@ -77,7 +77,7 @@ class NamespaceShares:
         claimed.update(wanted)
 
     def change(self, key: FragmentKey, before: FragmentOutput | None, after: FragmentOutput | None) -> None:
-        """Note that the fragment *key* gave *before*, and gives *after* now."""
+        """Record that the output of the fragment *key* changed from *before* to *after*."""
         for resource in self._resources:
             difference = (resource.used_by(after) if after else 0) - (resource.used_by(before) if before else 0)
             self._held[key.namespace, resource.name] += difference
@@ -87,11 +87,11 @@ class NamespaceShares:
             self.overall.drop(key)
 
     def take_freed(self) -> list[Dependency]:
-        """Return the questions of fragments that there may be room for since this was last asked."""
+        """Return the questions of fragments that may find room now; each namespace is returned once."""
         freed, self._freed = self._freed, set()
         return [question_of(namespace) for namespace in sorted(freed)]
 
 
 def question_of(namespace: str) -> Dependency:
-    """Return what a fragment depends on that found no room in *namespace*."""
+    """Return the question of a fragment that found no room in *namespace*."""
     return "room", namespace

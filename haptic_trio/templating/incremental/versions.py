@@ -32,7 +32,7 @@ class Versioned(Generic[K, V]):
         self._now[key] = value
 
     def remove(self, key: K) -> None:
-        """Take *key* out; nothing there is fine."""
+        """Remove *key*, if it exists."""
         self._keep(key)
         self._now.pop(key, None)
 
@@ -73,7 +73,7 @@ class Snapshot(Mapping[K, V]):
         return cast("V", value)
 
     def __iter__(self) -> Iterator[K]:
-        # Each copy is made at once, whoever writes meanwhile; what changes between the two is in both.
+        # Each copy is atomic, even while the writer changes the mapping; keys changed in between are in both.
         now = list(self._now)
         former = dict(self._former)
         yield from (key for key in now if key not in former)

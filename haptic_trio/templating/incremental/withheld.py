@@ -1,13 +1,13 @@
-"""Objects that are served by their last good outputs as a whole, or not at all: one of their fragments fails.
+"""Withheld objects: one of their fragments fails, so all of them use fallbacks of the same configuration.
 
-All fragments of such an object are still rendered as the object is now: that
-decides when it is released. What they give is not used. They put out their
-last good outputs instead, and what others look up of the object is as it was
-then (see `pipeline.session`). All are from one configuration: the newest that has
-passed phase 1, or, where something of that cannot be used, the newest that
-HAProxy has accepted. Good outputs that lack a guard of access which the object
-asks for now are of no use. Where there are none, they put out what the template has
-for a rejected object, which is mostly nothing.
+The fragments still render from the current object, which decides when it is
+released, but that output is not used. Lookups of other fragments find the
+object as it was in the fallback (see `pipeline.session`). Fallbacks come from
+the newest configuration that passed phase 1, or, if one of them is unusable,
+from the newest that HAProxy accepted. A fallback without an access guard that
+the object now asks for is unusable. Without usable fallbacks, the object is
+rejected: its fragments output the text that the template has for this case,
+mostly nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 
 class Fallback(Enum):
-    """What the fragments of a withheld object put out."""
+    """Output of the fragments of a withheld object."""
 
     NEWEST = "newest"
-    """Their last good outputs, whether or not phase 2 has come to them yet."""
+    """Their newest outputs that passed phase 1, checked by phase 2 or not."""
     GOOD = "good"
     """Their outputs in the last configuration that was valid."""
     NONE = "none"
-    """Nothing, or what the template has for a rejected object."""
+    """No output, or the text for a rejected object."""
 
 
 class Withheld:
-    """The decision which objects are withheld; one for all renders of a run."""
+    """Decides which objects are withheld; one for all renders of a run."""
 
     def __init__(self) -> None:
         self._fallbacks: dict[ObjectId, Fallback] = {}
         self._unusable: set[ObjectId] = set()
-        """Objects with a good output that turned out to be of no use."""
+        """Objects with a fallback that turned out to be unusable."""
         self._returned: set[ObjectId] = set()
         """Objects that have been released in this render."""
         self._lasting: dict[ObjectId, tuple[Refusal, ...]] = {}
@@ -49,13 +49,13 @@ class Withheld:
         self._found: dict[FragmentKey, tuple[FragmentOutput | None, FragmentOutput | None]] = {}
         """The good outputs of fragments whose own ones are not used: the newest, and that of a valid configuration."""
         self._demands: dict[FragmentKey, frozenset[str]] = {}
-        """What is to guard fragments whose own outputs are not used."""
+        """Guards that fragments ask for whose own outputs are not used."""
         self._demanding: set[ObjectId] = set()
-        """Objects whose fragments demand others than before."""
+        """Objects whose fragments ask for other guards than before."""
         self._failures: dict[FragmentKey, Any] = {}
-        """What is known of fragments that failed when they were last rendered."""
+        """Results of fragments that failed when they last rendered."""
         self._known: set[FragmentKey] = set()
-        """Those of them that are only to put out something else."""
+        """Those of them that render again only to use another fallback."""
         self._settled_for: tuple[Refusal, ...] | None = None
         self._paused = Paused()
 
@@ -80,7 +80,7 @@ class Withheld:
         return self._fallbacks.get(id_of_subject(subject)) if self._fallbacks else None
 
     def give_up(self, subject: Subject) -> None:
-        """Note that a good output of *subject* cannot be used, so that none of those with it is."""
+        """Record that a fallback of *subject* is unusable, and so are those of the same configuration."""
         if self.fallback_of(subject) in (Fallback.NEWEST, Fallback.GOOD):
             self._unusable.add(id_of_subject(subject))
 
@@ -112,11 +112,11 @@ class Withheld:
         self._failures.pop(key, None)
 
     def fail(self, key: FragmentKey, made: Any) -> None:
-        """Note that the fragment *key* fails, and what is to be known of that."""
+        """Record the failed result *made* of the fragment *key*."""
         self._failures[key] = made
 
     def known_failure(self, key: FragmentKey) -> Any | None:
-        """Return what was noted of the fragment *key* if it failed, and nothing has changed for it since."""
+        """Return the failed result of the fragment *key* if nothing has changed for it since; otherwise None."""
         if key not in self._known:
             return None
         self._known.discard(key)
@@ -232,7 +232,7 @@ def settle_rounds(run: "RenderRun") -> bool:
 
 
 def touch_fragments(run: "RenderRun", keys: set[FragmentKey]) -> None:
-    """Have the fragments *keys* rendered again; costs a look at all of them."""
+    """Make the fragments *keys* pending; visits all fragments."""
     for root in run.roots.values():
         if _concerns(root, keys):
             root.is_valid = False
@@ -251,7 +251,7 @@ def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
 
 
 def touch_object(run: "RenderRun", found: ObjectId) -> None:
-    """Have all fragments of an object rendered again; costs what these are."""
+    """Make all fragments of an object pending; the cost depends on these only."""
     for root in run.roots.values():
         for region in root.regions:
             child = region.children.get(found)
@@ -261,18 +261,18 @@ def touch_object(run: "RenderRun", found: ObjectId) -> None:
 
 
 def is_turn_of(run: "RenderRun", subject: Subject) -> bool:
-    """Whether what is rendered is the turn of an `{% each %}` over this very object."""
+    """Whether the current unit is the turn of an `{% each %}` over this object."""
     unit = run.unit
     return isinstance(unit, Child) and unit.object_id == id_of_subject(subject)
 
 
 def question_of(found: ObjectId) -> Dependency:
-    """Return what a fragment asks that is not the turn of an `{% each %}` over its own object."""
+    """Return the question of a fragment that is not a turn of an `{% each %}` over its object."""
     return ("withheld", *found)
 
 
 def id_of_subject(subject: Subject) -> ObjectId:
-    """Return what tells the object of *subject* from all others."""
+    """Return the identity of the object of *subject*."""
     return subject.namespace, subject.name, subject.kind
 
 
@@ -284,7 +284,7 @@ def _are_usable(
         return False
     if not demands <= frozenset().union(*(output.guards for output in known.values())):
         return False
-    # Where nothing was given, the object was not served: it was of another class then, say.
+    # Without output the object was not served: it had another class then, for example.
     return any(output.text.strip() or output.files for output in known.values())
 
 

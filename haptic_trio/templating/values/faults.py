@@ -10,7 +10,7 @@ from haptic_trio.errors import HapticError
 
 
 class TemplateFaultError(HapticError):
-    """A template, or the data in its hand, is at fault; trying again helps after either has changed."""
+    """A template or its data is at fault; trying again helps after either has changed."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message = message
@@ -19,11 +19,11 @@ class TemplateFaultError(HapticError):
 
 
 class ContentUnavailableError(TemplateFaultError):
-    """Only the identity of an object is here; subclasses say whether trying again helps."""
+    """Only the identity of an object is present; subclasses document whether trying again helps."""
 
 
 class MissingValueError(UndefinedError):
-    """Something absent was used; trying again helps after the template or the object has changed."""
+    """A template used an absent value; trying again helps after the template or the object has changed."""
 
     def __init__(self, message: str | None = None) -> None:
         text, _, self.hint = (message or "").partition("\n")
@@ -31,12 +31,12 @@ class MissingValueError(UndefinedError):
 
 
 def nearest(name: str, known: Iterable[Any]) -> str:
-    """Return the known name most like *name*; empty if none is alike."""
+    """Return the known name most similar to *name*; empty if none is similar."""
     found = difflib.get_close_matches(name, [str(item) for item in known], 1, 0.6)
     return found[0] if found else ""
 
 
 def did_you_mean(name: str, known: Iterable[Any]) -> str:
-    """Return a hint that names the nearest of *known*; empty if none is alike."""
+    """Return a hint that names the most similar of *known*; empty if none is similar."""
     found = nearest(name, known)
     return f"did you mean {found!r}?" if found else ""

@@ -75,7 +75,7 @@ class LimitReachedError(BaseException):
 
 
 class RenderAbandonedError(BaseException):
-    """The caller has no more time for this render, or has cancelled it: no fault of any object or template."""
+    """The caller cancelled this render or its time is up; no object or template is at fault."""
 
 
 class Budget:
@@ -232,7 +232,7 @@ class Meter:
     # Checks.
 
     def tick(self) -> bool:
-        """Look at the clock; always true, so that it can stand in a condition."""
+        """Check the clock; always true, so that it can be part of a condition."""
         if clock() > self.deadline:
             self._check_time()
         return True
@@ -342,14 +342,14 @@ def replace(meter: Meter, text: str, old: str, new: str, count: int = -1) -> str
 
 
 def checked_items(meter: Meter, items: Iterable[Any]) -> Iterator[Any]:
-    """Yield *items* and look at the clock before each."""
+    """Yield *items*, checking the clock before each."""
     for item in items:
         meter.tick()
         yield item
 
 
 def check_items(items: Sequence[Any], *more: Sequence[Any]) -> None:
-    """Refuse a list that would have too many items once *more* are added."""
+    """Raise `LimitReachedError` if *items* and *more* together are too many."""
     size = len(items) + sum(len(part) for part in more)
     if size > 10 * MAX_ITEMS:
         raise LimitReachedError(f"a list of {_count(size)} items; at most {10 * MAX_ITEMS:,} are allowed")

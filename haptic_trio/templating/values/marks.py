@@ -1,7 +1,7 @@
 """Invisible marks around the text of a fragment, which keep its lines traceable.
 
-A mark is made of Unicode noncharacters: it survives macros, set blocks,
-`indent` and `trim`, data cannot hold it, and it is gone from the result.
+Marks are Unicode noncharacters: they survive macros, set blocks, `indent`
+and `trim`, data cannot contain them, and the result has none.
 """
 
 import re
@@ -15,7 +15,7 @@ from haptic_trio.templating.values.text import SENTINELS, Emitted
 _OPENED: Final = "\ufdd0"
 _CLOSED: Final = "\ufdd1"
 REGION: Final = "\ufdd2"
-"""Stands for text that is not there yet."""
+"""Placeholder for text that is inserted later."""
 _DIGITS: Final = "".join(chr(0xFDE0 + digit) for digit in range(16))
 _MARK: Final = re.compile(f"([{_DIGITS}]+){_OPENED}|{_CLOSED}")
 _ANY: Final = re.compile(f"[{SENTINELS}]")

@@ -9,17 +9,17 @@ _FEW = 8
 
 
 class RemarkList:
-    """What is said by somebody. Not for several threads at once."""
+    """Warnings that at least one fragment has. Not thread-safe."""
 
     def __init__(self) -> None:
         self._counts: dict[Remark, int] = {}
         self._ordered: list[Remark] = []
         self._moved: dict[Remark, None] = {}
-        """What may have come or gone since it was put in order."""
+        """Warnings that may have been added or removed since the list was sorted."""
         self._now: tuple[Remark, ...] = ()
 
     def change(self, before: Iterable[Remark], after: Iterable[Remark]) -> None:
-        """Have somebody who has said *before* say *after* instead."""
+        """Replace the warnings *before* of one fragment with *after*."""
         for remark in after:
             self._count(remark, 1)
         for remark in before:
@@ -34,7 +34,7 @@ class RemarkList:
         self._moved[remark] = None
 
     def all(self) -> tuple[Remark, ...]:
-        """Return what is said now; the same tuple until it changes."""
+        """Return all warnings, sorted; the same tuple until they change."""
         if self._moved:
             self._put_in_order()
         return self._now
@@ -58,8 +58,8 @@ class RemarkList:
 
 
 def merged(one: tuple[Remark, ...], other: tuple[Remark, ...]) -> tuple[Remark, ...]:
-    """Return what is in *one* or in *other*, each thing once, in order; both are in order themselves."""
+    """Return the sorted union of two sorted tuples."""
     if not one or not other:
         return one or other
-    # Two stretches in order are merged, not sorted.
+    # `sorted` merges two sorted runs in linear time.
     return tuple(dict.fromkeys(sorted(one + other)))

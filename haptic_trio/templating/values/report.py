@@ -1,7 +1,7 @@
 """Translation of any error raised by a render into a problem with a place.
 
-Messages of exceptions that are not ours may quote a value, and values may
-come from Secrets: quoted parts of such messages are left out.
+Messages of foreign exceptions may quote a value, and values may come from
+Secrets: quoted parts of such messages are removed.
 """
 
 import re

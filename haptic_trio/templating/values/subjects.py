@@ -1,4 +1,4 @@
-"""Subjects: the object of each line, and the objects that were rejected."""
+"""Subjects (the objects that fragments belong to), origins of lines, rejections and warnings."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,7 +26,7 @@ class Subject(msgspec.Struct, frozen=True, order=True):
 
 
 def subject_of(resource: Mapping[str, Any]) -> Subject:
-    """Return the subject that *resource* is."""
+    """Return the identity and version of *resource*."""
     metadata = resource.get("metadata") or {}
     return Subject(
         str(resource.get("kind") or ""),
@@ -37,25 +37,25 @@ def subject_of(resource: Mapping[str, Any]) -> Subject:
 
 
 def is_same_object(left: Subject, right: Subject) -> bool:
-    """Whether the two are one object, in whatever versions."""
+    """Whether both are the same object, in any version."""
     return (left.kind, left.namespace, left.name) == (right.kind, right.namespace, right.name)
 
 
 class FragmentKey(msgspec.Struct, frozen=True):
-    """Which fragment of which object: the same from one render to the next, whatever the object's version."""
+    """Identity of a fragment, the same in all renders and for all versions of its object."""
 
     fragment: str
     kind: str
     namespace: str
     name: str
     ordinal: int = 0
-    """Tells several fragments of one name and object apart, in order of rendering."""
+    """Number among the fragments with the same name and object, in order of rendering."""
     within: str = ""
-    """What is rendered as a whole, and numbers its fragments for itself: a template, or the fragment around."""
+    """The scope of the numbering: the output, or the turn of an `{% each %}`."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a part of the output comes from."""
+    """Origin of a part of the output."""
 
     fragment: str
     subject: Subject
@@ -66,9 +66,9 @@ class Origin(msgspec.Struct, frozen=True):
     within: str = ""
     """See `FragmentKey.within`."""
     depth: int = 0
-    """How many fragments are around this one."""
+    """How many fragments enclose this one."""
     is_closing: bool = False
-    """It is put out since the object is rejected."""
+    """The text is that for a rejected object."""
 
     @property
     def key(self) -> FragmentKey:
@@ -93,11 +93,11 @@ class Refusal(msgspec.Struct, frozen=True):
     problem: Problem
     ordinal: int = 0
     has_stand_in: bool = False
-    """Its last good output was rendered instead; else nothing was."""
+    """The fallback was output instead; otherwise nothing was."""
     within: str = ""
     """See `FragmentKey.within`."""
     is_apart: bool = False
-    """Other fragments of the object are served all the same."""
+    """Other fragments of the object are served nevertheless."""
 
     @property
     def key(self) -> FragmentKey:
@@ -107,7 +107,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Remark(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """What the owner of an object should know."""
+    """Warning for the owner of an object."""
 
     subject: Subject
     """The object, whatever its version."""
@@ -140,13 +140,13 @@ def message_of(text: str) -> str:
 
 
 class RenderedText:
-    """A text in pieces, which know the fragment that made them. Joined, and asked for lines, only on demand."""
+    """Text in pieces, each with the origin that rendered it. Joined and split into lines on demand only."""
 
     __slots__ = ("_text", "pieces")
 
     def __init__(self, pieces: Paged[Piece]) -> None:
         self.pieces = pieces
-        """What the text consists of; the origin of a piece is an `Origin`, or None outside all fragments."""
+        """The origin of a piece is an `Origin`, or None outside of fragments."""
         self._text: str | None = None
 
     @classmethod
@@ -168,7 +168,7 @@ class RenderedText:
 
     @property
     def has_entries(self) -> bool:
-        """Whether there is a line that is neither blank nor begins with `#`."""
+        """Whether any line is neither blank nor begins with `#`."""
         rest = ""
         for piece in self.pieces:
             *lines, rest = (rest + piece.text).split("\n")
@@ -178,7 +178,7 @@ class RenderedText:
 
     @property
     def origins(self) -> tuple[LineRange, ...]:
-        """Which lines each fragment made, in order; ranges do not overlap."""
+        """The lines of each fragment, in order; ranges do not overlap."""
         ranges: list[LineRange] = []
         line, depth_of_last = 1, 0
         for piece in self.pieces:

@@ -4,9 +4,9 @@ import re
 from typing import Final
 
 SENTINELS: Final = "\ufdd0-\ufdef"
-"""Unicode's noncharacters for internal use, which mark fragments in the text; data may not hold them."""
+"""Unicode noncharacters that mark fragments in the text; data must not contain them."""
 FORBIDDEN: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff{SENTINELS}]")
-"""What no emitter for a single line lets through: control characters, line breaks, halves of surrogate pairs."""
+"""Characters that no emitter for a single line accepts: control characters, line breaks, lone surrogates."""
 
 
 class Emitted(str):
