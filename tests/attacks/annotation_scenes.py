@@ -74,11 +74,12 @@ BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }  # fmt: skip
 
+INTERVALS: Final = {name: "5s" for name in ("health-check-interval", "backend-check-interval", "agent-check-interval")}
 # What the libraries' own tests have no value of.
 EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "nginx": {**OF_NGINX, "session-cookie-secure": "true"},
     "haproxyOrg": OF_ORG,
-    "haproxyIngress": {**OF_JCM, "agent-check-send": "ping", "maxqueue-server": "7"},
+    "haproxyIngress": {**OF_JCM, "agent-check-send": "ping", "maxqueue-server": "7", **INTERVALS},
 }
 
 

@@ -204,17 +204,20 @@ def can_be_stored(mutation: Mutation) -> bool:
     sets the time of creation, and a tenant has no right to write in other
     namespaces, or what the cluster has once.
     """
-    path = mutation.leaf.path
-    if path == ("metadata", "creationTimestamp"):
+    objects = mutation.objects(1)
+    return all(_can_be_at(one.leaf.path, objects[one.leaf.object]["metadata"]) for one in (mutation, *mutation.others))
+
+
+def _can_be_at(path: Sequence[Step], metadata: Mapping[str, Any]) -> bool:
+    """Whether the object with *metadata* would be taken for what it has at *path*."""
+    if tuple(path) == ("metadata", "creationTimestamp"):
         return False
-    one = mutation.objects(1)[mutation.leaf.object]
-    metadata = one["metadata"]
-    if path in (("metadata", "name"), ("metadata", "namespace")):
-        text = metadata[path[1]]
+    if tuple(path) in (("metadata", "name"), ("metadata", "namespace")):
+        text = metadata[str(path[1])]
         is_legal = isinstance(text, str) and _NAME.fullmatch(text) and (path[1] == "name" or "." not in text)
         return bool(is_legal) and "namespace" in metadata and metadata["namespace"] not in ("victim", "victim-other")
     if path[0] == "metadata" and path[1] in ("labels", "annotations"):
-        return all(isinstance(value, str) for value in metadata[path[1]].values())
+        return all(isinstance(value, str) for value in metadata[str(path[1])].values())
     return True
 
 

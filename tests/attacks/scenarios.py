@@ -182,7 +182,7 @@ def _many_paths(_rig: Rig) -> Iterator[Resource]:
 
 def _agent_checks(rig: Rig) -> Iterator[Resource]:
     """Checks that connect to where an attacker wants, with a text of theirs."""
-    values = {"agent-check-port": str(rig.taken), "agent-check-interval": "1", "agent-check-send": "FLUSHALL\n"}
+    values = {"agent-check-port": str(rig.taken), "agent-check-interval": "1s", "agent-check-send": "FLUSHALL\n"}
     for number, address in enumerate(("127.0.0.1", "localhost", "::1", "0.0.0.0", "127.1")):
         texts = {f"{JCM}{key}": value for key, value in values.items()} | {f"{JCM}agent-check-addr": address}
         yield _own(f"agent-{number}", annotations=texts)

@@ -21,6 +21,8 @@ _EXPRESSION: Final = re.compile(r"%(?:\{[^}]*\})?\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
 _REPEATED: Final = re.compile(r"(?:D[,/|])+(?=D)")
 _ITEM: Final = re.compile(r"[;&>?]")
 _FIELD: Final = re.compile(r"=?[A-Za-z0-9._~%/:*!@$+-]*")
+_OWN: Final = {"p": 1, "hr": 2, "qr": 2}
+"""How many fields of an expression's item stand before what it costs."""
 _ADDRESS: Final = re.compile(r"\[[0-9a-f:.]+\](?=:)")
 # Some are words of templates as well, such as `true`.
 _TEXTS: Final = frozenset(TEXTS)
@@ -102,7 +104,11 @@ def map_shapes(line: str) -> Iterator[Shape]:
     for item in _ITEM.split(value):
         operation, *more = item.split(",")
         name = operation if len(operation) <= 2 else _field(operation)
-        yield (name, *map(_field, more))
+        own, numbers = more[: _OWN.get(name, len(more))], more[_OWN.get(name, len(more)) :]
+        # What an expression costs at most is three numbers, or four for a polynomial of higher degree.
+        if 3 <= len(numbers) <= 4 and all(map(str.isdigit, numbers)):
+            numbers = ["0"]
+        yield (name, *map(_field, own), *map(_field, numbers))
 
 
 def _field(text: str) -> str:
