@@ -160,18 +160,24 @@ def port(value: Any) -> Emitted:
 def duration(value: Any) -> Emitted:
     """A time with its unit, such as `30s`, of at most 24.8 days. `1m30s` is written in one unit."""
     text = _text(value, "duration")
-    parts = _DURATION_PART.findall(text)
     if text == "0":
         return Emitted("0")
+    micros = microseconds(text)
+    if len(_DURATION_PART.findall(text)) == 1:
+        return Emitted(text)
+    largest = next(unit for unit in ("d", "h", "m", "s", "ms", "us") if micros % _UNIT_US[unit] == 0)
+    return Emitted(f"{micros // _UNIT_US[largest]}{largest}")
+
+
+def microseconds(text: str) -> int:
+    """Return the microseconds of a time with its unit; raises `EmitError`."""
+    parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise EmitError("duration: the value is not a time", "a number and one of us, ms, s, m, h, d")
     micros = sum(int(number) * _UNIT_US[unit] for number, unit in parts)
     if micros > _LONGEST_US:
         raise EmitError("duration: the value is longer than 24.8 days, the longest that HAProxy can count")
-    if len(parts) == 1:
-        return Emitted(text)
-    largest = next(unit for unit in ("d", "h", "m", "s", "ms", "us") if micros % _UNIT_US[unit] == 0)
-    return Emitted(f"{micros // _UNIT_US[largest]}{largest}")
+    return micros
 
 
 def size(value: Any) -> Emitted:

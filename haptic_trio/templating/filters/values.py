@@ -18,6 +18,7 @@ from haptic_trio.templating.filters.emitters import (
     header_name,
     hostname,
     integer,
+    microseconds,
     pattern,
     port,
     regex_escape,
@@ -104,6 +105,17 @@ def milliseconds(value: Any) -> Emitted:
     """A time; a bare number is in milliseconds."""
     text = _text(value, "milliseconds")
     return duration(text + "ms" if text.isascii() and text.isdigit() else text)
+
+
+def check_interval(value: Any, shortest: Any = "500ms") -> Emitted:
+    """The time between two checks of a server, which is at least *shortest*; a bare number is in milliseconds."""
+    found = milliseconds(value)
+    if found == "0" or microseconds(found) < microseconds(milliseconds(shortest)):
+        raise EmitError(
+            "check_interval: the checks of a server would follow each other too fast",
+            f"at least {shortest}; an administrator can allow less by shortestCheckInterval",
+        )
+    return found
 
 
 def whole_seconds(value: Any) -> Emitted:
@@ -345,7 +357,7 @@ def _text(value: Any, name: str) -> str:
 VALUES: Final[dict[str, Callable[..., Any]]] = {
     function.__name__: function
     for function in (
-        switch, choice, words, network, seconds, milliseconds, whole_seconds, table_size, byte_count, backreferences,
+        switch, choice, words, network, seconds, milliseconds, check_interval, whole_seconds, table_size, byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
         origin_pattern, realm, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
     )
