@@ -162,7 +162,7 @@ class GatewayStatus:
         counts = self._routes.counts(resource)
         placement = self._placement(resource)
         taken = self._ports.unavailable(resource, placement.addresses)
-        status = gateway_status(resource, self._stores, placement, counts, taken)
+        status = gateway_status(resource, self._stores, placement, counts, taken, self._ports.rules)
         return self._timed.status(resource, status, lambda time: _timed_listeners(resource, status, time))
 
     def related(self) -> Collection[ResourceRef]:
@@ -248,7 +248,7 @@ class ListenerSetStatus:
         known = self._known.get(key)
         if known is None:
             taken = self._ports.unavailable(gateway, addresses)
-            known = self._known[key] = Neighbours(gateway, self._stores, taken)
+            known = self._known[key] = Neighbours(gateway, self._stores, taken, self._ports.rules)
         return known
 
     def _addresses_of(self, gateway: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from haptic_trio.gateway.listeners.clients import (
     client_validation,
     has_insecure_fallback,
 )
+from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import (
     Listener,
     all_listeners,
@@ -24,6 +25,7 @@ from haptic_trio.gateway.listeners.listeners import (
     listeners_of_set,
 )
 from haptic_trio.gateway.listeners.overlaps import overlapping
+from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
 from haptic_trio.gateway.objects import (
     GROUP,
     Lookups,
@@ -76,6 +78,7 @@ def gateway_status(
     placement: Placement,
     counts: Mapping[str, int],
     taken: Mapping[int, str] = NOTHING,
+    rules: PortRules = PortRules(),  # noqa: B008  immutable
 ) -> dict[str, Any]:
     """Return the status of a Gateway of this controller.
 
@@ -83,7 +86,7 @@ def gateway_status(
     """
     generation = generation_of(gateway)
     listeners = listeners_of(gateway)
-    everything = all_listeners(gateway, lookups)
+    everything = _served(gateway, lookups, listeners_beyond(gateway, lookups, rules.listeners))
     sets = {
         (listener.namespace, listener.owner)
         for listener in everything
@@ -105,10 +108,17 @@ def gateway_status(
 class Neighbours:
     """Parts that the statuses of all ListenerSets of a Gateway share, computed once."""
 
-    def __init__(self, gateway: Resource, lookups: Lookups, taken: Mapping[int, str]) -> None:
+    def __init__(self, gateway: Resource, lookups: Lookups, taken: Mapping[int, str], rules: PortRules) -> None:
         self.gateway = gateway
-        self.overlaps = overlapping(all_listeners(gateway, lookups))
+        self.beyond = listeners_beyond(gateway, lookups, rules.listeners)
+        self.overlaps = overlapping(_served(gateway, lookups, self.beyond))
         self.taken = taken
+
+
+def _served(gateway: Resource, lookups: Lookups, beyond: Mapping[str, Listener]) -> tuple[Listener, ...]:
+    """Return the listeners of *gateway* without those *beyond* the limit."""
+    everything = all_listeners(gateway, lookups)
+    return tuple(listener for listener in everything if listener.key not in beyond) if beyond else everything
 
 
 def set_status(
@@ -119,7 +129,10 @@ def set_status(
     gateway, taken, overlaps = neighbours.gateway, neighbours.taken, neighbours.overlaps
     listeners = listeners_of_set(listener_set, gateway, lookups)
     entries = [
-        listener_status(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken, overlaps)
+        listener_status(
+            *(listener, gateway, lookups, counts.get(listener.key, 0), generation, taken, overlaps),
+            is_beyond=listener.key in neighbours.beyond,
+        )
         for listener in listeners
     ]
     served = [entry for entry in entries if is_programmed(entry)]
@@ -223,10 +236,13 @@ def listener_status(
     generation: int,
     taken: Mapping[int, str] = NOTHING,
     overlaps: frozenset[str] = frozenset(),
+    *,
+    is_beyond: bool = False,
 ) -> dict[str, Any]:
     """Return the status of *listener* of *gateway*, with its number of attached routes.
 
-    *overlaps* has the keys of those that share hosts with others of their port.
+    *overlaps* has the keys of those that share hosts with others of their port. One that *is_beyond* the limit of its
+    namespace is not served.
     """
     clients = _clients_fault(listener, gateway, lookups)
     fault, message = "", ""
@@ -234,6 +250,8 @@ def listener_status(
         fault, message = listener.conflict, "another listener conflicts with this one"
     elif not listener.is_accepted:
         fault, message = "UnsupportedProtocol", "the protocol is not supported"
+    elif is_beyond:
+        fault, message = "TooManyListeners", TOO_MANY
     elif listener.port in taken:
         fault, message = "PortUnavailable", taken[listener.port]
     elif has_hostname_fault(listener):

@@ -238,13 +238,13 @@ class HeldPorts:
     def __init__(self, lookups: Lookups, controller: str, rules: PortRules) -> None:
         self._lookups = lookups
         self._controller = controller
-        self._rules = rules
+        self.rules = rules
         self._answers = Answers(lookups)
 
     def unavailable(self, gateway: Resource, addresses: Sequence[str]) -> dict[int, str]:
         """Return what `unavailable_ports` does."""
         self._answers.trim(_FOR_EACH * len(self._lookups["gateways"]))
         lookups = self._answers.lookups
-        question = partial(unavailable_ports, gateway, lookups, self._controller, self._rules, addresses)
+        question = partial(unavailable_ports, gateway, lookups, self._controller, self.rules, addresses)
         taken, _ = self._answers.record(question)
         return taken

@@ -30,7 +30,7 @@ def ports_beyond(
 ) -> frozenset[int]:
     """Return the ports of *gateway* that owners of listeners, of *kind* in *namespace*, cannot have for the limit."""
     # What the answer does not depend on is no part of the question, which is compared for each Gateway.
-    rules = msgspec.structs.replace(rules, pool=rules.pool[:1], shared=frozenset())
+    rules = msgspec.structs.replace(rules, pool=rules.pool[:1], shared=frozenset(), listeners=0)
     size = derived(lookups, "listenerSets", _Size(rules), namespace) if kind == "ListenerSet" else 0
     if size <= rules.most and derived(lookups, "gateways", _Fit(rules, classes, rules.most - size), namespace):
         return frozenset()

@@ -13,10 +13,12 @@ TAKEN_PORTS: Final = "takenPorts"
 _RANGE: Final = re.compile(r"([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?").fullmatch
 _LAST_PORT: Final = 65_535
 _MOST: Final = 256
+_MOST_LISTENERS: Final = 64
 
 NOT_ALLOWED: Final = "the administrator does not allow this port (gatewayPorts)"
 RESERVED: Final = "the port is reserved (gatewayReservedPorts)"
 BEYOND: Final = "the listeners of this namespace have as many ports as they may (gatewayPortsPerNamespace)"
+TOO_MANY: Final = "this namespace adds as many listeners to the Gateway as it may (gatewayListenersPerNamespace)"
 HELD: Final = "another Gateway, or a frontend of ours, has this port"
 
 
@@ -42,6 +44,8 @@ class PortRules(msgspec.Struct, frozen=True):
     """Ranges of ports that listeners may have, each with its last port."""
     most: int = _MOST
     """How many ports the listeners of one namespace may have: a frontend costs HAProxy time and memory."""
+    listeners: int = _MOST_LISTENERS
+    """How many listeners the ListenerSets of one namespace may add to a Gateway of another one."""
 
     @classmethod
     def of(
@@ -51,13 +55,14 @@ class PortRules(msgspec.Struct, frozen=True):
         reserved: Iterable[Any] = (),
         allowed: Any = None,
         most: int = _MOST,
+        listeners: int = _MOST_LISTENERS,
     ) -> "PortRules":
         """Return the rules of what templates and settings have; raises `GatewayObjectError`."""
         try:
             ranges = ((1, _LAST_PORT),) if allowed is None else tuple(port_range(one) for one in allowed)
         except ValueError as exc:
             raise GatewayObjectError(f"a range of ports is {exc}") from None
-        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges, most)
+        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges, most, listeners)
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "PortRules":
@@ -68,6 +73,7 @@ class PortRules(msgspec.Struct, frozen=True):
             settings.get("gatewayReservedPorts") or (),
             settings.get("gatewayPorts"),
             settings.get("gatewayPortsPerNamespace", _MOST),
+            settings.get("gatewayListenersPerNamespace", _MOST_LISTENERS),
         )
 
     def refusal(self, port: int) -> str:

@@ -8,6 +8,7 @@ at an address that only this machine can reach.
 
 import hashlib
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -23,8 +24,9 @@ from haptic_trio.gateway.listeners.clients import (
     client_validation,
 )
 from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_ports
+from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_ours, is_refused
-from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of, text_of
 
 MIXED: Final = "mixed"
@@ -94,6 +96,15 @@ class RefusedPort(msgspec.Struct, frozen=True):
     reason: str
 
 
+class RefusedListeners(msgspec.Struct, frozen=True):
+    """Listeners of a ListenerSet that are beyond the limit of their namespace."""
+
+    owner: Resource
+    """As far as it takes to name it."""
+    count: int
+    reason: str = TOO_MANY
+
+
 def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
     """Return what is served of *gateway*; nothing if it is not of *controller*, or not accepted."""
     if not is_ours(gateway, resources, controller) or is_refused(gateway):
@@ -102,10 +113,11 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
     if rules.pool and not placement.addresses:
         return []
     taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
+    beyond = listeners_beyond(gateway, resources, rules.listeners)
     ports: dict[int, dict[str, list[ServedListener]]] = {}
     hosts: dict[int, list[str]] = {}
     for listener in all_listeners(gateway, resources):
-        is_open = listener.is_accepted and listener.kinds and listener.port not in taken
+        is_open = listener.is_accepted and listener.kinds and listener.port not in taken and listener.key not in beyond
         found = _served(gateway, listener, resources) if is_open else None
         if found is not None:
             hosts.setdefault(listener.port, []).append(found.hostname)
@@ -142,9 +154,24 @@ def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules:
         if listener.is_accepted and listener.port in taken
     }
     return [
-        RefusedPort({"kind": kind, "metadata": {"namespace": namespace, "name": name}}, port, taken[port])
+        RefusedPort(_named(kind, namespace, name), port, taken[port])
         for port, kind, namespace, name in sorted(owners)
     ]
+
+
+def refused_listeners(
+    gateway: Resource, resources: Lookups, controller: str, rules: PortRules
+) -> list[RefusedListeners]:
+    """Return the ListenerSets for *gateway* with more listeners than their namespace may add."""
+    if not is_ours(gateway, resources, controller) or is_refused(gateway):
+        return []
+    beyond = listeners_beyond(gateway, resources, rules.listeners)
+    owners = Counter((listener.namespace, listener.owner) for listener in beyond.values())
+    return [RefusedListeners(_named("ListenerSet", *owner), count) for owner, count in sorted(owners.items())]
+
+
+def _named(kind: str, namespace: str, name: str) -> Resource:
+    return {"kind": kind, "metadata": {"namespace": namespace, "name": name}}
 
 
 def _frontends(

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from haptic_trio.gateway.listeners.port_rules import PortRules
-from haptic_trio.gateway.listeners.ports import RefusedPort, ServedPort, refused_ports, served_ports
+from haptic_trio.gateway.listeners.ports import (
+    RefusedListeners,
+    RefusedPort,
+    ServedPort,
+    refused_listeners,
+    refused_ports,
+    served_ports,
+)
 from haptic_trio.gateway.objects import Lookups, Resource, name_of, namespace_of
 from haptic_trio.gateway.routes import routing
 from haptic_trio.gateway.routes.attachment import listeners_for
@@ -39,16 +46,22 @@ class GatewayFunctions:
         return found if found and listeners_for(route, kind, resources, controller) else []
 
     def port_rules(
-        self, pool: Sequence[str], shared: Sequence[int], reserved: Sequence[int], allowed: Sequence[Any], most: int
+        self,
+        pool: Sequence[str],
+        shared: Sequence[int],
+        reserved: Sequence[int],
+        allowed: Sequence[Any],
+        most: int,
+        listeners: int,
     ) -> PortRules:
         """Return which ports listeners may have.
 
         Each Gateway has an address of *pool*; without any, all share an
         address, and *shared* are ports that other frontends have there.
         Listeners may have the ports and ranges *allowed*, but for those *reserved*; those of one
-        namespace have at most *most*.
+        namespace have at most *most*. ListenerSets of one namespace add at most *listeners* to a Gateway of another one.
         """
-        return PortRules.of(pool, shared, reserved, allowed, most)
+        return PortRules.of(pool, shared, reserved, allowed, most, listeners)
 
     def ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
         """Return the ports of *gateway* that are served; none if it is not of *controller*."""
@@ -59,6 +72,12 @@ class GatewayFunctions:
     ) -> list[RefusedPort]:
         """Return the ports that *gateway* asks for and cannot have, once for each owner of listeners."""
         return refused_ports(gateway, resources, controller, rules)
+
+    def refused_listeners(
+        self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules
+    ) -> list[RefusedListeners]:
+        """Return the ListenerSets that have more listeners for *gateway* than their namespace may add."""
+        return refused_listeners(gateway, resources, controller, rules)
 
     def backends(self, service: Resource, resources: Lookups) -> list[Variant]:
         """Return which backends the routes that name *service* need for each port of it."""

@@ -77,9 +77,11 @@ def test_settings_and_templates_make_the_same_rules() -> None:
         "gatewayReservedPorts": [5555],
         "gatewayPorts": ["80", "1000-2000"],
         "gatewayPortsPerNamespace": 20,
+        "gatewayListenersPerNamespace": 30,
     }
 
-    assert PortRules.of_settings(settings) == PortRules.of([], [8080, 8443, 0, 8444], [5555], ["80", "1000-2000"], 20)
+    expected = PortRules.of([], [8080, 8443, 0, 8444], [5555], ["80", "1000-2000"], 20, 30)
+    assert PortRules.of_settings(settings) == expected
     assert PortRules.of_settings({}) == PortRules()
 
 
