@@ -74,7 +74,7 @@ BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }  # fmt: skip
 
-INTERVALS: Final = {name: "5s" for name in ("health-check-interval", "backend-check-interval", "agent-check-interval")}
+INTERVALS: Final = dict.fromkeys(("health-check-interval", "backend-check-interval", "agent-check-interval"), "5s")
 # What the libraries' own tests have no value of.
 EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "nginx": {**OF_NGINX, "session-cookie-secure": "true"},

@@ -154,8 +154,7 @@ def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules:
         if listener.is_accepted and listener.port in taken
     }
     return [
-        RefusedPort(_named(kind, namespace, name), port, taken[port])
-        for port, kind, namespace, name in sorted(owners)
+        RefusedPort(_named(kind, namespace, name), port, taken[port]) for port, kind, namespace, name in sorted(owners)
     ]
 
 

@@ -59,7 +59,8 @@ class GatewayFunctions:
         Each Gateway has an address of *pool*; without any, all share an
         address, and *shared* are ports that other frontends have there.
         Listeners may have the ports and ranges *allowed*, but for those *reserved*; those of one
-        namespace have at most *most*. ListenerSets of one namespace add at most *listeners* to a Gateway of another one.
+        namespace have at most *most*. ListenerSets of one namespace add at most *listeners* to a
+        Gateway of another one.
         """
         return PortRules.of(pool, shared, reserved, allowed, most, listeners)
 

@@ -329,7 +329,7 @@ def _user(name: str, hashed: str) -> tuple[Emitted, Emitted]:
         )
     if _rounds(hashed) > _MOST_ROUNDS_OF_HASH:
         raise EmitError(
-            f"htpasswd: a hash has more than {_MOST_ROUNDS_OF_HASH:,} rounds, which would hold up the requests of others",
+            f"htpasswd: a hash has more than {_MOST_ROUNDS_OF_HASH:,} rounds, which hold up the requests of others",
             "make it with `openssl passwd -6`, which takes 5,000",
         )
     return word(name), word(hashed)
@@ -363,7 +363,8 @@ def _text(value: Any, name: str) -> str:
 VALUES: Final[dict[str, Callable[..., Any]]] = {
     function.__name__: function
     for function in (
-        switch, choice, words, network, seconds, milliseconds, check_interval, whole_seconds, table_size, byte_count, backreferences,
+        switch, choice, words, network, seconds, milliseconds, check_interval, whole_seconds, table_size,
+        byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
         origin_pattern, realm, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
     )

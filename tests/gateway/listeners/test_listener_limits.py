@@ -63,7 +63,10 @@ def test_the_oldest_listener_sets_of_a_namespace_are_served_up_to_the_limit() ->
     assert conditions(status.wanted(young)) == [("True", "Accepted"), *[("False", "TooManyListeners")] * 2]
     found = status.wanted(later)
     assert found is not None
-    assert [(one["type"], one["status"]) for one in found["conditions"]] == [("Accepted", "False"), ("Programmed", "False")]
+    assert [(one["type"], one["status"]) for one in found["conditions"]] == [
+        ("Accepted", "False"),
+        ("Programmed", "False"),
+    ]
     assert found["listeners"][0]["conditions"][0]["message"] == TOO_MANY
     of_gateway = GatewayStatus(stores, CONTROLLER, rules, lambda: ("192.0.2.1",)).wanted(SHARED)
     assert of_gateway is not None

@@ -88,7 +88,9 @@ def test_what_is_not_accepted_is_not_served_and_neither_is_what_others_add_to_it
     def of(gateway: Resource) -> tuple[list[int], dict[str, tuple[str, str]]]:
         stores = stores_of(gateway_class(), gateway, more)
         ports = served_ports(gateway, stores, CONTROLLER, PortRules())
-        return [port.port for port in ports], verdicts(set_status(more, Neighbours(gateway, stores, {}, PortRules()), stores, {}))
+        return [port.port for port in ports], verdicts(
+            set_status(more, Neighbours(gateway, stores, {}, PortRules()), stores, {})
+        )
 
     assert of(plain) == ([80, 81], {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")})
     assert of(one) == (
