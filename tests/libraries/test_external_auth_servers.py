@@ -157,6 +157,22 @@ def test_interim_answers_and_bare_line_ends_are_understood(cluster: Cluster) -> 
         assert "x-user: joe" in ask_for(cluster, "odd", 200).body.split("\n")
 
 
+@pytest.mark.haproxy
+@pytest.mark.parametrize("length", [b"1.5", b"-1", b"0x10", b"9" * 40, b"nan", b"", b"1e3"])
+def test_an_odd_length_costs_no_place(cluster: Cluster, length: bytes) -> None:
+    text = b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nbody"
+    with serving("web") as running, sending(text) as port:
+        cluster.serve(
+            checked("odd", {"auth-url": URL}),
+            *servers(running["web"], port),
+            libraries=LIBRARIES,
+            externalAuthsPerNamespace=MOST,
+        )
+
+        statuses = {ask_for(cluster, "odd", 200).status for _ in range(2 * MOST * len(os.sched_getaffinity(0)))}
+        assert statuses == {200}
+
+
 @contextmanager
 def sending(answer: bytes) -> Iterator[int]:
     """Run a server that answers each connection with the same bytes and closes it; yields its port."""
