@@ -219,7 +219,7 @@ def test_nothing_of_it_is_there_without_a_library_that_knows_it() -> None:
 @pytest.mark.parametrize(
     ("annotations", "problem"),
     [
-        ({"auth-url": "https://$host/oauth2/auth"}, "clients would choose"),
+        ({"auth-url": "https://$host/oauth2/auth"}, "clients could choose"),
         ({"auth-url": "http://auth.other.svc.cluster.local/"}, "another namespace"),
         ({"auth-url": "http://169.254.169.254/latest"}, "not a Service"),
         ({"auth-url": "http://example.com/#;}\ninjection_point"}, "not a URL"),
@@ -228,7 +228,7 @@ def test_nothing_of_it_is_there_without_a_library_that_knows_it() -> None:
         ({"enable-global-auth": "true"}, "no authentication for all"),
         ({"auth-url": URL, "auth-snippet": "proxy_set_header a b;"}, "not supported"),
         ({"auth-url": URL, "auth-response-headers": "X-A, X B"}, "a space"),
-        ({"auth-url": URL, "auth-method": "BREW"}, "none of"),
+        ({"auth-url": URL, "auth-method": "BREW"}, "not one of"),
         ({"auth-url": URL, "auth-signin": "javascript:alert(1)"}, "neither an http"),
     ],
 )
