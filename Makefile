@@ -11,7 +11,7 @@ ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYN
 VERSIONS ?= 2.8 3.0 3.2 3.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-crashes test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
+.PHONY: help demo test-unit test test-crashes test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,7 +25,12 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARGS=--check drives the story by itself)
 	@$(BIN)/haptic-trio demo $(ARGS)
 
+test-unit: $(STAMP)  ## run the fast tests that start no process, in parallel, with few examples of each property (ARGS goes to pytest)
+	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n auto --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not soak" $(ARGS)
+
 test: $(STAMP)  ## run all tests but those of test-cluster and test-crashes (ARGS goes to pytest)
+	@echo "All tests take 20 to 30 minutes on two cores. They need Linux; HAProxy 2.8 comes with .venv. Tests that need more (Go, openssl,"
+	@echo "curl, a browser) are skipped with the reason. For a quick check: make test-unit (about 90 s)."
 	@$(BIN)/python -m pytest -m "not cluster and not crash and not soak" $(ARGS)
 	@# What counts objects has a process of its own; 5: none of the tests that ARGS name is one of these.
 	@$(BIN)/python -m pytest -m "soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import haptic_trio
 from haptic_trio import messages
@@ -28,6 +29,7 @@ def tracked_files() -> list[Path]:
     return [file for file in files if file.is_file()]
 
 
+@pytest.mark.process
 def test_no_source_file_is_longer_than_400_lines() -> None:
     long = {
         file.relative_to(ROOT): length

@@ -106,6 +106,7 @@ async def test_unknown_path_is_not_found(probe: Probe) -> None:
     assert (await probe.client.get("/")).status_code == 404
 
 
+@pytest.mark.process
 async def test_report_follows_the_iteration_and_is_not_ready_between_two(tmp_path: Path) -> None:
     rig = ControllerRig(tmp_path)
     before = health_of(rig.process)

@@ -186,6 +186,7 @@ def growth() -> Growth:
     return Growth()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTS)
 def test_cost_is_linear_in_the_size_of_the_object(growth: Growth, name: str) -> None:
     # What is compiled or remembered once is so before.

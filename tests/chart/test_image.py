@@ -42,6 +42,7 @@ def test_what_is_copied_reaches_the_builder_and_nothing_else_does() -> None:
     assert "**/__pycache__" in lines
 
 
+@pytest.mark.process
 def test_the_chart_runs_the_image_as_its_own_user_who_may_write_where_the_image_says(helm: Helm) -> None:
     settings = dict(re.findall(r"(HAPTIC_\w+)=(\S+)", CONTAINERFILE))
     (user,) = re.findall(r"^USER (\d+):\d+$", CONTAINERFILE, re.MULTILINE)

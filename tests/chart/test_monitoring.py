@@ -104,6 +104,7 @@ def test_panels_do_not_overlap_and_their_variables_are_there() -> None:
         assert all(name in SAMPLES for name in re.findall(r"haptic_\w+", query))
 
 
+@pytest.mark.process
 def test_nothing_of_it_is_there_unless_it_is_asked_for(helm: Helm) -> None:
     kinds = {one["kind"] for one in helm.render()}
 
@@ -111,6 +112,7 @@ def test_nothing_of_it_is_there_unless_it_is_asked_for(helm: Helm) -> None:
     assert not [one for one in helm.render() if one["metadata"]["name"].endswith("-dashboard")]
 
 
+@pytest.mark.process
 def test_rule_is_of_this_release_and_leads_to_the_runbook(helm: Helm) -> None:
     objects = helm.render(
         prometheusRule={
@@ -138,11 +140,13 @@ def test_rule_is_of_this_release_and_leads_to_the_runbook(helm: Helm) -> None:
         assert one["annotations"].keys() == {"summary", "description", "runbook_url"}
 
 
+@pytest.mark.process
 def test_unknown_alert_cannot_be_left_out(helm: Helm) -> None:
     with pytest.raises(RenderError, match='there is no alert "HapticNothing"'):
         helm.render(prometheusRule={"enabled": True, "disabled": ["HapticNothing"]})
 
 
+@pytest.mark.process
 def test_dashboard_reaches_the_sidecar_unchanged(helm: Helm) -> None:
     objects = helm.render(dashboard={"enabled": True, "annotations": {"folder": "Edge"}})
     config_map = find(objects, "ConfigMap", "-dashboard")
@@ -152,6 +156,7 @@ def test_dashboard_reaches_the_sidecar_unchanged(helm: Helm) -> None:
     assert json.loads(config_map["data"]["haptic-trio.json"]) == DASHBOARD
 
 
+@pytest.mark.process
 def test_traces_are_sent_where_the_values_say(helm: Helm) -> None:
     def options(**settings: Any) -> list[str]:
         workload = find(helm.render(**settings), "Deployment", f"{RELEASE}-haptic-trio-controller")

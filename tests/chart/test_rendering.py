@@ -18,6 +18,8 @@ from tests.chart.golden_files import make_text, path_of
 from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, pod_of, workloads_of
 from tests.chart.watched import WATCHED_FILE, watched_text
 
+pytestmark = pytest.mark.process
+
 COMMANDS = {"serve": serve, "agent": agent}
 OWN_CONFIGURATION = "configuration.core.haptic-trio"
 

@@ -109,6 +109,7 @@ def test_without_a_controller_the_error_names_the_options(tmp_path: Path) -> Non
     assert "--state-dir" in str(result.exception)
 
 
+@pytest.mark.process
 async def test_a_reader_that_goes_away_ends_it_though_there_is_nothing_to_write(tmp_path: Path) -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"

@@ -19,6 +19,8 @@ from haptic_trio.cli.output.findings import make_console
 from haptic_trio.explain.answers import Answer, Line, LineAnswer, MadeBy, ObjectAnswer
 from tests.cli.commands import invoke_cli, replace_in
 
+pytestmark = pytest.mark.process
+
 BROKEN = """\
 apiVersion: networking.k8s.io/v1
 kind: Ingress

@@ -12,6 +12,8 @@ import yaml
 
 from tests.cli.commands import invoke_cli, replace_in
 
+pytestmark = pytest.mark.process
+
 TEMPLATE = """\
 {% for line in http.fetch(url, critical=critical).splitlines() %}
 {{ line | map_key }} denied

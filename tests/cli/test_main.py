@@ -46,6 +46,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert invoke_cli(*arguments).exit_code == 2
 
 
+@pytest.mark.process
 def test_manifests_may_be_named_by_the_environment(manifests: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HAPTIC_MANIFESTS", str(manifests))
 
@@ -68,6 +69,7 @@ def test_version_shows_what_would_run(haproxy_binary: Path) -> None:
     assert str(haproxy_binary) in output
 
 
+@pytest.mark.process
 def test_the_package_can_be_run_as_a_module() -> None:
     run = subprocess.run([sys.executable, "-m", "haptic_trio", "--version"], capture_output=True, text=True, check=True)
 
@@ -87,6 +89,7 @@ def test_a_misspelt_subcommand_gets_a_suggestion() -> None:
     assert (result.exit_code, "Did you mean 'render'?" in result.stderr) == (2, True)
 
 
+@pytest.mark.process
 def test_small_subcommands_start_without_the_controller() -> None:
     script = (
         "import sys; from haptic_trio.cli.main import main; sys.argv = ['haptic-trio', 'new', '--help']\n"
@@ -98,6 +101,7 @@ def test_small_subcommands_start_without_the_controller() -> None:
     assert run.stdout.endswith("[]\n")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("module", ["click", "haptic_trio.cli.render"])
 @pytest.mark.parametrize(("output", "told"), [("text", "error: interrupted"), ("json", '"message": "interrupted"')])
 def test_ctrl_c_during_the_start_is_reported_as_interrupted(module: str, output: str, told: str) -> None:
@@ -116,6 +120,7 @@ def test_ctrl_c_during_the_start_is_reported_as_interrupted(module: str, output:
     assert (run.returncode, run.stdout, "Traceback" in run.stderr, told in run.stderr) == (130, "", False, True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("output", ["text", "json"])
 async def test_ctrl_c_is_reported_as_interrupted_and_not_as_a_problem(tmp_path: Path, output: str) -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")

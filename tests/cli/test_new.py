@@ -84,6 +84,7 @@ def test_an_invalid_configuration_is_not_written(tmp_path: Path, arguments: list
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.process
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "example.yaml").write_text("mine")
     result = subprocess.run(
@@ -95,6 +96,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert not (tmp_path / "config.yaml").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_asks_the_program(shell: str) -> None:
     result = invoke_cli("completion", shell)
@@ -102,6 +104,7 @@ def test_the_completion_script_asks_the_program(shell: str) -> None:
     assert f"_HAPTIC_TRIO_COMPLETE={shell}_complete" in result.stdout
 
 
+@pytest.mark.process
 def test_the_program_answers_the_shell() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "haptic_trio"],

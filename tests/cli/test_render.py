@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli.commands import invoke_cli, replace_in
 
+pytestmark = pytest.mark.process
+
 BROKEN_INGRESS = """\
 apiVersion: networking.k8s.io/v1
 kind: Ingress

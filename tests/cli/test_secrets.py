@@ -10,6 +10,8 @@ import yaml
 
 from tests.cli.commands import invoke_cli
 
+pytestmark = pytest.mark.process
+
 HASH = "$5$abcdefgh$gruCpC7V3CGcYgBL6a8E6y2wYx6TcGkDDCTfXbBBBB."
 OTHER = "$5$abcdefgh$another8E6y2wYx6TcGkDDCTfXbBBBBgruCpC7V3CG."
 TOKEN = "planted-token-1"

@@ -66,6 +66,7 @@ def test_something_else_is_not_taken_for_haproxy() -> None:
         parse_version("nginx version 1.2\n")
 
 
+@pytest.mark.process
 def test_a_binary_that_cannot_be_run_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(HaproxyNotFoundError):
         probe_version(tmp_path / "nosuch")

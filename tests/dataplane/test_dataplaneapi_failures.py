@@ -208,6 +208,7 @@ async def test_patch_whose_files_are_refused_is_undone_by_a_load() -> None:
     assert runs(api, former)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", range(1, 17))
 async def test_deployment_that_is_cut_off_anywhere_is_made_good_by_the_next(stop_at: int) -> None:
     api = FakeDataplaneApi()

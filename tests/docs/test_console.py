@@ -8,6 +8,8 @@ import pytest
 from tests.docs.console import BY_HAND, MismatchError, Session, apply_diff, steps_of
 from tests.docs.markdown import Block, anchors_of, blocks_of, links_of
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:

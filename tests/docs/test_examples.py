@@ -17,6 +17,7 @@ def yaml_block(text: str, argument: str = "") -> Block:
     return Block(page=ROOT / "docs" / "page.md", line=1, language="yaml", argument=argument, text=text)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", YAML_PAGES, ids=shown)
 async def test_yaml_is_taken(page: Path, haproxy_binary: Path, tmp_path: Path) -> None:
     problems = [
@@ -28,6 +29,7 @@ async def test_yaml_is_taken(page: Path, haproxy_binary: Path, tmp_path: Path) -
     assert not problems, "\n".join(problems)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "argument", "words"),
     [

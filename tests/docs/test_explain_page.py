@@ -11,6 +11,8 @@ from tests.cli.commands import invoke_cli
 from tests.docs.console import compare, steps_of
 from tests.docs.markdown import DOCS, Block, blocks_of
 
+pytestmark = pytest.mark.process
+
 BLOCKS = [block for block in blocks_of(DOCS / "explain.md") if block.language == "console"]
 SERVER = "    server s1 127.0.0.1:18081"
 BROKEN = """\

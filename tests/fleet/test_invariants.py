@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -260,5 +261,5 @@ async def contain(work: Awaitable[float]) -> float | None:
         return None
 
 
-TestFleetMachine = FleetMachine.TestCase
+TestFleetMachine = pytest.mark.slow(FleetMachine.TestCase)
 TestFleetMachine.settings = settings(max_examples=EXAMPLES, stateful_step_count=20)

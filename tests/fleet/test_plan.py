@@ -228,6 +228,7 @@ def some_records(chance: random.Random) -> list[InstanceRecord]:
 
 
 # Drawn one by one, the records would take most of the time.
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(st.integers(0, 1 << 64), st.integers(0, 4), st.integers(1, 2), st.sampled_from([0.0, 300.0]))
 def test_the_order_of_records_is_irrelevant_and_limits_hold(seed: int, size: int, surge: int, forced: float) -> None:
@@ -253,6 +254,7 @@ def next_step(spec: GroupSpec, records: Collection[InstanceRecord], now: float) 
 
 
 @settings(max_examples=EXAMPLES)
+@pytest.mark.slow
 @given(
     size=st.integers(1, 5),
     surge=st.integers(1, 2),

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Literal
 
 import msgspec
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +91,7 @@ async def live(fleet: FakeFleet, ops: list[Op]) -> None:
 
 
 @settings(max_examples=EXAMPLES)
+@pytest.mark.slow
 @given(OPS)
 def test_the_fleet_always_settles_in_its_desired_state(ops: list[Op]) -> None:
     fleet = FakeFleet(specs={WEB: SPEC, GroupKey("api"): msgspec.structs.replace(SPEC, key=GroupKey("api"), size=1)})

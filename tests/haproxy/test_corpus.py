@@ -38,6 +38,7 @@ def test_cases_written_by_hand_get_their_listed_verdict(sample: Sample) -> None:
     assert len(problems) == (0 if sample.verdict in {"valid", "only haproxy"} else 1), problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_written_configurations_read_back_as_the_same_model(version: str) -> None:
     keywords = keywords_of(version)

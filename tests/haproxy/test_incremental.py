@@ -89,7 +89,9 @@ def test_a_name_repeated_between_pages_is_rejected_until_one_changes() -> None:
         shelf.put(299, Piece("backend b0\n"))
         found = outcome(shelf.paged(), cache)
         assert isinstance(found, tuple)
-        assert [(one.line, one.hint) for one in found] == [(300, "rename one of them: the first is the backend at line 1")]
+        assert [(one.line, one.hint) for one in found] == [
+            (300, "rename one of them: the first is the backend at line 1")
+        ]
     shelf.put(299, Piece("backend b299\n"))
     assert len(parse_config(shelf.paged(), cache=cache).sections) == 300
 

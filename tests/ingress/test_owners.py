@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def answers(lookup: Any) -> tuple[Any, ...]:
     return (*found, exclusions_of("*.example", WIDE, lookups, OWN, VENDORS))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(ingresses(), min_size=20, max_size=40), st.lists(st.tuples(st.booleans(), ingresses()), max_size=8))
 def test_change_after_change_it_is_what_a_look_at_everything_says(before: list[Resource], changes: Any) -> None:

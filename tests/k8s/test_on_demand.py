@@ -318,6 +318,7 @@ async def test_a_server_that_refuses_to_read_one_object_says_so(tmp_path: Path) 
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 def test_five_thousand_secrets_take_less_than_a_seventh_of_what_full_ones_take() -> None:
     source = random.Random(7)
 

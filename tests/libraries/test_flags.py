@@ -65,6 +65,7 @@ def becoming(flag: str) -> dict[str, tuple[Any, str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", FLAGS)
 @pytest.mark.parametrize("name", becoming("-u"))
 def test_what_becomes_a_pattern_is_the_literal_behind_two_dashes(cluster: Cluster, name: str, flag: str) -> None:
@@ -75,6 +76,7 @@ def test_what_becomes_a_pattern_is_the_literal_behind_two_dashes(cluster: Cluste
     assert f" -- '{literal}' }}" in result.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("flag", FLAGS)
 def test_no_annotation_makes_a_flag(vendor: str, flag: str) -> None:

@@ -191,6 +191,7 @@ class Teller:
         return [*statuses, *({key: n for key, n in self._attached.counts(one).items() if n} for one in owners)]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.tuples(OBJECTS, st.booleans(), st.booleans()), min_size=3, max_size=12))
 def test_whatever_changes_it_is_what_looking_anew_gives(changes: list[tuple[Resource, bool, bool]]) -> None:

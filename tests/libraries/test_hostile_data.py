@@ -71,6 +71,7 @@ def refuses_only(rendered: Rendered, *refused: str) -> None:
     assert rendered.files == clean.files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Prefix", "Exact", "ImplementationSpecific"])
 @pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD_PATHS.items()])
 def test_an_ingress_with_a_bad_path_is_refused_as_a_whole(bad: str, kind: str) -> None:

@@ -145,6 +145,7 @@ def renderer() -> Renderer:
     return Renderer(library_config(*LIBRARIES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cost_grows_with_the_size_of_an_object(shape: str, renderer: Renderer) -> None:
     # What is made once for all sizes is made before.

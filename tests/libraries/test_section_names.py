@@ -104,6 +104,7 @@ def ordinal(namespace: str) -> str:
     return f"n{(*WORDS, *ODD).index(namespace)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [WORDS, ODD], ids=["Kubernetes", "directory"])
 def test_no_two_sections_have_one_name(words: tuple[str, ...]) -> None:
     objects = [one for namespace, name in product(words, words) for one in claims(namespace, name)]

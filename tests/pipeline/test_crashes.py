@@ -18,6 +18,8 @@ from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, Bench
 from tests.support.scripts import script
 
+pytestmark = pytest.mark.process
+
 # HAProxy dies of `-u` without a number; phase 1 does not judge what stands inside `.if`.
 CRASH = ".if 1\n    http-request deny if { path -u }\n.endif\n"
 TEMPLATE = HEAD + (

@@ -15,6 +15,8 @@ from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, Bench
 from tests.support.scripts import script
 
+pytestmark = pytest.mark.process
+
 EACH = "{% for service in resources.services.list() %}\n"
 FRAGMENT = """\
 {% fragment "backend" for service %}

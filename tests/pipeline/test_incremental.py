@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -258,4 +259,4 @@ class IncrementalMachine(RuleBasedStateMachine):
 IncrementalMachine.TestCase.settings = settings(
     max_examples=60, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestIncrementalMachine = IncrementalMachine.TestCase
+TestIncrementalMachine = pytest.mark.slow(IncrementalMachine.TestCase)

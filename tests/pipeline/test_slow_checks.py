@@ -91,6 +91,7 @@ async def test_a_slow_object_that_is_gone_before_it_can_be_tried_is_counted(hapr
     assert "held back until" in held.problem.message
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("objects", [1, 5])
 async def test_a_check_that_waits_for_a_processor_blames_no_object(tmp_path: Path, objects: int) -> None:
     # However long it takes: it is the machine that does not run it.

@@ -15,6 +15,8 @@ from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, config_of, stores_of
 from tests.support.scripts import script
 
+pytestmark = pytest.mark.process
+
 BACKENDS = (
     HEAD
     + """\

@@ -21,6 +21,8 @@ from tests.support.controller import SERVICES, ControllerRig, config_map, raw_co
 from tests.support.endpoints import MemoryEndpoint
 from tests.support.kubernetes import service
 
+pytestmark = pytest.mark.process
+
 HANGING = ResourceType("v2", "services")
 
 

@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import HttpContentAccepted, HttpContentChanged, InstanceDeployed
 from tests.support.controller import ControllerRig, config_map, leading
 from tests.support.web import Web, serving_pages
+
+pytestmark = pytest.mark.process
 
 HTTP = {"allowedNetworks": ["127.0.0.1/32"], "minInterval": "10ms"}
 

@@ -21,6 +21,8 @@ from haptic_trio.messages import (
 from tests.support.controller import SERVICES, ControllerRig, config_map, credentials, raw_config_map
 from tests.support.kubernetes import service
 
+pytestmark = pytest.mark.process
+
 
 async def test_stages_are_ready_one_after_another_and_then_the_configuration_is_deployed(rig: ControllerRig) -> None:
     rig.cluster.put(config_map(), service("web"))

@@ -20,6 +20,8 @@ from haptic_trio.stages.leadership import run_leadership_terms
 from tests.support.controller import ControllerRig, config_map, leading
 from tests.support.kubernetes import service
 
+pytestmark = pytest.mark.process
+
 
 class Terms:
     """`run_leadership_terms` with a lead that notes when it begins and ends."""

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from trio.testing import wait_all_tasks_blocked
 
 from haptic_trio.channels import Channels, Latest
@@ -57,6 +58,7 @@ async def test_refused_configuration_is_told_with_its_phase(tmp_path: Path) -> N
         assert missing_of(rig) == ("no valid configuration was made yet; the newest was rejected in phase render",)
 
 
+@pytest.mark.process
 async def test_leader_is_not_ready_before_an_instance_has_the_configuration(tmp_path: Path) -> None:
     rig = ControllerRig(tmp_path)
     rig.endpoint.fails = 1

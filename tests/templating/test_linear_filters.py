@@ -36,6 +36,7 @@ UNITS = {
 SIZE = 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FILTERS.keys() - OTHERS))
 def test_filter_takes_time_that_grows_with_the_text(name: str) -> None:
     function = FILTERS[name]

@@ -18,6 +18,7 @@ def test_the_example_prints_the_story_that_the_documentation_tells(capsys: pytes
     assert printed in documentation
 
 
+@pytest.mark.slow
 def test_the_bench_reports_speed_lateness_and_bytes_as_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,7 +157,7 @@ class ControllerMachine(RuleBasedStateMachine):
                 await trio.sleep(seconds)
 
 
-TestController = ControllerMachine.TestCase
+TestController = pytest.mark.slow(ControllerMachine.TestCase)
 TestController.settings = settings(max_examples=EXAMPLES, stateful_step_count=20)
 
 

@@ -228,7 +228,7 @@ class Play:
             await self.queue.wait_drained()
 
 
-TestCancellation = CancellationMachine.TestCase
+TestCancellation = pytest.mark.slow(CancellationMachine.TestCase)
 TestCancellation.settings = settings(max_examples=EXAMPLES, stateful_step_count=25)
 
 

@@ -211,5 +211,5 @@ class QueueMachine(RuleBasedStateMachine):
         assert (snapshot.ready, snapshot.processing, snapshot.deferred) == ((), (), ())
 
 
-TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine = pytest.mark.slow(QueueMachine.TestCase)
 TestQueueMachine.settings = settings(max_examples=EXAMPLES, stateful_step_count=25)

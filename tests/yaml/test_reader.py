@@ -215,6 +215,7 @@ def test_nodes_of_an_empty_document_are_none() -> None:
     assert read_nodes("# nothing\n") is None
 
 
+@pytest.mark.slow
 def test_too_many_nodes_are_an_error() -> None:
     with pytest.raises(DocumentError, match="more than 200000 values"):
         read_nodes(f"[{'x,' * 200_001}]")

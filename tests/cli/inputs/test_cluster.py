@@ -59,6 +59,7 @@ def test_namespace_defaults_to_default(tmp_path: Path) -> None:
     assert make_input(tmp_path, "other", *NAMES[1:]).source.namespace == "other"
 
 
+@pytest.mark.process
 async def test_cluster_renders_as_the_directory_it_was_filled_from(manifests: Path, tmp_path: Path) -> None:
     async with serving(*objects_in(manifests)) as server:
         result = await invoke_over(server, tmp_path / "config", "render")
@@ -91,6 +92,7 @@ async def test_kind_that_cannot_be_read_ends_it_with_the_reason(
     assert "ingresses is forbidden" in repr(result.exception)
 
 
+@pytest.mark.process
 async def test_kind_that_is_not_served_is_a_warning(manifests: Path, tmp_path: Path) -> None:
     async with serving(*objects_in(manifests)) as server:
         server.drop_kind(

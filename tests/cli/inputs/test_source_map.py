@@ -49,6 +49,7 @@ def test_a_text_on_one_line_has_no_lines_to_tell(tmp_path: Path) -> None:
     assert find_block(tmp_path, "default", "a") is None
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "arguments", [["validate"], ["test"], ["render"], ["explain", "web"], ["diff", "--to", "MANIFESTS"]]
 )
@@ -73,6 +74,7 @@ def test_json_has_the_file_as_well(manifests: Path) -> None:
     assert document["problems"][0]["source"] == str(manifests / "config.yaml")
 
 
+@pytest.mark.process
 def test_a_failed_test_is_reported_with_its_assertion_in_the_file(tmp_path: Path) -> None:
     invoke_cli("new", tmp_path / "site")
     config = tmp_path / "site" / "config.yaml"

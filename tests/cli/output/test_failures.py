@@ -57,6 +57,7 @@ def test_every_error_of_a_group_is_reported_with_all_its_fields() -> None:
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -78,6 +79,7 @@ def test_a_failure_is_one_document_on_standard_error(
     assert words in json.loads(printed.err)["errors"][0]["message"]
 
 
+@pytest.mark.process
 def test_every_subcommand_reports_an_invalid_configuration_as_json(
     manifests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +96,7 @@ def test_every_subcommand_reports_an_invalid_configuration_as_json(
         assert problems[0]["line"] > 0
 
 
+@pytest.mark.process
 def test_options_before_a_command_of_debug_hold_for_it(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "haptic_trio", "debug", "--state-dir", tmp_path / "mine", "tasks"],
@@ -107,6 +110,7 @@ def test_options_before_a_command_of_debug_hold_for_it(tmp_path: Path) -> None:
     assert str(tmp_path / "mine") in run.stderr
 
 
+@pytest.mark.process
 def test_what_was_rendered_is_one_document(manifests: Path) -> None:
     result = invoke_cli("render", "--manifests", manifests, "--output", "json", "--with-files")
 
@@ -120,6 +124,7 @@ def test_what_was_rendered_is_one_document(manifests: Path) -> None:
     assert "PRIVATE KEY" not in result.stdout
 
 
+@pytest.mark.process
 def test_an_object_that_is_left_out_is_in_the_document(manifests: Path) -> None:
     replace_in(manifests / "ingress.yaml", "path: /api", 'path: "/a b"')
 
@@ -131,6 +136,7 @@ def test_an_object_that_is_left_out_is_in_the_document(manifests: Path) -> None:
     assert all("content" not in file for file in document["files"])
 
 
+@pytest.mark.process
 def test_versions_and_new_files_are_available_as_json(tmp_path: Path) -> None:
     versions = json.loads(invoke_cli("version", "--output", "json").stdout)
     made = json.loads(invoke_cli("new", tmp_path / "site", "--output", "json").stdout)
@@ -157,6 +163,7 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(
     assert capsys.readouterr().err == f"error: {tmp_path / 'file' / 'site'}: Not a directory\n"
 
 
+@pytest.mark.process
 def test_a_terminal_that_does_not_know_a_character_gets_its_escape(tmp_path: Path) -> None:
     invoke_cli("new", tmp_path / "site")
     command = [sys.executable, "-m", "haptic_trio", "test", "--manifests", str(tmp_path / "site")]

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from haptic_trio.cli.serving.tracing import TracingUnavailableError, otlp_option, tracing, wants_traces
 
 
+@pytest.mark.process
 async def test_nothing_is_imported_or_sent_unless_it_is_asked_for() -> None:
     script = (
         "import sys\n"

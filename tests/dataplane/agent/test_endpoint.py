@@ -151,6 +151,7 @@ async def test_haproxy_that_was_killed_is_reported_running_again(instance_root: 
         await until(is_another)
 
 
+@pytest.mark.slow
 async def test_one_server_of_ten_thousand_costs_some_hundred_bytes(tmp_path: Path) -> None:
     def generation(port: int) -> Generation:
         servers = ((number, port if number == 5000 else 80) for number in range(10_000))

@@ -22,6 +22,8 @@ from haptic_trio.dataplane.local.check import (
 from haptic_trio.haproxy.model import FileKind, make_file
 from tests.support.haproxy import BASE, answering, build_generation, mapping
 
+pytestmark = pytest.mark.process
+
 FRONTEND = f"{BASE}\nfrontend web\n    bind 127.0.0.1:1\n"
 BROKEN = build_generation(
     f'{FRONTEND}    http-request return status 200 content-type text/plain lf-string "%[src,map(/nosuchfetch)]"\n'

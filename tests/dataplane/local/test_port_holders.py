@@ -11,6 +11,8 @@ import pytest
 
 from haptic_trio.dataplane.local.port_holders import Holder, find_holders, read_listening
 
+pytestmark = pytest.mark.process
+
 LISTEN = """
 import socket, sys
 holder = socket.create_server((sys.argv[1], 0), family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)

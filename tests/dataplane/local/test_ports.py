@@ -68,6 +68,7 @@ def test_all_conflicts_are_found_at_once() -> None:
         assert [found.port for found in find_conflicts(desired, None)] == ports
 
 
+@pytest.mark.process
 async def test_bind_errors_of_haproxy_are_read(haproxy_binary: Path, tmp_path: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))

@@ -27,6 +27,8 @@ from haptic_trio.dataplane.local.process import (
 )
 from haptic_trio.dataplane.local.process_log import KEPT, SIZE_LIMIT, ProcessLog
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[int]:

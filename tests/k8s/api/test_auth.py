@@ -45,6 +45,7 @@ async def read_one(server: ApiServer, load: Load) -> None:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", ["token", "token_file", "certificate", "plugin", "authority_file"])
 async def test_kubeconfig_works_in_each_form_and_leaves_no_file_behind(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
@@ -68,6 +69,7 @@ async def test_kubeconfig_works_in_each_form_and_leaves_no_file_behind(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.process
 async def test_certificate_from_a_plugin_works_and_leaves_no_file_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ async def test_error_for_an_unusable_kubeconfig_names_the_file(tmp_path: Path, t
         await load_kubeconfig(config)
 
 
+@pytest.mark.process
 async def test_error_for_a_missing_kubeconfig_or_failing_plugin_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="no such kubeconfig"):
         await load_kubeconfig(tmp_path / "nowhere")
@@ -175,6 +178,7 @@ async def test_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
             assert server.open_watches == 1
 
 
+@pytest.mark.process
 async def test_rejected_token_runs_the_plugin_once_for_all_requests(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     plugin = write_plugin(tmp_path / "plugin.py", tmp_path / "token")

@@ -6,7 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tools.bench.rig.load import Background, Counts, run_background
+
+pytestmark = pytest.mark.process
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
