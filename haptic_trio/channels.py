@@ -12,7 +12,7 @@
 | prepared    | ConfigPrepared                           | coordinator to scheduler; only where   | latest       |
 |             |                                          | data does not wait for phase 2         |              |
 | validated   | ConfigValidated                          | coordinator to scheduler               | latest       |
-| refused     | ValidationFailed                         | coordinator to scheduler               | latest       |
+| rejected    | ValidationFailed                         | coordinator to scheduler               | latest       |
 | endpoints   | EndpointsDiscovered                      | discovery to scheduler and deployer    | latest       |
 | deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
 | completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor,  | latest       |
@@ -192,7 +192,7 @@ class Channels:
         self.unread = Latest[ResourceChanged]()
         self.prepared = Latest[ConfigPrepared]()
         self.validated = Latest[ConfigValidated]()
-        self.refused = Latest[ValidationFailed]()
+        self.rejected = Latest[ValidationFailed]()
         self.endpoints = Latest[EndpointsDiscovered]()
         self.completed = Latest[DeploymentCompleted]()
         self.candidates = Latest[ConfigSeen]()

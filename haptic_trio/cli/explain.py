@@ -25,7 +25,7 @@ from haptic_trio.haproxy.model import Config
 from haptic_trio.httpstore.events import ContentEvent
 from haptic_trio.pipeline.contents.store import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 
@@ -135,17 +135,17 @@ async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Ex
     try:
         valid = await Pipeline(snapshot.stores, renderer, validator, quarantine, Facts()).run("explain")
         parsed = valid.generation.config
-    except RefusedError as exc:
+    except RejectedError as exc:
         problems = exc.problems
     try:
         # A rejected configuration can be explained, too; this returns the kept output without rendering again.
         rendered = await renderer.render(snapshot.stores, quarantine.recall())
-    except RefusedError as exc:
+    except RejectedError as exc:
         raise ProblemsError(exc.problems) from exc
     if parsed is None:
         try:
             parsed = (await validator.parse(rendered)).config
-        except RefusedError:
+        except RejectedError:
             parsed = None
     site = site_of(config, snapshot.stores, renderer, rendered, parsed)
     return Explained(site=site, problems=problems)

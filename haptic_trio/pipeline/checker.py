@@ -22,7 +22,7 @@ from haptic_trio.messages import (
     ValidationFailed,
 )
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.rejection.errors import RefusedError, report_rejection
+from haptic_trio.pipeline.rejection.errors import RejectedError, report_rejection
 
 OnlyData = Callable[[Generation, Generation], bool]
 """Whether the second generation differs from the first one only by changes that need no reload."""
@@ -32,7 +32,7 @@ async def run_checker(
     candidates: Latest[Prepared],
     cycles: trio.MemorySendChannel[CycleEvent],
     validated: Latest[ConfigValidated],
-    refused: Latest[ValidationFailed],
+    rejected: Latest[ValidationFailed],
     completed: Latest[DeploymentCompleted],
     *,
     pipeline: Pipeline,
@@ -47,7 +47,7 @@ async def run_checker(
 
     *interval* is the minimum time in seconds between the starts of two checks.
     A rejection that leads to fragments quarantines these and calls *retry*,
-    which reconciles again; any other one goes to *refused*. Takes ownership of
+    which reconciles again; any other one goes to *rejected*. Takes ownership of
     *cycles*.
     """
     last_start, last_valid, seen = -inf, None, 0
@@ -66,7 +66,7 @@ async def run_checker(
                     last_start = trio.current_time()
                 try:
                     valid = await pipeline.check(candidate, idle=not urgent, progress=progress)
-                except RefusedError as exc:
+                except RejectedError as exc:
                     if exc.blocked:
                         await retry()
                         continue
@@ -79,7 +79,7 @@ async def run_checker(
                         facts=facts,
                     )
                     await cycles.send(rejection)
-                    refused.put(rejection)
+                    rejected.put(rejection)
                     continue
                 last_valid = generation
                 facts.tell(valid)

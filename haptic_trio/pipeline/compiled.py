@@ -9,7 +9,7 @@ from haptic_trio.haproxy.model import FileKind
 from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.missing_dependencies import Wanting
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
@@ -71,7 +71,7 @@ class CompiledTemplates:
     def bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
         """Render the marked fragments of *session*; return the suppliers that have to fetch something first.
 
-        Raises `RefusedError` if a template fails outside of fragments, and, at
+        Raises `RejectedError` if a template fails outside of fragments, and, at
         the next loop or call of a template, when *leave* is withdrawn.
         """
         run = session.run
@@ -86,7 +86,7 @@ class CompiledTemplates:
             if wanting := session.wanting():
                 return wanting
             if problems:
-                raise RefusedError("render", tuple(problems))
+                raise RejectedError("render", tuple(problems))
             if settle_rounds(run):
                 continue
             if run.withheld.settle(run):

@@ -15,7 +15,7 @@ from enum import IntEnum
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content
 from haptic_trio.httpstore.contents import Contents
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.values.subjects import FragmentKey
 
@@ -39,14 +39,14 @@ class ContentTrial:
         self._left_out: dict[str, Content] = {}
         self._candidate: tuple[str, Content] | None = None
         """What has come back, of all that were left out."""
-        self._error: RefusedError | None = None
+        self._error: RejectedError | None = None
         self._problem = _UNKNOWN
         self._broken: Mapping[FragmentKey, Problem] = {}
         """The fragments that failed all of a sudden."""
         self._expected: frozenset[FragmentKey] = frozenset()
         """Those that fail whatever the contents are."""
 
-    def failed(self, error: RefusedError) -> None:
+    def failed(self, error: RejectedError) -> None:
         """Take note that there is no configuration for *error*: it should be made again, with other contents.
 
         Raises the error that it is if no content is to blame.

@@ -19,7 +19,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.checker import OnlyData, run_checker
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.rejection.errors import RefusedError, report_rejection
+from haptic_trio.pipeline.rejection.errors import RejectedError, report_rejection
 
 
 class FastLane(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ async def run_coordinator(
     triggers: trio.MemoryReceiveChannel[ReconcileTriggered],
     cycles: trio.MemorySendChannel[CycleEvent],
     validated: Latest[ConfigValidated],
-    refused: Latest[ValidationFailed],
+    rejected: Latest[ValidationFailed],
     *,
     pipeline: Pipeline,
     fast_lane: FastLane | None,
@@ -72,7 +72,7 @@ async def run_coordinator(
             else:
                 candidate = await pipeline.prepare(trigger.correlation, trigger.reason)
                 outcome = candidate.message
-        except RefusedError as exc:
+        except RejectedError as exc:
             outcome = report_rejection(
                 exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts
             )
@@ -84,7 +84,7 @@ async def run_coordinator(
             case ConfigValidated():
                 validated.put(outcome)
             case ValidationFailed():
-                refused.put(outcome)
+                rejected.put(outcome)
             case ConfigPrepared() if fast_lane is not None and candidate is not None:
                 fast_lane.prepared.put(outcome)
                 candidates.put(candidate)
@@ -108,7 +108,7 @@ async def run_coordinator(
                         candidates,
                         cycles.clone(),
                         validated,
-                        refused,
+                        rejected,
                         fast_lane.completed,
                         pipeline=pipeline,
                         interval=fast_lane.interval,

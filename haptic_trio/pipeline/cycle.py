@@ -25,7 +25,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.content_trial import ContentTrial
 from haptic_trio.pipeline.field_paths import find_fields
-from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, TimedOutError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.failure_search import FailureSearch
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
@@ -80,7 +80,7 @@ class Pipeline:
     async def run(
         self, correlation: str, reason: Reason = Reason.CHANGED, *, progress: Callable[[], None] = _ignore
     ) -> ConfigValidated:
-        """Return a valid configuration for the present stores, or raise `RefusedError`.
+        """Return a valid configuration for the present stores, or raise `RejectedError`.
 
         The error is an `UndecidedError` if `haproxy -c` gave no verdict.
 
@@ -94,7 +94,7 @@ class Pipeline:
             prepared = await self._prepare(correlation, reason, started, times)
             try:
                 valid = await self._check(prepared, times, idle=False, progress=progress)
-            except RefusedError as exc:
+            except RejectedError as exc:
                 if not exc.blocked or number == MAX_ROUNDS:
                     raise
             else:
@@ -103,11 +103,11 @@ class Pipeline:
         raise AssertionError
 
     async def prepare(self, correlation: str, reason: Reason = Reason.CHANGED) -> Prepared:
-        """Return a configuration for the present stores that the parser accepts, or raise `RefusedError`."""
+        """Return a configuration for the present stores that the parser accepts, or raise `RejectedError`."""
         return await self._prepare(correlation, reason, trio.current_time(), _no_times())
 
     async def check(self, prepared: Prepared, *, idle: bool, progress: Callable[[], None] = _ignore) -> ConfigValidated:
-        """Run `haproxy -c` on *prepared*; raise `RefusedError` if HAProxy rejects it.
+        """Run `haproxy -c` on *prepared*; raise `RejectedError` if HAProxy rejects it.
 
         If `blocked` is set in the error, another `prepare` omits the rejected
         output. *idle*: use idle CPU time only. *progress* is called between
@@ -133,7 +133,7 @@ class Pipeline:
             try:
                 async with self.turn:
                     prepared = await self._render_and_parse(correlation, reason, started, times)
-            except RefusedError as exc:
+            except RejectedError as exc:
                 exc.phases = Phases(**times)
                 if number == MAX_ROUNDS:
                     raise
@@ -151,7 +151,7 @@ class Pipeline:
         with self._stores.frozen(), _timed(times, "render"):
             rendered = await self.render_newest()
         if faults := self._quarantine.find_template_faults(rendered.produced, rendered.refusals):
-            raise RefusedError("render", faults)
+            raise RejectedError("render", faults)
         self._facts.tell(
             ConfigRendered(
                 correlation=correlation,
@@ -167,7 +167,7 @@ class Pipeline:
         try:
             with _timed(times, "parse"):
                 generation = await self._validator.parse(rendered)
-        except RefusedError as exc:
+        except RejectedError as exc:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
             exc.contents = rendered.contents
             raise
@@ -180,7 +180,7 @@ class Pipeline:
         return Prepared(message=message, rendered=rendered)
 
     async def render_newest(self) -> Rendered:
-        """Render the stores; the caller holds `turn` and keeps them frozen. Raises `RefusedError`."""
+        """Render the stores; the caller holds `turn` and keeps them frozen. Raises `RejectedError`."""
         rendered = await self._render()
         while self._trial.rendered(rendered):
             rendered = await self._render()
@@ -210,7 +210,7 @@ class Pipeline:
             # No verdict about any object or fetched content.
             exc.phases = Phases(**times)
             raise
-        except RefusedError as exc:
+        except RejectedError as exc:
             exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
             self._take_rejection(exc, rendered, times)
             raise
@@ -238,7 +238,7 @@ class Pipeline:
             started=message.started,
         )
 
-    def _take_rejection(self, error: RefusedError, rendered: Rendered, times: dict[str, float]) -> None:
+    def _take_rejection(self, error: RejectedError, rendered: Rendered, times: dict[str, float]) -> None:
         """Complete *error*. If no fragment is at fault, a fetched content may be; if none is, raise *error*."""
         error.phases, error.contents = Phases(**times), rendered.contents
         if not error.blocked:

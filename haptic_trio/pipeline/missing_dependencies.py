@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 
 
 class Supplier(Protocol):
@@ -28,14 +28,14 @@ Wanting: TypeAlias = tuple[Supplier, ...]
 
 
 async def fetch_all(wanting: Sequence[Supplier], until: float) -> None:
-    """Have all of them fetch what is wanted; raises `RefusedError` after the clock time *until*."""
+    """Have all of them fetch what is wanted; raises `RejectedError` after the clock time *until*."""
     if trio.current_time() > until:
         names = ", ".join(supplier.name for supplier in wanting)
         problem = Problem(
             message=f"objects have been fetched for {FETCH_ALLOWANCE:g} s, and more are needed: {names}",
             hint="look them up within fragments, or keep them in a store that is `full`",
         )
-        raise RefusedError("render", (problem,))
+        raise RejectedError("render", (problem,))
     async with trio.open_nursery() as nursery:
         for supplier in wanting:
             nursery.start_soon(supplier.fetch_wanted)

@@ -19,7 +19,7 @@ from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.compiled import CompiledTemplates
 from haptic_trio.pipeline.contents.policy import fetch_policy
 from haptic_trio.pipeline.missing_dependencies import Wanting, fetch_all
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.incremental.provenance import Provenance
@@ -102,9 +102,9 @@ class Renderer:
         self._rendering: trio.Event | None = None
 
     async def render(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
-        """Render *stores*; raises `RefusedError` if a template fails outside of fragments.
+        """Render *stores*; raises `RejectedError` if a template fails outside of fragments.
 
-        Missing objects and contents are fetched; raises `RefusedError` if that
+        Missing objects and contents are fetched; raises `RejectedError` if that
         takes longer than `FETCH_ALLOWANCE` seconds.
 
         *recall* has the fallbacks of fragments that fail. The stores must not
@@ -147,7 +147,7 @@ class Renderer:
         rendered = self._render(stores, recall or Recall(), Leave(), self.contents.offers())
         if not isinstance(rendered, Rendered):
             names = ", ".join(store.name for store in rendered)
-            raise RefusedError("render", (Problem(message=f"objects have to be fetched: {names}"),))
+            raise RejectedError("render", (Problem(message=f"objects have to be fetched: {names}"),))
         self._deliver()
         return rendered
 

@@ -25,7 +25,7 @@ from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, p
 from haptic_trio.haproxy.grammar.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, TimedOutError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.quoted import without_output
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.values.subjects import FragmentKey, Origin, bytes_in
@@ -68,7 +68,7 @@ class Validator:
         self._one_at_a_time = trio.Lock()
 
     async def parse(self, rendered: Rendered) -> Generation:
-        """Phase 1: return the generation of *rendered*, or raise `RefusedError`."""
+        """Phase 1: return the generation of *rendered*, or raise `RejectedError`."""
         try:
             if self._is_near(rendered):
                 return self._parse(rendered)
@@ -77,7 +77,7 @@ class Validator:
             raise _refusal("parse", exc.problems, rendered) from exc
 
     async def check(self, generation: Generation, rendered: Rendered, *, idle: bool = False) -> tuple[Problem, ...]:
-        """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RefusedError`.
+        """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RejectedError`.
 
         Where it takes too long it is asked once more, with twice the time and
         at the priority of others; then `TimedOutError` is raised. A crash
@@ -111,7 +111,7 @@ class Validator:
     async def measure(self, generation: Generation, rendered: Rendered, *, most: float = inf) -> float:
         """Return the CPU seconds that HAProxy takes to check *generation*: infinity for more than *most*.
 
-        Raises `RefusedError` as `check` does; without an answer in all the
+        Raises `RejectedError` as `check` does; without an answer in all the
         time that `check` may take, that is an `UndecidedError`.
         """
         try:
@@ -177,7 +177,7 @@ def slow_problem(costly: float) -> Problem:
     )
 
 
-def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RefusedError:
+def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RejectedError:
     located = []
     suspects: dict[FragmentKey, Problem] = {}
     for problem in problems:
@@ -185,7 +185,7 @@ def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> Ref
         located.append(found)
         if origin is not None:
             suspects.setdefault(origin.key, found)
-    return RefusedError(phase, tuple(located), suspects)
+    return RejectedError(phase, tuple(located), suspects)
 
 
 def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None]:

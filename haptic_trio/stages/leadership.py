@@ -73,7 +73,7 @@ async def run_term(
                     run_scheduler,
                     channels.prepared,
                     channels.validated,
-                    channels.refused,
+                    channels.rejected,
                     channels.endpoints,
                     channels.completed,
                     deployments_in,

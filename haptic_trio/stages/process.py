@@ -81,8 +81,8 @@ class IterationState:
             awaited = f": {', '.join(sorted(self.unlisted))}" if self.stage == 2 and self.unlisted else ""
             return (f"stage {self.stage + 1} ({name}) {waits}{awaited}",)
         if self.validated is None or self.validated.value is None:
-            refused = self.channels.refused.value if self.channels is not None else None
-            why = f"; the newest was rejected in phase {refused.phase}" if refused is not None else ""
+            rejected = self.channels.rejected.value if self.channels is not None else None
+            why = f"; the newest was rejected in phase {rejected.phase}" if rejected is not None else ""
             return (f"no valid configuration was made yet{why}",)
         leadership = self.leadership.value if self.leadership is not None else None
         completed = self.completed.value if self.completed is not None else None

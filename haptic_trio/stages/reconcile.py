@@ -136,7 +136,7 @@ async def _run_coordinator(
         channels.triggers_out.clone(),
         channels.cycles_in.clone(),
         channels.validated,
-        channels.refused,
+        channels.rejected,
         pipeline=parts.pipeline,
         fast_lane=fast_lane,
         facts=process.facts,

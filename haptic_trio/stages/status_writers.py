@@ -60,8 +60,8 @@ async def _write_status(access: StatusAccess, process: Process, parts: Parts, ch
     sources = make_sources(parts.config, parts.stores, addresses if has_addresses(access) else None)
     writer = StatusWriter(access.server, parts.stores, sources, metrics=process.queue_metrics)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(events.run, channels.validated, channels.refused)
-        news = channels.prepared, channels.validated, channels.refused
+        nursery.start_soon(events.run, channels.validated, channels.rejected)
+        news = channels.prepared, channels.validated, channels.rejected
         nursery.start_soon(writer.run, news, channels.unread)
         if _has_gateway_services(parts.config, parts.stores):
             services = GatewayServices(

@@ -21,7 +21,7 @@ from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.httpstore.content import Failure
 from haptic_trio.httpstore.contents import FixedContents
 from haptic_trio.k8s.store import Stores
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import locate
 from haptic_trio.validation_tests.fixtures import (
@@ -104,7 +104,7 @@ class _Workshop:
         try:
             with self._tracing():
                 rendered = renderer.render_here(stores)
-        except RefusedError as exc:
+        except RejectedError as exc:
             return Scene(rendered=None, generation=None, problems=exc.problems)
         try:
             config = parse_config(

@@ -15,7 +15,7 @@ import trio
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.logs import get_logger
 from haptic_trio.pipeline.field_paths import find_fields
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Replacements
 from haptic_trio.webhook.configuration import ConfigurationReviews
@@ -99,7 +99,7 @@ class Admission:
         self._running += 1
         try:
             answer = await self._answer(request, limit)
-        except (RehearsalError, RefusedError) as exc:
+        except (RehearsalError, RejectedError) as exc:
             return _unchecked(request, str(exc))
         finally:
             self._running -= 1

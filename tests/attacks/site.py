@@ -17,7 +17,7 @@ from haptic_trio.config.suites import read_library_suites
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
 from haptic_trio.k8s.resource import Resource, ref_of
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.values.subjects import subject_of
 from haptic_trio.validation_tests.fixtures import make_stores
@@ -150,7 +150,7 @@ class Site:
         objects = [one for _, copy in copies for one in copy if ref_of(one) not in self.refs]
         try:
             rendered = self.render_with(objects)
-        except RefusedError as exc:
+        except RejectedError as exc:
             return [Fault("render", str(exc))]
         return list(self._faults(rendered, {subject_key(subject_of(one)) for one in objects}, directory))
 

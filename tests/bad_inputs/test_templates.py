@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.binary import find_haproxy
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from tests.bad_inputs.world import NGINX, Case, World, annotated, evil, evil_route
 from tests.k8s.objects import service
 from tests.support.kubernetes import path
@@ -67,7 +67,7 @@ OF_ONE = {
 async def test_24_what_never_ends_is_ended_and_the_deployed_configuration_stays(fault: str) -> None:
     bench = Bench(find_haproxy(), GOOD + fault + "\n", **LIMITS, **WATCHED)
 
-    with trio.fail_after(30), pytest.raises(RefusedError) as refused:
+    with trio.fail_after(30), pytest.raises(RejectedError) as refused:
         await bench.run()
 
     assert refused.value.problems

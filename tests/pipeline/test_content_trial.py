@@ -12,7 +12,7 @@ from haptic_trio.httpstore.content import FetchError
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.k8s.resource import ref_of
 from haptic_trio.messages import ConfigRendered, Quarantined, Released, RenderDiffered
-from haptic_trio.pipeline.rejection.errors import RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run_object import rehearse
 from tests.pipeline.content_bench import CONFIG, EACH, LIMIT, LIST, ContentBench, lines_of
@@ -146,7 +146,7 @@ async def test_contents_are_tried_one_after_another_where_the_check_runs_beside(
         nursery.start_soon(bench.kept.run)
         with trio.fail_after(LIMIT):
             first = await bench.pipeline.prepare("1")
-            with pytest.raises(RefusedError) as caught:
+            with pytest.raises(RejectedError) as caught:
                 await bench.pipeline.check(first, idle=False)
             assert caught.value.blocked
             # Meanwhile, and after that: what was good before.
@@ -158,7 +158,7 @@ async def test_contents_are_tried_one_after_another_where_the_check_runs_beside(
                 checks += 1
                 await bench.kept.wait_changed(min(checks, 2))
                 prepared = await bench.pipeline.prepare("3")
-                with suppress(RefusedError):
+                with suppress(RejectedError):
                     await bench.pipeline.check(prepared, idle=False)
         nursery.cancel_scope.cancel()
 
@@ -175,7 +175,7 @@ async def test_check_that_comes_too_late_says_nothing_of_what_is_left_out_alread
     await bench.give(network="192.0.2.0/99")
     late = [await bench.pipeline.prepare(f"{number}") for number in range(2)]
     for prepared in late:
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(RejectedError) as caught:
             await bench.pipeline.check(prepared, idle=False)
         assert caught.value.blocked
 
@@ -203,7 +203,7 @@ async def test_contents_are_not_blamed_for_what_fails_without_them(haproxy_binar
     await bench.made()
     bench.put(service("web"), service("api"))
     await bench.give(deny="192.0.2.2\n")
-    with pytest.raises(RefusedError, match="too many"):
+    with pytest.raises(RejectedError, match="too many"):
         await bench.made()
     assert bench.refused == []
     bench.services.replace([])
@@ -250,7 +250,7 @@ async def test_without_a_critical_content_its_fragment_is_put_aside_and_comes_ba
 async def test_critical_content_outside_of_fragments_fails_the_cycle_with_its_reason(haproxy_binary: Path) -> None:
     template = CONFIG + "# {{ http.fetch('https://lists.example.com/x?key=s3cret', critical=true) | length }}\n"
     bench = ContentBench(haproxy_binary, template, {})
-    with pytest.raises(RefusedError, match=r"example\.com/x\?… is not to be had: the server answered 404") as caught:
+    with pytest.raises(RejectedError, match=r"example\.com/x\?… is not to be had: the server answered 404") as caught:
         await bench.made()
 
     assert "s3cret" not in f"{caught.value} {bench.told()} {bench.kept.happened}"
@@ -313,7 +313,7 @@ async def test_rehearsal_fetches_nothing(haproxy_binary: Path) -> None:
 async def test_templates_reach_nothing_of_the_store(haproxy_binary: Path) -> None:
     for attribute in ("_fetches", "fetch.__self__", "fetch.__func__.__globals__"):
         bench = ContentBench(haproxy_binary, CONFIG + f"# {{{{ http.{attribute} }}}}\n", {})
-        with pytest.raises(RefusedError):
+        with pytest.raises(RejectedError):
             await bench.made()
 
 

@@ -16,7 +16,7 @@ from haptic_trio.httpstore.content import Content
 from haptic_trio.httpstore.events import HttpContentRefused
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
@@ -52,7 +52,7 @@ class World(Renderer, Validator):
 
     def _judge(self, phase: str, contents: Mapping[str, Content]) -> None:
         if self.fails_in == phase or phase in self._kinds(contents):
-            raise RefusedError(phase, (Problem(message=f"refused in {phase}"),))
+            raise RejectedError(phase, (Problem(message=f"refused in {phase}"),))
 
     async def render(self, *_arguments: Any) -> Rendered:
         await trio.lowlevel.checkpoint()
@@ -127,7 +127,7 @@ def test_nobody_is_refused_for_what_fails_anyway(phase: str, broken: set[str]) -
         pipeline = Pipeline(Stores(()), world, world, Quarantine(), Facts())
         world.fails_in, world.broken = phase, broken
         for _ in range(3):
-            with pytest.raises(RefusedError) as caught:
+            with pytest.raises(RejectedError) as caught:
                 await pipeline.run("it")
             assert caught.value.phase == phase
         assert kept.told(HttpContentRefused) == []

@@ -20,7 +20,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.coordinator import run_coordinator
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from tests.support.endpoints import generation
 from tests.support.facts import PROBLEM, drain
 
@@ -44,7 +44,7 @@ class SlowPipeline(Pipeline):
         finally:
             self.at_once -= 1
         if correlation in self.refused:
-            error = RefusedError("check", (PROBLEM,))
+            error = RejectedError("check", (PROBLEM,))
             error.phases = Phases(render=0.5, check=1.5)
             raise error
         return ConfigValidated(

@@ -9,7 +9,7 @@ import trio
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigRendered, Quarantined, Released
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from tests.support.controller import accepting_binary
 from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, Bench
@@ -163,7 +163,7 @@ async def test_refusal_that_no_object_caused_names_its_place_and_holds_nobody(ha
     bench = Bench(haproxy_binary, BACKENDS + "backend extra\n    balance nonsense\n")
     bench.put(web("api"))
 
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RejectedError) as caught:
         await bench.run()
 
     error = caught.value
@@ -179,7 +179,7 @@ async def test_error_of_a_template_beside_a_broken_object_refuses_all(haproxy_bi
     bench = Bench(haproxy_binary, BACKENDS + "backend extra\n    balance nonsense\n")
     bench.put(web("api"), with_nonsense("shop", "1"))
 
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RejectedError) as caught:
         await bench.run()
 
     assert caught.value.phase == "check"
@@ -204,7 +204,7 @@ async def test_new_templates_that_break_every_object_are_at_fault_themselves(
     bench.told()
 
     bench.configure(HEAD + EACH + fragment + "{% endfor %}\n")
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RejectedError) as caught:
         await bench.run()
 
     assert caught.value.problems
@@ -216,7 +216,7 @@ async def test_new_templates_that_are_mended_serve_everybody_again(bench: Bench)
     bench.put(web("api"), web("shop"))
     await bench.run()
     bench.configure(HEAD + EACH + FRAGMENT.replace("balance", "balanse") + "{% endfor %}\n")
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         await bench.run()
 
     bench.configure(BACKENDS)

@@ -21,7 +21,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.rejection.errors import RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
 from tests.support.endpoints import generation
 from tests.support.facts import PROBLEM
@@ -45,7 +45,7 @@ class LanePipeline(Pipeline):
     async def prepare(self, correlation: str, reason: Reason = Reason.CHANGED) -> Prepared:
         await trio.lowlevel.checkpoint()
         if correlation in self.broken:
-            raise RefusedError("render", (PROBLEM,))
+            raise RejectedError("render", (PROBLEM,))
         message = ConfigPrepared(
             correlation=correlation,
             reason=reason,
@@ -63,7 +63,7 @@ class LanePipeline(Pipeline):
             raise UndecidedError("check", (PROBLEM,))
         blocked = self.refused.get(message.correlation)
         if blocked is not None:
-            error = RefusedError("check", (PROBLEM,))
+            error = RejectedError("check", (PROBLEM,))
             error.blocked = blocked
             raise error
         return ConfigValidated(

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.pipeline import config_of
@@ -182,7 +182,7 @@ def everything(rendered: Rendered) -> dict[str, Any]:
 def attempt(renderer: Renderer, stores: Stores, quarantine: Quarantine) -> Rendered | tuple[Problem, ...]:
     try:
         return renderer.render_here(stores, quarantine.recall())
-    except RefusedError as error:
+    except RejectedError as error:
         return error.problems
 
 

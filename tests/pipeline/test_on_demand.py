@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.pipeline.test_incremental import MAPS, PARTS, SNIPPETS, objects
 from tests.support.on_demand import Pair, config_map, created, service
@@ -330,6 +330,6 @@ def test_nothing_can_be_fetched_by_who_blocks() -> None:
     pair = Pair(SHOW)
     pair.put(service("a", n=1))
     renderer, stores, _quarantine = pair.sparse
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RejectedError) as caught:
         renderer.render_here(stores)
     assert "services" in caught.value.problems[0].message

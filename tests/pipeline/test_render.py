@@ -10,7 +10,7 @@ import trio.testing
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of, stores_of
@@ -26,8 +26,8 @@ async def render(template: str, *names: str, **fields: Any) -> Rendered:
     return await Renderer(config).render(stores)
 
 
-async def refusal_of(template: str, *names: str, **fields: Any) -> RefusedError:
-    with pytest.raises(RefusedError) as caught:
+async def refusal_of(template: str, *names: str, **fields: Any) -> RejectedError:
+    with pytest.raises(RejectedError) as caught:
         await render(template, *names, **fields)
     return caught.value
 
@@ -205,7 +205,7 @@ async def test_render_that_fails_loses_no_change() -> None:
     await renderer.render(stores)
     stores["services"].upsert(service("a", n=2))
     stores["services"].upsert(service("bad", n=1))
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         await renderer.render(stores)
     stores["services"].delete(ResourceRef("Service", "default", "bad"))
 
@@ -346,7 +346,7 @@ async def test_while_something_is_rendered_it_may_come_to_depend_on_anything() -
 async def test_after_a_failed_render_everything_may_matter() -> None:
     config = config_of("{{ resources.services.list()[0].x.y }}\n")
     renderer = Renderer(config)
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         await renderer.render(stores_of(config))
 
     assert await renderer.reads(["pods"])

@@ -11,7 +11,7 @@ from haptic_trio.channels import AttemptDue, Change
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.setbacks import (
     FIRST_HOLD,
     GOOD_PERIOD,
@@ -69,7 +69,7 @@ class Attacker:
 async def try_run(bench: Bench) -> str | None:
     try:
         return (await bench.run()).generation.text
-    except RefusedError:
+    except RejectedError:
         return None
 
 

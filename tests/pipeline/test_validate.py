@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.pipeline.rejection.errors import RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from tests.support.kubernetes import service
@@ -57,8 +57,8 @@ async def validate(binary: Path, rendered: Rendered, *, check_timeout: float = 2
     return generation, await validator.check(generation, rendered)
 
 
-async def refusal_of(binary: Path, rendered: Rendered, **options: Any) -> RefusedError:
-    with pytest.raises(RefusedError) as caught:
+async def refusal_of(binary: Path, rendered: Rendered, **options: Any) -> RejectedError:
+    with pytest.raises(RejectedError) as caught:
         await validate(binary, rendered, **options)
     return caught.value
 

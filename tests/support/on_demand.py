@@ -14,7 +14,7 @@ from haptic_trio.k8s.errors import ForbiddenError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.stages.components import make_stores
@@ -108,7 +108,7 @@ class Pair:
         try:
             with stores.frozen():
                 rendered = await renderer.render(stores, quarantine.recall())
-        except RefusedError as error:
+        except RejectedError as error:
             return error.problems
         quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         quarantine.accept(rendered.serial, rendered.refusals)

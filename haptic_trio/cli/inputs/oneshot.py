@@ -29,7 +29,7 @@ from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.contents.store import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
@@ -257,7 +257,7 @@ async def render_snapshot(
     pipeline = Pipeline(snapshot.stores, renderer, validator, quarantine, Facts())
     try:
         valid = await pipeline.run("oneshot")
-    except RefusedError as exc:
+    except RejectedError as exc:
         problems = await _with_origins(exc.problems, snapshot, renderer, quarantine)
         findings = (*_found(quarantine), *_fetched(happened), *find(Area.OUTPUT, problems))
         return Outcome(generation=None, findings=findings)
@@ -297,7 +297,7 @@ async def _with_origins(
     try:
         # Returns the kept output of the rejected configuration.
         rendered = await renderer.render(snapshot.stores, quarantine.recall())
-    except RefusedError:
+    except RejectedError:
         return problems
     templates = template_set(snapshot.loaded.config).texts
     return tuple(with_origins(problems, rendered.texts[MAIN_TEMPLATE].text, templates))

@@ -11,7 +11,7 @@ from haptic_trio.messages import Phases, Reason, ReconcileFailed, ValidationFail
 from haptic_trio.templating.values.subjects import FragmentKey
 
 
-class RefusedError(HapticError):
+class RejectedError(HapticError):
     """No valid configuration could be made; trying again helps only after something has changed."""
 
     def __init__(
@@ -30,11 +30,11 @@ class RefusedError(HapticError):
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))
 
 
-class CrashedError(RefusedError):
+class CrashedError(RejectedError):
     """HAProxy crashes on the configuration, and has not named a line that leads to a fragment."""
 
 
-class UndecidedError(RefusedError):
+class UndecidedError(RejectedError):
     """Phase 2 came to no verdict: it took too long, or could not be run.
 
     Nothing is to blame, and trying again helps.
@@ -49,7 +49,7 @@ class TimedOutError(UndecidedError):
 
 
 def report_rejection(
-    error: RefusedError, *, correlation: str, reason: Reason, started: float, facts: Facts
+    error: RejectedError, *, correlation: str, reason: Reason, started: float, facts: Facts
 ) -> ValidationFailed:
     """Tell *facts* that the cycle *correlation*, begun at the clock time *started*, has failed; return what to publish.
 

@@ -10,7 +10,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import Fragments, find_fragments
-from haptic_trio.pipeline.rejection.errors import CrashedError, RefusedError, UndecidedError
+from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, UndecidedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.rejection.slow_search import find_slow_fragments
 from haptic_trio.pipeline.render import Rendered
@@ -20,7 +20,7 @@ from haptic_trio.templating.values.subjects import FragmentKey
 Keys: TypeAlias = Collection[FragmentKey]
 
 MakeVariant: TypeAlias = Callable[[Keys, Keys, Rendered], Awaitable[tuple[Generation, Rendered]]]
-"""Return the third argument with the last good output of the fragments in the first; raises `RefusedError`.
+"""Return the third argument with the last good output of the fragments in the first; raises `RejectedError`.
 
 Fragments in the second argument that have changed since keep their output of
 then. Other later changes are omitted, except deletions.
@@ -98,7 +98,7 @@ class FailureSearch:
                         return await measure(keys, most) > most
                     except UndecidedError:
                         raise
-                    except RefusedError:
+                    except RejectedError:
                         # Something else is wrong with this part of the configuration by itself.
                         return False
 
@@ -108,7 +108,7 @@ class FailureSearch:
                 if gone and not (found.found or found.beside) and spent - costly > await measure(kept):
                     self._quarantine.setbacks.record(gone, trio.current_time())
                     return True
-            except RefusedError:
+            except RejectedError:
                 # Without a measurement there is no verdict.
                 return False
         if found.found or found.beside:
@@ -145,7 +145,7 @@ class FailureSearch:
             return True
         except UndecidedError:
             raise
-        except RefusedError:
+        except RejectedError:
             # Something else is wrong with this part of the configuration by itself.
             return False
         return False

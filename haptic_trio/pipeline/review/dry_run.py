@@ -26,7 +26,7 @@ from haptic_trio.haproxy.config.reduced import reduce_generation
 from haptic_trio.haproxy.model import FileKind, Generation
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Rehearsed, Replacements, rehearse
@@ -131,13 +131,13 @@ class DryRuns:
             raise RehearsalError("nothing has been rendered yet")
         try:
             await self._pipeline.render_newest()
-        except RefusedError as exc:
+        except RejectedError as exc:
             raise RehearsalError("the configuration cannot be rendered at present, even without it") from exc
 
     async def _parse(self, rendered: Rendered) -> tuple[Generation | None, tuple[Problem, ...]]:
         try:
             return await self._validator.parse(rendered), ()
-        except RefusedError as exc:
+        except RejectedError as exc:
             return None, exc.problems
 
     async def _check(

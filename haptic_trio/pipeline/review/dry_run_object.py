@@ -19,7 +19,7 @@ from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.missing_dependencies import Wanting, fetch_all
-from haptic_trio.pipeline.rejection.errors import RefusedError
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer, output_of
 from haptic_trio.pipeline.session import Leave, Session
 from haptic_trio.templating.incremental.outputs import Recall
@@ -107,7 +107,7 @@ class _Stage:
                 if wanting := self._render(session, self._leave):
                     return wanting
                 after = msgspec.structs.replace(output_of(session), is_new=False)
-        except RefusedError as exc:
+        except RejectedError as exc:
             if not self._leave.is_given or clock() > self._leave.until:
                 raise RehearsalError("rendering it takes too long") from exc
             problems = exc.problems
@@ -124,7 +124,7 @@ class _Stage:
         """Render what is as it was; what does not come to that now stays to be done by the next render."""
         leave = Leave()
         leave.is_given = self._leave.is_given
-        with suppress(RefusedError):
+        with suppress(RejectedError):
             self._render(session, leave)
 
 
