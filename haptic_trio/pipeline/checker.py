@@ -67,7 +67,7 @@ async def run_checker(
                 try:
                     valid = await pipeline.check(candidate, idle=not urgent, progress=progress)
                 except RejectedError as exc:
-                    if exc.blocked:
+                    if exc.is_quarantined:
                         await retry()
                         continue
                     message = candidate.message

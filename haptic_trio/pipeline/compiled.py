@@ -8,9 +8,9 @@ from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.pipeline.missing_dependencies import Wanting
+from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.pipeline.rejection.errors import RejectedError
-from haptic_trio.pipeline.session import Leave, Session
+from haptic_trio.pipeline.session import RenderPermit, Session
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
 from haptic_trio.templating.incremental.outputs import Recall
@@ -68,8 +68,8 @@ class CompiledTemplates:
         is_one = origin is not None and origin.subject.kind == "Secret"
         return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
-    def bring_up_to_date(self, session: Session, recall: Recall, leave: Leave) -> Wanting:
-        """Render the marked fragments of *session*; return the suppliers that have to fetch something first.
+    def bring_up_to_date(self, session: Session, recall: Recall, permit: RenderPermit) -> PendingSources:
+        """Render the marked fragments of *session*; return the sources that have to fetch something first.
 
         Raises `RejectedError` if a template fails outside of fragments, and, at
         the next loop or call of a template, when *leave* is withdrawn.
@@ -77,14 +77,14 @@ class CompiledTemplates:
         run = session.run
         run.restart(recall)
         session.show_good_versions(is_settled=False)
-        run.until = leave.until
-        if not leave.is_given:
+        run.until = permit.until
+        if not permit.is_valid:
             run.cancel()
         may_use_freed = True
         while True:
             problems = self._render_all(session)
-            if wanting := session.wanting():
-                return wanting
+            if pending := session.pending_sources():
+                return pending
             if problems:
                 raise RejectedError("render", tuple(problems))
             if settle_rounds(run):

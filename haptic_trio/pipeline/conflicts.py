@@ -43,7 +43,7 @@ class _Claim(NamedTuple):
         return None if origin is None else msgspec.structs.replace(origin.subject, resource_version="")
 
 
-class Eclipses:
+class Conflicts:
     """Remembers what was found in each page of each file, so that only what has changed is read."""
 
     def __init__(self, is_secret: IsSecret) -> None:

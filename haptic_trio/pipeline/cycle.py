@@ -95,7 +95,7 @@ class Pipeline:
             try:
                 valid = await self._check(prepared, times, idle=False, progress=progress)
             except RejectedError as exc:
-                if not exc.blocked or number == MAX_ROUNDS:
+                if not exc.is_quarantined or number == MAX_ROUNDS:
                     raise
             else:
                 if number == MAX_ROUNDS or not self._trial.passed("check", prepared.rendered.contents):
@@ -137,7 +137,7 @@ class Pipeline:
                 exc.phases = Phases(**times)
                 if number == MAX_ROUNDS:
                     raise
-                if not exc.blocked:
+                if not exc.is_quarantined:
                     self._trial.failed(exc)
             else:
                 if number == MAX_ROUNDS or not self._trial.passed("parse", prepared.rendered.contents):
@@ -168,7 +168,7 @@ class Pipeline:
             with _timed(times, "parse"):
                 generation = await self._validator.parse(rendered)
         except RejectedError as exc:
-            exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
+            exc.is_quarantined = self._quarantine.reject(exc.suspects, rendered.produced)
             exc.contents = rendered.contents
             raise
         finally:
@@ -211,16 +211,18 @@ class Pipeline:
             exc.phases = Phases(**times)
             raise
         except RejectedError as exc:
-            exc.blocked = self._quarantine.block(exc.suspects, rendered.produced)
+            exc.is_quarantined = self._quarantine.reject(exc.suspects, rendered.produced)
             self._take_rejection(exc, rendered, times)
             raise
         if failure is not None:
             failure.phases = Phases(**times)
             with _timed(times, "check"):
                 if isinstance(failure, CrashedError):
-                    failure.blocked = await self._search.block_crashing(rendered, failure.problems[0], progress)
+                    failure.is_quarantined = await self._search.quarantine_crashing(
+                        rendered, failure.problems[0], progress
+                    )
                 else:
-                    failure.blocked = await self._search.block_slow(
+                    failure.is_quarantined = await self._search.quarantine_slow(
                         prepared.generation, rendered, failure.cpu_seconds, progress
                     )
             if isinstance(failure, CrashedError):
@@ -241,10 +243,10 @@ class Pipeline:
     def _take_rejection(self, error: RejectedError, rendered: Rendered, times: dict[str, float]) -> None:
         """Complete *error*. If no fragment is at fault, a fetched content may be; if none is, raise *error*."""
         error.phases, error.contents = Phases(**times), rendered.contents
-        if not error.blocked:
+        if not error.is_quarantined:
             self._quarantine.distrust(rendered.serial)
             self._trial.failed(error)
-            error.blocked = True
+            error.is_quarantined = True
 
     async def _make_variant(
         self, left_out: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
@@ -271,8 +273,8 @@ class Pipeline:
     def _report_quarantined(self, correlation: str, rendered: Rendered) -> None:
         self._quarantine.remarks = rendered.remarks
         find_fields = partial(self._find_fields, trio.current_time() + _LOOKING)
-        fresh, released = self._quarantine.update_held(rendered.refusals, find_fields)
-        count = len(self._quarantine.held)
+        fresh, released = self._quarantine.update(rendered.refusals, find_fields)
+        count = len(self._quarantine.objects)
         for held in released:
             self._facts.tell(Released(correlation=correlation, ref=held.ref, held=count))
         for held in fresh:

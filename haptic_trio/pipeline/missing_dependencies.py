@@ -10,7 +10,7 @@ from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.pipeline.rejection.errors import RejectedError
 
 
-class Supplier(Protocol):
+class DependencySource(Protocol):
     """Who can get what templates have asked for and did not get."""
 
     @property
@@ -23,19 +23,19 @@ class Supplier(Protocol):
         ...
 
 
-Wanting: TypeAlias = tuple[Supplier, ...]
+PendingSources: TypeAlias = tuple[DependencySource, ...]
 """Whom to ask before anything is complete."""
 
 
-async def fetch_all(wanting: Sequence[Supplier], until: float) -> None:
+async def fetch_all(pending: Sequence[DependencySource], until: float) -> None:
     """Have all of them fetch what is wanted; raises `RejectedError` after the clock time *until*."""
     if trio.current_time() > until:
-        names = ", ".join(supplier.name for supplier in wanting)
+        names = ", ".join(source.name for source in pending)
         problem = Problem(
             message=f"objects have been fetched for {FETCH_ALLOWANCE:g} s, and more are needed: {names}",
             hint="look them up within fragments, or keep them in a store that is `full`",
         )
         raise RejectedError("render", (problem,))
     async with trio.open_nursery() as nursery:
-        for supplier in wanting:
-            nursery.start_soon(supplier.fetch_wanted)
+        for source in pending:
+            nursery.start_soon(source.fetch_wanted)

@@ -18,9 +18,9 @@ from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.compiled import CompiledTemplates
 from haptic_trio.pipeline.contents.policy import fetch_policy
-from haptic_trio.pipeline.missing_dependencies import Wanting, fetch_all
+from haptic_trio.pipeline.missing_dependencies import PendingSources, fetch_all
 from haptic_trio.pipeline.rejection.errors import RejectedError
-from haptic_trio.pipeline.session import Leave, Session
+from haptic_trio.pipeline.session import RenderPermit, Session
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark, RenderedText
@@ -111,8 +111,8 @@ class Renderer:
         change meanwhile. With the same stores as in the previous render, only
         fragments that depend on changes render again.
         """
-        leave = Leave()
-        outcome: Rendered | Wanting | None = None
+        permit = RenderPermit()
+        outcome: Rendered | PendingSources | None = None
         self._newest = None
         done = self._rendering = trio.Event()
         fetch_until = trio.current_time() + FETCH_ALLOWANCE
@@ -125,7 +125,7 @@ class Renderer:
                         self._render,
                         stores,
                         recall or Recall(),
-                        leave,
+                        permit,
                         self.contents.offers(),
                         again=outcome is not None,
                     ),
@@ -136,7 +136,7 @@ class Renderer:
             self._newest = outcome, versions_of(stores)
             return outcome
         finally:
-            self._abandon(leave)
+            self._abandon(permit)
             self._rendering = None
             done.set()
             if self._session is not None:
@@ -144,7 +144,7 @@ class Renderer:
 
     def render_here(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
         """Render as `render` does, but in this thread and without fetching."""
-        rendered = self._render(stores, recall or Recall(), Leave(), self.contents.offers())
+        rendered = self._render(stores, recall or Recall(), RenderPermit(), self.contents.offers())
         if not isinstance(rendered, Rendered):
             names = ", ".join(store.name for store in rendered)
             raise RejectedError("render", (Problem(message=f"objects have to be fetched: {names}"),))
@@ -201,7 +201,7 @@ class Renderer:
         rendered, versions = self._newest
         return rendered if versions == versions_of(stores) else None
 
-    async def lend(self, work: Callable[[Rendered, Session], T], leave: Leave) -> T | None:
+    async def lend(self, work: Callable[[Rendered, Session], T], permit: RenderPermit) -> T | None:
         """Run *work* on the newest render and its session in a worker thread, and return its result.
 
         None before the first render. *work* runs while *leave* is given; no
@@ -214,7 +214,7 @@ class Renderer:
                 partial(self._lend, work), limiter=self._limiter, abandon_on_cancel=True
             )
         finally:
-            self._abandon(leave)
+            self._abandon(permit)
 
     def _lend(self, work: Callable[[Rendered, Session], T]) -> T | None:
         newest, session = self._newest, self._session
@@ -232,9 +232,9 @@ class Renderer:
         self._newest = newest
         return outcome
 
-    def _abandon(self, leave: Leave) -> None:
+    def _abandon(self, permit: RenderPermit) -> None:
         """Make a thread that still renders end at the next loop or call."""
-        leave.is_given = False
+        permit.is_valid = False
         if self._session is not None:
             self._session.run.cancel()
 
@@ -242,12 +242,12 @@ class Renderer:
         self,
         stores: Mapping[str, ReadableStore],
         recall: Recall,
-        leave: Leave,
+        permit: RenderPermit,
         offers: Offers,
         *,
         again: bool = False,
-    ) -> Rendered | Wanting:
-        """Return the output, or the suppliers that have to fetch something before a call with *again*."""
+    ) -> Rendered | PendingSources:
+        """Return the output, or the sources that have to fetch something before a call with *again*."""
         session = self._session
         if session is None or session.stores is not stores:
             session = self._session = self._begin(stores)
@@ -255,11 +255,11 @@ class Renderer:
         session.take_changes()
         session.take_fetched()
         session.fetches.take(session.run, offers)
-        if wanting := self.templates.bring_up_to_date(session, recall, leave):
-            return wanting
+        if pending := self.templates.bring_up_to_date(session, recall, permit):
+            return pending
         if not self._paranoia_every or session.count % self._paranoia_every:
             return self._take(session)
-        return self._compare(session, recall, leave)
+        return self._compare(session, recall, permit)
 
     def _begin(self, stores: Mapping[str, ReadableStore]) -> Session:
         return self.templates.begin(stores, partial(Fetches, self.contents, self._fetch_policy))
@@ -279,7 +279,7 @@ class Renderer:
             differing=differing,
         )
 
-    def _compare(self, session: Session, recall: Recall, leave: Leave) -> Rendered | Wanting:
+    def _compare(self, session: Session, recall: Recall, permit: RenderPermit) -> Rendered | PendingSources:
         """Render everything again; return that if it differs from the output of *session*, else the latter."""
         fresh = self._begin(session.stores)
         fresh.count = session.count
@@ -287,13 +287,13 @@ class Renderer:
         # `_abandon` cancels the render of the present session.
         self._session = fresh
         try:
-            wanting = self.templates.bring_up_to_date(fresh, recall, leave)
+            pending = self.templates.bring_up_to_date(fresh, recall, permit)
         except BaseException:
             self._session = session
             raise
-        if wanting:
+        if pending:
             self._session = session
-            return wanting
+            return pending
         differing = _differences(session, fresh)
         if not differing:
             self._session = session

@@ -10,8 +10,8 @@ from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import ReadableStore, Tracker
-from haptic_trio.pipeline.conflicts import Eclipses
-from haptic_trio.pipeline.missing_dependencies import Wanting
+from haptic_trio.pipeline.conflicts import Conflicts
+from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.versions import Versioned
@@ -48,7 +48,7 @@ class Session:
         self._good_versions: dict[ResourceRef, Any] = {}
         self._overlays: dict[str, tuple[ReadableStore, Overlay]] = {}
         """Overlays that answer lookups in place of the stores, by store name, each with the store below."""
-        self._eclipses = Eclipses(partial(reads_secrets, run))
+        self._conflicts = Conflicts(partial(reads_secrets, run))
         self._remarks: tuple[tuple[Remark, ...], ...] = ((), (), ())
 
     def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
@@ -74,7 +74,7 @@ class Session:
 
     def take_remarks(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[Remark, ...]:
         """Return the warnings to owners of objects; *files* and *texts* are the present ones."""
-        remarks, conflicts = self.run.remarks, self._eclipses.take(files, texts)
+        remarks, conflicts = self.run.remarks, self._conflicts.take(files, texts)
         if self._remarks[0] is not remarks or self._remarks[1] is not conflicts:
             self._remarks = remarks, conflicts, merged(remarks, conflicts)
         return self._remarks[2]
@@ -134,17 +134,17 @@ class Session:
                 del self.run.unanswered[question]
                 self.run.touch(question)
 
-    def wanting(self) -> Wanting:
-        """Return the suppliers that have to fetch something before the output is complete."""
+    def pending_sources(self) -> PendingSources:
+        """Return the sources that have to fetch something before the output is complete."""
         stores = (store for store in self.stores.values() if isinstance(store, OnDemandStore))
-        suppliers: tuple[OnDemandStore | Fetches, ...] = (*stores, self.fetches)
-        return tuple(supplier for supplier in suppliers if supplier.is_wanting)
+        sources: tuple[OnDemandStore | Fetches, ...] = (*stores, self.fetches)
+        return tuple(source for source in sources if source.is_wanting)
 
 
-class Leave:
+class RenderPermit:
     """Permission for a render to continue, read by its thread."""
 
     def __init__(self, until: float = float("inf")) -> None:
-        self.is_given = True
+        self.is_valid = True
         self.until = until
         """Deadline, on the clock of the limits."""

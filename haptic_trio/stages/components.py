@@ -21,7 +21,7 @@ from haptic_trio.pipeline.ledger import run_ledger
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run import DryRuns
 from haptic_trio.pipeline.validate import Validator
-from haptic_trio.stages.iteration_components import Parts
+from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.stages.process import Process
 from haptic_trio.templating.deferred import KeyedObject
 from haptic_trio.templating.values.faults import ContentUnavailableError
@@ -33,9 +33,12 @@ async def run_components(
     channels: Channels,
     pulses: Pulses,
     *,
-    task_status: trio.TaskStatus[Parts] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[IterationComponents] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Build the parts of the iteration; started() gives them. Runs the ledger and the HTTP store until cancelled."""
+    """Build the components of the iteration, then run the ledger and the HTTP store until cancelled.
+
+    started() returns the components.
+    """
     config = loaded.config
     if process.follow_log_level:
         set_level(config.logging.level)
@@ -69,7 +72,7 @@ async def run_components(
                 scratch=process.scratch,
             )
             task_status.started(
-                Parts(
+                IterationComponents(
                     config=config,
                     stores=stores,
                     contents=contents,

@@ -11,7 +11,7 @@ from haptic_trio.messages import ConfigValidated
 from haptic_trio.stages.process import Process
 
 
-def announce(process: Process) -> None:
+def publish_config(process: Process) -> None:
     """Have the process take part in the election, find pods and own instances as it is configured.
 
     Before that a replica does not reach for the lease: as long as it has
@@ -32,7 +32,7 @@ def announce(process: Process) -> None:
         process.fleet.desired.put(instances)
 
 
-async def announce_valid(process: Process, validated: Latest[ConfigValidated]) -> NoReturn:
+async def publish_valid(process: Process, validated: Latest[ConfigValidated]) -> NoReturn:
     """Tell the process of each valid configuration of this iteration, until cancelled."""
     seen = 0
     while True:

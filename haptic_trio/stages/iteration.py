@@ -115,18 +115,20 @@ async def _start_stages(
     nursery.start_soon(watch_config)
     limit = loaded.config.controller.start_timeout
     with trio.move_on_after(limit) as starting:
-        parts = state.parts = await nursery.start(partial(run_components, process, loaded, channels, state.pulses))
+        components = state.components = await nursery.start(
+            partial(run_components, process, loaded, channels, state.pulses)
+        )
         reached(2, "components")
         await nursery.start(
             partial(
                 run_watch_resources,
                 process.client,
                 loaded.config.watched_resources,
-                parts.stores,
+                components.stores,
                 channels.changes_in.clone(),
                 facts=process.facts,
                 unlisted=state.unlisted,
-                is_read=parts.pipeline.reads,
+                is_read=components.pipeline.reads,
                 unread=channels.unread,
             )
         )
@@ -137,7 +139,7 @@ async def _start_stages(
             partial(
                 run_reconcile,
                 process,
-                parts,
+                components,
                 channels,
                 next_correlation=next_correlation,
                 last_valid=opening.last_valid,

@@ -11,8 +11,8 @@ from haptic_trio.pipeline.review.dry_run import DryRuns
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
-    """The parts of one iteration that are not tasks."""
+class IterationComponents:
+    """The components of one iteration that are not tasks."""
 
     config: Config
     stores: Stores

@@ -22,7 +22,7 @@ from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, DeploymentCompleted, LeadershipChanged
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
-from haptic_trio.stages.iteration_components import Parts
+from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 Load: TypeAlias = Callable[[Resource, Resource | None], LoadedConfig]
@@ -59,7 +59,7 @@ class IterationState:
     loaded: LoadedConfig | None = None
     pulses: Pulses = field(default_factory=Pulses)
     channels: Channels | None = None
-    parts: Parts | None = None
+    components: IterationComponents | None = None
     """Once stage 2 is ready."""
     validated: Latest[ConfigValidated] | None = None
     completed: Latest[DeploymentCompleted] | None = None

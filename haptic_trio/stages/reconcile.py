@@ -18,8 +18,8 @@ from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
 from haptic_trio.pipeline.debounce import run_debouncer
 from haptic_trio.pipeline.rejection.setbacks import run_attempts
 from haptic_trio.pipeline.validate import CHECK_TIMES
-from haptic_trio.stages.config_publisher import announce, announce_valid
-from haptic_trio.stages.iteration_components import Parts
+from haptic_trio.stages.config_publisher import publish_config, publish_valid
+from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.stages.leadership import is_only_data, run_leadership_terms, run_term
 from haptic_trio.stages.process import Process
 from haptic_trio.stages.status_writers import lead_and_write_status
@@ -27,7 +27,7 @@ from haptic_trio.stages.status_writers import lead_and_write_status
 
 async def run_reconcile(
     process: Process,
-    parts: Parts,
+    components: IterationComponents,
     channels: Channels,
     *,
     next_correlation: Callable[[], str],
@@ -38,10 +38,10 @@ async def run_reconcile(
 
     *last_valid* is of the iteration before; see `run_scheduler`.
     """
-    config, facts, pulses = parts.config, process.facts, parts.pulses
-    announce(process)
+    config, facts, pulses = components.config, process.facts, components.pulses
+    publish_config(process)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(announce_valid, process, channels.validated)
+        nursery.start_soon(publish_valid, process, channels.validated)
         await nursery.start(
             partial(run_discovery, process.endpoints, channels.endpoints, facts=facts),
         )
@@ -49,11 +49,11 @@ async def run_reconcile(
             partial(
                 run_taken_ports,
                 channels.changes_in.clone(),
-                parts.stores.get(TAKEN_PORTS),
+                components.stores.get(TAKEN_PORTS),
                 taken=process.retained.taken_ports,
             )
         )
-        await nursery.start(partial(_run_coordinator, parts, channels, next_correlation, process))
+        await nursery.start(partial(_run_coordinator, components, channels, next_correlation, process))
         await nursery.start(
             partial(
                 run_leadership_terms,
@@ -71,7 +71,7 @@ async def run_reconcile(
                         report_ports=process.retained.taken_ports.report,
                     ),
                     process,
-                    parts,
+                    components,
                     channels,
                 ),
                 cycles=channels.cycles_in.clone(),
@@ -108,14 +108,14 @@ async def run_reconcile(
 
 
 async def _run_coordinator(
-    parts: Parts,
+    components: IterationComponents,
     channels: Channels,
     next_correlation: Callable[[], str],
     process: Process,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    config, pulses = parts.config, parts.pulses
+    config, pulses = components.config, components.pulses
     render_limit = float(config.templating.render_timeout)
     check_limit = CHECK_TIMES * config.validation.check_timeout
     on_demand = any(watched.store is StoreKind.ON_DEMAND for watched in config.watched_resources.values())
@@ -137,7 +137,7 @@ async def _run_coordinator(
         channels.cycles_in.clone(),
         channels.validated,
         channels.rejected,
-        pipeline=parts.pipeline,
+        pipeline=components.pipeline,
         fast_lane=fast_lane,
         facts=process.facts,
         pulse=pulses.add("coordinator", limit=coordinator_limit),

@@ -15,7 +15,7 @@ from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ProblemsReported
-from haptic_trio.stages.iteration_components import Parts
+from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.stages.process import Process, StatusAccess
 from haptic_trio.status.gateway import (
     STORES as GATEWAY_STORES,
@@ -36,38 +36,40 @@ from haptic_trio.status.writer import StatusWriter, follow_service
 
 
 async def lead_and_write_status(
-    lead: Callable[[], Awaitable[None]], process: Process, parts: Parts, channels: Channels
+    lead: Callable[[], Awaitable[None]], process: Process, components: IterationComponents, channels: Channels
 ) -> None:
     """Run *lead* and, if there is an API server, the writers of status and Kubernetes Events, until cancelled."""
     access = process.status_access
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lead)
         if access is not None:
-            nursery.start_soon(_write_status, access, process, parts, channels)
+            nursery.start_soon(_write_status, access, process, components, channels)
 
 
-async def _write_status(access: StatusAccess, process: Process, parts: Parts, channels: Channels) -> NoReturn:
+async def _write_status(
+    access: StatusAccess, process: Process, components: IterationComponents, channels: Channels
+) -> NoReturn:
     addresses: Latest[Addresses] = Latest()
     events = EventWriter(
         access.server,
-        parts.stores,
-        held=lambda: process.retained.quarantine.held,
+        components.stores,
+        held=lambda: process.retained.quarantine.objects,
         remarks=lambda: process.retained.quarantine.remarks,
         configuration=channels.candidates,
         instance=access.instance,
         metrics=process.queue_metrics,
     )
-    sources = make_sources(parts.config, parts.stores, addresses if has_addresses(access) else None)
-    writer = StatusWriter(access.server, parts.stores, sources, metrics=process.queue_metrics)
+    sources = make_sources(components.config, components.stores, addresses if has_addresses(access) else None)
+    writer = StatusWriter(access.server, components.stores, sources, metrics=process.queue_metrics)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(events.run, channels.validated, channels.rejected)
         news = channels.prepared, channels.validated, channels.rejected
         nursery.start_soon(writer.run, news, channels.unread)
-        if _has_gateway_services(parts.config, parts.stores):
+        if _has_gateway_services(components.config, components.stores):
             services = GatewayServices(
                 access.server,
-                parts.stores,
-                str(parts.config.templating.extra_context.get("gatewayController", "")),
+                components.stores,
+                str(components.config.templating.extra_context.get("gatewayController", "")),
                 report=partial(_report_service, process),
                 metrics=process.queue_metrics,
             )

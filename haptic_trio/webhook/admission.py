@@ -17,7 +17,7 @@ from haptic_trio.logs import get_logger
 from haptic_trio.pipeline.field_paths import find_fields
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.review.dry_run import DryRun
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Replacements
+from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
 from haptic_trio.webhook.configuration import ConfigurationReviews
 from haptic_trio.webhook.hidden import hidden_in
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REFUSED, UNCHECKED, WebhookMetrics
@@ -99,7 +99,7 @@ class Admission:
         self._running += 1
         try:
             answer = await self._answer(request, limit)
-        except (RehearsalError, RejectedError) as exc:
+        except (DryRunError, RejectedError) as exc:
             return _unchecked(request, str(exc))
         finally:
             self._running -= 1
@@ -114,7 +114,7 @@ class Admission:
                 return await self._configuration.review(request)
         present = self._present()
         if present is None:
-            raise RehearsalError("haptic-trio is not ready")
+            raise DryRunError("haptic-trio is not ready")
         replacements = find_replacements(request, present.targets)
         if replacements is None:
             return None
@@ -127,12 +127,12 @@ class Admission:
 
 @contextmanager
 def _in_time(seconds: float) -> Iterator[None]:
-    """Raise `RehearsalError` if the block takes longer than *seconds*."""
+    """Raise `DryRunError` if the block takes longer than *seconds*."""
     try:
         with trio.fail_after(seconds):
             yield
     except trio.TooSlowError as exc:
-        raise RehearsalError(f"the review took longer than {seconds:g} s") from exc
+        raise DryRunError(f"the review took longer than {seconds:g} s") from exc
 
 
 def _cleaner(request: Request, present: Present) -> Callable[[str], str]:

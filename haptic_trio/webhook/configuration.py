@@ -14,7 +14,7 @@ import trio
 from haptic_trio import __version__
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import DryRunError
 from haptic_trio.webhook.review import Answer, Request
 
 MOST_PROBLEMS: Final = 10
@@ -22,7 +22,7 @@ VERSION_LABEL: Final = "app.kubernetes.io/version"
 _CONTENT: Final = ("data", "binaryData")
 
 Check = Callable[[Resource], tuple[Problem, ...]]
-"""Returns the problems of a ConfigMap; runs in a worker thread. Raises `RehearsalError` if no review is possible."""
+"""Returns the problems of a ConfigMap; runs in a worker thread. Raises `DryRunError` if no review is possible."""
 
 
 class ConfigurationReviews:
@@ -45,7 +45,7 @@ class ConfigurationReviews:
         )  # fmt: skip
 
     async def review(self, request: Request) -> Answer:
-        """Return the answer to *request*; raises `RehearsalError` if no review is possible."""
+        """Return the answer to *request*; raises `DryRunError` if no review is possible."""
         wanted = request.object
         if wanted is None:
             warning = (
@@ -57,7 +57,7 @@ class ConfigurationReviews:
         version = _version_of(wanted)
         if version not in {"", __version__}:
             # During an upgrade or rollback; only that version knows its fields.
-            raise RehearsalError(f"it is for haptic-trio {version}; this is haptic-trio {__version__}")
+            raise DryRunError(f"it is for haptic-trio {version}; this is haptic-trio {__version__}")
         problems = await trio.to_thread.run_sync(
             partial(self._check, wanted), limiter=self._one_at_a_time, abandon_on_cancel=True
         )

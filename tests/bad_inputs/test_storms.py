@@ -35,7 +35,7 @@ async def test_what_is_good_and_bad_in_turns_is_told_a_few_times(world: World) -
     for number in range(60):
         with world.beside(evil(path("/a b" if number % 2 else "/", "good"))):
             await world.pipeline.prepare("flapping")
-        held = {one.ref: one for one in world.quarantine.held}
+        held = {one.ref: one for one in world.quarantine.objects}
         fresh, _gone = compare_held(told, held)
         told = {**held}
         allowed += sum(board.put(quarantined(evil(), item), number / 10) is not None for item in fresh)

@@ -80,7 +80,7 @@ async def test_24_a_fault_that_one_object_brings_about_is_that_object_s_alone(fa
 
     valid = await bench.run()
 
-    assert [str(held.ref) for held in bench.quarantine.held] == ["Service default/evil"]
+    assert [str(held.ref) for held in bench.quarantine.objects] == ["Service default/evil"]
     assert "backend good from d" in valid.generation.config.text
     assert "evil" not in valid.generation.config.text
 

@@ -162,7 +162,7 @@ class World:
         valid = await self.pipeline.run("cycle")
         return Outcome(
             valid=valid,
-            held={str(held.ref): str(held.problem) for held in self.quarantine.held},
+            held={str(held.ref): str(held.problem) for held in self.quarantine.objects},
             remarks=tuple(map(str, self.quarantine.remarks)),
         )
 
@@ -218,7 +218,7 @@ class World:
     def check_told(self, outcome: Outcome, case: Case) -> None:
         """See that the owners are told why, in Events that an API server would take."""
         notices = []
-        for held in self.quarantine.held:
+        for held in self.quarantine.objects:
             resource = find_object(self.stores, ResourceRef(held.ref.kind, held.ref.namespace, held.ref.name))
             assert resource is not None
             notices.append(quarantined(resource, held))
@@ -231,7 +231,7 @@ class World:
             event = event_of(notice, instance="me", now="now")
             assert 0 < len(event["note"].encode()) <= 1024
             assert not case.hidden or case.hidden not in repr(event)
-        for held in self.quarantine.held:
+        for held in self.quarantine.objects:
             if held.ref.kind == "HTTPRoute":
                 assert not self.is_accepted(held.ref)
         assert sorted({remark.reason for remark in self.quarantine.remarks}) == sorted(set(case.remarks)), (

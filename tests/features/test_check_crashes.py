@@ -48,7 +48,9 @@ async def test_others_are_served_while_an_object_crashes_the_check(site: Site, h
 
         assert str(quarantined.ref) == "Ingress default/evil"
         assert "HAProxy crashes on it" in quarantined.problem.message
-        assert [str(held.ref) for held in running.serving.process.retained.quarantine.held] == ["Ingress default/evil"]
+        assert [str(held.ref) for held in running.serving.process.retained.quarantine.objects] == [
+            "Ingress default/evil"
+        ]
         assert await site.get("web.localhost") == (200, "one")
 
         site.write("evil", flagged("evil", "fine"))
@@ -67,7 +69,7 @@ async def test_attacker_and_victim_in_one_change_are_told_apart(site: Site, hapr
                 await running.serves(site, f"n{number}.localhost", "one")
 
         await running.wait(Quarantined)
-        assert [str(held.ref) for held in running.serving.process.retained.quarantine.held] == ["Ingress default/n5"]
+        assert [str(held.ref) for held in running.serving.process.retained.quarantine.objects] == ["Ingress default/n5"]
 
 
 async def test_the_webhook_rejects_an_object_on_which_haproxy_crashes(

@@ -131,8 +131,8 @@ async def test_only_what_would_break_the_configuration_is_refused_and_nothing_of
         assert gone["allowed"], gone
         state = running.iteration
         assert state is not None
-        assert state.parts is not None
-        assert running.serving.process.retained.quarantine.held == ()
+        assert state.components is not None
+        assert running.serving.process.retained.quarantine.objects == ()
 
 
 async def test_objects_that_were_not_reviewed_are_quarantined_without_affecting_others(
@@ -152,7 +152,7 @@ async def test_objects_that_were_not_reviewed_are_quarantined_without_affecting_
             touched = await server.ask(labelled, "UPDATE", broken("broken"))
             mended = await server.ask(ingress("broken", "broken.localhost", "web"), "UPDATE", broken("broken"))
 
-        assert [held.ref.name for held in running.serving.process.retained.quarantine.held] == ["broken"]
+        assert [held.ref.name for held in running.serving.process.retained.quarantine.objects] == ["broken"]
         assert other == {"uid": "u-1", "allowed": True}
         assert still["allowed"]
         assert touched["allowed"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
-from haptic_trio.pipeline.conflicts import MOST_REMARKS, Eclipses
+from haptic_trio.pipeline.conflicts import MOST_REMARKS, Conflicts
 from haptic_trio.templating.values.subjects import Origin, RenderedText, Subject
 
 PATH = "maps/host.map"
@@ -18,10 +18,10 @@ def piece(name: str, text: str, *, kind: str = "Ingress", version: str = "1") ->
     return Piece(text, Origin("f", Subject(kind, "default", name, version), "t", 1))
 
 
-def told(*pieces: Piece, eclipses: Eclipses | None = None, path: str = PATH, secret: bool = False) -> list[str]:
+def told(*pieces: Piece, conflicts: Conflicts | None = None, path: str = PATH, secret: bool = False) -> list[str]:
     text = RenderedText(Paged.of(pieces))
     files = Files.of([make_file(FileKind.MAP, path, text.pieces, secret=secret)])
-    found = (eclipses or Eclipses(lambda _path, _origin: False)).take(files, {path: text})
+    found = (conflicts or Conflicts(lambda _path, _origin: False)).take(files, {path: text})
     return [f"{one.subject.name}: {one.message}" for one in found]
 
 
@@ -50,8 +50,8 @@ def test_a_key_that_may_be_a_secret_is_not_named() -> None:
         def is_secret(_path: str, origin: Origin | None, who: str = secretive) -> bool:
             return origin is not None and origin.subject.name == who
 
-        eclipses = Eclipses(is_secret)
-        assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), eclipses=eclipses) == [
+        conflicts = Conflicts(is_secret)
+        assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), conflicts=conflicts) == [
             f"b: an entry of {PATH} has no effect, since that of Ingress default/a goes first"
         ]
     assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), secret=True) == []
@@ -64,16 +64,16 @@ def test_who_loses_much_is_told_of_some() -> None:
 
 
 def test_nothing_changes_hands_while_nothing_changes() -> None:
-    eclipses = Eclipses(lambda _path, _origin: False)
+    conflicts = Conflicts(lambda _path, _origin: False)
     text = RenderedText(Paged.of([piece("a", "x 1\n"), piece("b", "x 2\n")]))
     files = Files.of([make_file(FileKind.MAP, PATH, text.pieces, secret=False)])
-    first = eclipses.take(files, {PATH: text})
+    first = conflicts.take(files, {PATH: text})
     again = RenderedText(Paged.of([piece("a", "x 1\n"), piece("b", "x 2\n", version="2")]))
     more = Files.of([make_file(FileKind.MAP, PATH, again.pieces, secret=False)])
 
     assert len(first) == 1
-    assert eclipses.take(files, {PATH: text}) is first
-    assert eclipses.take(more, {PATH: again}) is first
+    assert conflicts.take(files, {PATH: text}) is first
+    assert conflicts.take(more, {PATH: again}) is first
 
 
 def expected(entries: dict[str, list[tuple[str, str]]]) -> set[tuple[str, str]]:
@@ -96,14 +96,14 @@ CHANGES = st.lists(st.tuples(st.integers(0, 200), ENTRIES), min_size=1, max_size
 def test_change_after_change_it_is_what_the_whole_file_says(changes: Any) -> None:
     shelf: Shelf[str, Piece] = Shelf()
     entries: dict[str, list[tuple[str, str]]] = {}
-    eclipses = Eclipses(lambda _path, _origin: False)
+    conflicts = Conflicts(lambda _path, _origin: False)
     for number, own in changes:
         name = f"{number:03}"
         entries[name] = own
         shelf.put(name, piece(name, "".join(f"{key} {value}\n" for key, value in own)))
         text = RenderedText(shelf.paged())
         files = Files.of([make_file(FileKind.MAP, PATH, text.pieces, secret=False)])
-        found = eclipses.take(files, {PATH: text})
+        found = conflicts.take(files, {PATH: text})
 
         assert {(one.subject.name, one.message.split()[2]) for one in found} == expected(entries)
 
@@ -113,14 +113,14 @@ def test_change_of_one_entry_reads_its_page_alone() -> None:
     for number in range(5_000):
         # Some keys are there twice: they cost nothing more while they stay as they are.
         shelf.put(number, piece(f"web{number}", f"{number % 4_900} {number}\n"))
-    eclipses = Eclipses(lambda _path, _origin: False)
+    conflicts = Conflicts(lambda _path, _origin: False)
 
     def take() -> int:
         text = RenderedText(shelf.paged())
         files = Files.of([make_file(FileKind.MAP, PATH, text.pieces, secret=False)])
-        before = eclipses.pages_read
-        assert len(eclipses.take(files, {PATH: text})) == 100
-        return eclipses.pages_read - before
+        before = conflicts.pages_read
+        assert len(conflicts.take(files, {PATH: text})) == 100
+        return conflicts.pages_read - before
 
     assert take() == len(shelf.paged().pages)
     shelf.put(2_500, piece("web2500", "2500 other\n"))
@@ -143,25 +143,25 @@ def test_change_of_one_certificate_reads_the_lines_about_it_alone() -> None:
         name = {0: "first", 299: "other"}.get(number, "else")
         shelf.put(number, piece(f"web{number}", f"ssl/{name}.pem\n" if name != "else" else f"ssl/{number}.pem\n"))
     text = RenderedText(shelf.paged())
-    eclipses = Eclipses(lambda _path, _origin: False)
+    conflicts = Conflicts(lambda _path, _origin: False)
 
     def take() -> list[str]:
         crt_list = make_file(FileKind.CRT_LIST, "crt-lists/https.list", text.pieces)
         files = Files.of([crt_list, first, other])
-        return [f"{one.subject.name}: {one.message}" for one in eclipses.take(files, {crt_list.path: text})]
+        return [f"{one.subject.name}: {one.message}" for one in conflicts.take(files, {crt_list.path: text})]
 
     assert take() == []
     other = issue("other", "a.example.com")
-    before = eclipses.pages_read
+    before = conflicts.pages_read
     assert take() == [
         "web299: the certificate for a.example.com is only for clients that cannot use that of Ingress default/web0"
     ]
-    assert eclipses.pages_read - before == 1
+    assert conflicts.pages_read - before == 1
     other = issue("other", "c.example.com")
     assert take() == []
 
 
 def test_nothing_stays_of_a_file_that_is_gone() -> None:
-    eclipses = Eclipses(lambda _path, _origin: False)
-    assert len(told(piece("a", "x 1\n"), piece("b", "x 2\n"), eclipses=eclipses)) == 1
-    assert eclipses.take(Files.of([]), {}) == ()
+    conflicts = Conflicts(lambda _path, _origin: False)
+    assert len(told(piece("a", "x 1\n"), piece("b", "x 2\n"), conflicts=conflicts)) == 1
+    assert conflicts.take(Files.of([]), {}) == ()

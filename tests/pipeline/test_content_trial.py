@@ -14,7 +14,7 @@ from haptic_trio.k8s.resource import ref_of
 from haptic_trio.messages import ConfigRendered, Quarantined, Released, RenderDiffered
 from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.pipeline.render import Renderer
-from haptic_trio.pipeline.review.dry_run_object import rehearse
+from haptic_trio.pipeline.review.dry_run_object import render_dry_run
 from tests.pipeline.content_bench import CONFIG, EACH, LIMIT, LIST, ContentBench, lines_of
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of
@@ -148,7 +148,7 @@ async def test_contents_are_tried_one_after_another_where_the_check_runs_beside(
             first = await bench.pipeline.prepare("1")
             with pytest.raises(RejectedError) as caught:
                 await bench.pipeline.check(first, idle=False)
-            assert caught.value.blocked
+            assert caught.value.is_quarantined
             # Meanwhile, and after that: what was good before.
             second = await bench.pipeline.prepare("2")
             assert "192.0.2.0/25" not in second.generation.text
@@ -177,7 +177,7 @@ async def test_check_that_comes_too_late_says_nothing_of_what_is_left_out_alread
     for prepared in late:
         with pytest.raises(RejectedError) as caught:
             await bench.pipeline.check(prepared, idle=False)
-        assert caught.value.blocked
+        assert caught.value.is_quarantined
 
     assert (await bench.made()).id == good.id
     assert [name for name, _ in bench.refused] == ["network"]
@@ -194,7 +194,7 @@ async def test_content_that_haproxy_refuses_in_a_fragment_is_left_out(haproxy_bi
 
     assert (await bench.made()).id == before.id
     assert [name for name, _ in bench.refused] == ["option"]
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
 
 
 async def test_contents_are_not_blamed_for_what_fails_without_them(haproxy_binary: Path) -> None:
@@ -225,7 +225,7 @@ async def test_contents_are_not_blamed_for_an_object_that_breaks_meanwhile(hapro
 
     assert "10.0.0.2:80" in (await bench.made()).text
     assert bench.refused == []
-    assert len(bench.quarantine.held) == 1
+    assert len(bench.quarantine.objects) == 1
 
 
 async def test_without_a_critical_content_its_fragment_is_put_aside_and_comes_back_with_it(
@@ -236,11 +236,11 @@ async def test_without_a_critical_content_its_fragment_is_put_aside_and_comes_ba
     bench.put(service("web"), service("api"))
 
     assert "10.0.0.2:80" in (await bench.made()).text
-    (held,) = bench.quarantine.held
+    (held,) = bench.quarantine.objects
     assert held.problem.message == "https://lists.example.com/web is not to be had: the server answered 503"
     await bench.give(web="10.0.0.1\n")
     assert "10.0.0.1:80" in (await bench.made()).text
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
     # Once it is there, failing to fetch it again changes nothing.
     bench.kept.servers.texts[f"{LIST}web"] = FetchError("the server answered 503")
     await bench.kept.refresh()
@@ -297,13 +297,13 @@ async def test_rehearsal_fetches_nothing(haproxy_binary: Path) -> None:
     before = await bench.made()
     new = service("new")
     with trio.fail_after(LIMIT):
-        rehearsed = await rehearse(
+        dry_run = await render_dry_run(
             bench.renderer, bench.stores, {"services": {ref_of(new): new}}, bench.quarantine.recall(), limit=LIMIT
         )
 
-    assert rehearsed.after is not None
-    assert rehearsed.after.refusals == ()
-    assert "backend new" in rehearsed.after.text
+    assert dry_run.after is not None
+    assert dry_run.after.refusals == ()
+    assert "backend new" in dry_run.after.text
     assert bench.kept.servers.asked == [f"{LIST}web"]
     assert (await bench.made()).id == before.id
     bench.put(new)
@@ -337,7 +337,7 @@ async def test_check_without_a_verdict_rejects_no_content_and_no_object(haproxy_
 
     with pytest.raises(UndecidedError):
         await bench.made()
-    assert (bench.refused, bench.quarantine.held, len(bench.kept.store.pending())) == ([], (), 1)
+    assert (bench.refused, bench.quarantine.objects, len(bench.kept.store.pending())) == ([], (), 1)
 
     dying.unlink()
     assert "10.0.0.2:80" in (await bench.made()).text

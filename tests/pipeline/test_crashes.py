@@ -85,7 +85,7 @@ async def test_an_object_on_which_haproxy_crashes_is_quarantined_and_others_are_
         "default_new-1",
         "default_new-2",
     ]
-    [held] = bench.quarantine.held
+    [held] = bench.quarantine.objects
     assert str(held.ref) == "Service evil/a"
     assert held.problem.message == "HAProxy crashes on it (SIGSEGV)"
     assert held.problem.line > HEAD.count("\n")
@@ -100,7 +100,7 @@ async def test_at_a_cold_start_all_culprits_are_found(bench: Bench) -> None:
     valid = await bench.run()
 
     assert sorted(backends(valid.generation.text)) == [f"n{n}_one" for n in range(10) if n not in {0, 3, 9}]
-    assert sorted(str(held.ref) for held in bench.quarantine.held) == [f"Service n{n}/one" for n in (0, 3, 9)]
+    assert sorted(str(held.ref) for held in bench.quarantine.objects) == [f"Service n{n}/one" for n in (0, 3, 9)]
 
 
 @pytest.mark.haproxy
@@ -112,12 +112,12 @@ async def test_many_culprits_of_one_namespace_cost_little_and_are_released_one_b
     valid = await bench.run()
 
     assert sorted(backends(valid.generation.text)) == sorted(f"victim_{number}" for number in range(20))
-    assert len(bench.quarantine.held) == 21
+    assert len(bench.quarantine.objects) == 21
     assert checks.count < 60
 
     bench.put(web("evil/other", balance="source", version="2"), web("evil/n19", version="2"))
     assert {"evil_n19", "evil_other"} < set(backends((await bench.run()).generation.text))
-    assert len(bench.quarantine.held) == 19
+    assert len(bench.quarantine.objects) == 19
 
 
 @pytest.mark.haproxy
@@ -132,7 +132,7 @@ async def test_what_changes_during_the_search_is_judged_by_itself(bench: Bench) 
     valid = await bench.run()
 
     assert sorted(backends(valid.generation.text)) == [*(f"n{number}_one" for number in range(6)), "n9_late"]
-    assert sorted(str(held.ref) for held in bench.quarantine.held) == ["Service n6/one", "Service n8/late"]
+    assert sorted(str(held.ref) for held in bench.quarantine.objects) == ["Service n6/one", "Service n8/late"]
     assert "balance 'source'" in valid.generation.text
 
 
@@ -147,7 +147,7 @@ async def test_a_culprit_that_is_mended_during_the_search_makes_nobody_a_culprit
     valid = await bench.run()
 
     assert len(backends(valid.generation.text)) == 8
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
 
 
 @pytest.mark.haproxy
@@ -198,7 +198,7 @@ async def test_a_check_that_is_ended_from_outside_is_no_verdict(tmp_path: Path, 
     with pytest.raises(UndecidedError):
         await bench.run()
 
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
 
 
 @given(st.sets(st.integers(0, 59)), st.lists(st.integers(0, 5), min_size=60, max_size=60), st.integers(1, 60))

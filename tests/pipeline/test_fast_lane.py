@@ -64,7 +64,7 @@ class LanePipeline(Pipeline):
         blocked = self.refused.get(message.correlation)
         if blocked is not None:
             error = RejectedError("check", (PROBLEM,))
-            error.blocked = blocked
+            error.is_quarantined = blocked
             raise error
         return ConfigValidated(
             correlation=message.correlation,

@@ -236,7 +236,7 @@ class IncrementalMachine(RuleBasedStateMachine):
     def refuse(self, number: int) -> None:
         if self.rendered is not None and self.rendered.produced:
             key = sorted(self.rendered.produced, key=repr)[number % len(self.rendered.produced)]
-            self.quarantine.block({key: Problem(message="HAProxy says no")}, self.rendered.produced)
+            self.quarantine.reject({key: Problem(message="HAProxy says no")}, self.rendered.produced)
 
     @invariant()
     def is_what_rendering_anew_gives(self) -> None:

@@ -96,7 +96,7 @@ async def test_who_recreates_a_crashing_object_again_and_again_does_not_hold_up_
 
     # While the namespace, or the object, is held back, one check is enough.
     assert served[1:] == [1] * 11
-    [held] = bench.quarantine.held
+    [held] = bench.quarantine.objects
     assert "new versions are held back until" in held.problem.message
     assert "HAProxy crashes on it (SIGSEGV)" in held.problem.message
     assert "the next attempt is made at that time by itself" in held.problem.hint
@@ -111,7 +111,7 @@ async def test_what_was_good_stays_while_new_versions_are_held_back_and_a_mended
     for version in "23":
         bench.put(web("evil/a", crashes=True, balance="source" if version == "2" else "leastconn", version=version))
         await bench.run()
-    [held] = bench.quarantine.held
+    [held] = bench.quarantine.objects
     assert "HAProxy crashes on it" in held.problem.message
 
     bench.put(web("evil/a", balance="random", version="4"), web("evil/other", balance="source", version="4"))
@@ -122,13 +122,13 @@ async def test_what_was_good_stays_while_new_versions_are_held_back_and_a_mended
     assert "random" not in text
     assert "balance source" in text.replace("'", "")
     assert "evil_a" in backends(text)
-    [held] = bench.quarantine.held
+    [held] = bench.quarantine.objects
     assert held.has_stand_in
     assert "held back until" in held.problem.message
 
     mock_clock.jump(FIRST_HOLD)
     assert "random" in (await bench.run()).generation.text
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
 
 
 def test_the_time_doubles_up_to_a_bound_and_is_forgotten_after_a_good_period() -> None:

@@ -56,14 +56,14 @@ async def test_an_object_that_makes_the_check_slow_is_quarantined_and_others_are
     valid = await bench.run()
 
     assert backends(valid.generation.text) == {"shop_n0", "shop_n1", "shop_n2", "shop_new", "other_new"}
-    [held] = bench.quarantine.held
+    [held] = bench.quarantine.objects
     assert str(held.ref) == "Service evil/a"
     assert held.problem.message == "HAProxy takes more than 0.2 s of CPU time to read it"
     assert "10% of `validation.checkTimeout`" in held.problem.hint
 
     bench.put(web("evil/a", rounds=1000, version="2"))
     assert "evil_a" in backends((await bench.run()).generation.text)
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
 
 
 @pytest.mark.haproxy
@@ -87,7 +87,7 @@ async def test_a_slow_object_that_is_gone_before_it_can_be_tried_is_counted(hapr
     assert paused.objects.keys() == {("Service", "evil", "n0")}
     bench.put(web("evil/n0", rounds=ROUNDS, version="3"), web("shop/last"))
     assert {"shop_a", "shop_last"} < backends((await bench.run()).generation.text)
-    [held] = bench.quarantine.held
+    [held] = bench.quarantine.objects
     assert "held back until" in held.problem.message
 
 
@@ -105,7 +105,7 @@ async def test_a_check_that_waits_for_a_processor_blames_no_object(tmp_path: Pat
     with pytest.raises(TimedOutError) as caught:
         await bench.run()
 
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
     [problem] = caught.value.problems
     assert "raise `validation.checkTimeout`" in problem.hint
 
@@ -119,7 +119,7 @@ async def test_many_objects_that_are_slow_only_together_are_not_quarantined(hapr
     with pytest.raises(TimedOutError):
         await bench.run()
 
-    assert bench.quarantine.held == ()
+    assert bench.quarantine.objects == ()
 
 
 def keys_of(names: Collection[str]) -> dict[ResourceRef, tuple[FragmentKey, ...]]:

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from haptic_trio.config.load import load_config
 from haptic_trio.metrics import Families
 from haptic_trio.pipeline.review.dry_run import DryRun
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Replacements
+from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
 from haptic_trio.webhook.admission import Admission, AdmissionLimits, Present
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REFUSED, UNCHECKED, WebhookMetrics
 from haptic_trio.webhook.targets import targets_of
@@ -22,7 +22,7 @@ from tests.webhook.builders import fault, request_of, web
 class FakeDryRuns:
     """Answers with what a test says, after what it says."""
 
-    def __init__(self, outcome: DryRun | RehearsalError | None = None, seconds: float = 0.0) -> None:
+    def __init__(self, outcome: DryRun | DryRunError | None = None, seconds: float = 0.0) -> None:
         self.outcome = outcome or DryRun()
         self.seconds = seconds
         self.asked: list[Replacements] = []
@@ -31,7 +31,7 @@ class FakeDryRuns:
         """See `DryRuns.run`."""
         self.asked.append(replacements)
         await trio.sleep(self.seconds)
-        if isinstance(self.outcome, RehearsalError):
+        if isinstance(self.outcome, DryRunError):
             raise self.outcome
         return self.outcome
 
@@ -98,7 +98,7 @@ async def test_replica_that_is_not_ready_accepts_everything_with_a_warning() -> 
 
 
 async def test_what_cannot_be_tried_passes_with_the_reason() -> None:
-    rig = Rig(FakeDryRuns(RehearsalError("nothing has been rendered yet")))
+    rig = Rig(FakeDryRuns(DryRunError("nothing has been rendered yet")))
 
     answer = await rig.admission.review(request_of(web()))
 

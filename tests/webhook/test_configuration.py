@@ -13,7 +13,7 @@ from haptic_trio import __version__
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import DryRunError
 from haptic_trio.webhook.admission import Admission, AdmissionLimits
 from haptic_trio.webhook.configuration import VERSION_LABEL, ConfigurationReviews
 from haptic_trio.webhook.metrics import WebhookMetrics
@@ -137,7 +137,7 @@ async def test_configuration_for_another_version_is_accepted_without_review() ->
 
 
 async def test_an_impossible_review_accepts_the_object() -> None:
-    given = await answer_to(request_of(config_map()), Checks(error=RehearsalError("haptic-trio is not ready")))
+    given = await answer_to(request_of(config_map()), Checks(error=DryRunError("haptic-trio is not ready")))
 
     assert given.allowed
     assert "haptic-trio is not ready" in given.warnings[0]

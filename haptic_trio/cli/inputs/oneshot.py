@@ -328,6 +328,6 @@ def _held(quarantine: Quarantine) -> list[Finding]:
         Area.OBJECT,
         [
             held.problem if held.problem.subject else msgspec.structs.replace(held.problem, subject=str(held.ref))
-            for held in quarantine.held
+            for held in quarantine.objects
         ],
     )

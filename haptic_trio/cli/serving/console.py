@@ -114,13 +114,13 @@ class Console(NoConsole):
             loaded=state.loaded,
             pulses=state.pulses,
             channels=state.channels,
-            stores=state.parts.stores if state.parts is not None else None,
-            pipeline=state.parts.pipeline if state.parts is not None else None,
+            stores=state.components.stores if state.components is not None else None,
+            pipeline=state.components.pipeline if state.components is not None else None,
         )
 
     def _stores(self) -> Any:
         state = self._process.running.value
-        return state.parts.stores if state is not None and state.parts is not None else None
+        return state.components.stores if state is not None and state.components is not None else None
 
     def _credentials(self) -> tuple[str, ...]:
         state = self._process.running.value

@@ -138,14 +138,14 @@ class Scrapes:
 
     def _resources(self) -> Iterator[Reading]:
         state = self._process.running.value
-        if state is not None and state.parts is not None:
-            for name, store in state.parts.stores.items():
+        if state is not None and state.components is not None:
+            for name, store in state.components.stores.items():
                 yield (name,), float(len(store))
 
     def _contents(self) -> Iterator[HttpStore]:
         state = self._process.running.value
-        if state is not None and state.parts is not None:
-            yield state.parts.contents
+        if state is not None and state.components is not None:
+            yield state.components.contents
 
     def _content_age(self) -> Iterator[Reading]:
         for store in self._contents():

@@ -13,7 +13,7 @@ from haptic_trio.config.load import load_config
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import DryRunError
 from haptic_trio.stages.process import ConfigSource, Process
 from haptic_trio.validation_tests.gate import Load, run_gate, suite_of
 from haptic_trio.webhook.admission import Admission, Present
@@ -142,10 +142,10 @@ async def serve_reviews(
 def review_state_of(process: Process) -> Present | None:
     """Return the state for reviews; None until the running iteration has a valid configuration, deployed or not."""
     state = process.running.value
-    if state is None or state.parts is None or state.validated is None or state.validated.value is None:
+    if state is None or state.components is None or state.validated is None or state.validated.value is None:
         return None
-    parts = state.parts
-    return Present(targets_of(parts.config), parts.dry_runs, partial(hidden_words, parts.stores))
+    components = state.components
+    return Present(targets_of(components.config), components.dry_runs, partial(hidden_words, components.stores))
 
 
 def seen_by(process: Process) -> ConfigSeen | None:
@@ -166,16 +166,16 @@ def check_configuration(
     """Return the problems of *config_map*, loaded with the newest Secret. Runs in a worker thread of Trio.
 
     Runs the tests of the configuration; without *binary*, those without HAProxy. Problems of the Secret are not
-    returned. Raises `RehearsalError` if the review is not possible.
+    returned. Raises `DryRunError` if the review is not possible.
     """
     seen = newest()
     if seen is None:
-        raise RehearsalError("haptic-trio is not ready")
+        raise DryRunError("haptic-trio is not ready")
     try:
         loaded = load(config_map, seen.secret)
     except ProblemsError as exc:
         problems = tuple(one for one in exc.problems if one.source != f"Secret {source.namespace}/{source.secret}")
         if not problems:
-            raise RehearsalError("the Secret with the credentials is not valid") from exc
+            raise DryRunError("the Secret with the credentials is not valid") from exc
         return problems
     return tuple(run_gate(suite_of(loaded), binary, scratch=scratch))

@@ -22,7 +22,7 @@ class RejectedError(HapticError):
         self.problems = problems
         self.suspects = suspects or {}
         """The fragments that are known to have caused it, with the problem of each."""
-        self.blocked = False
+        self.is_quarantined = False
         """What the suspects gave is in quarantine now: another cycle leaves it out."""
         self.contents: Mapping[str, Content] | None = None
         """What had been fetched for it, by key; None where that is not known."""

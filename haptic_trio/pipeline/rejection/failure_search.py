@@ -45,7 +45,7 @@ class FailureSearch:
         self._searched = ""
         """The generation that was too slow, and in which no object was found to be slow."""
 
-    async def block_crashing(self, rendered: Rendered, problem: Problem, progress: Callable[[], None]) -> bool:
+    async def quarantine_crashing(self, rendered: Rendered, problem: Problem, progress: Callable[[], None]) -> bool:
         """Block the fragments of *rendered* on which HAProxy crashes, for *problem*; False if none can be found.
 
         None is found where HAProxy crashes on the last valid configuration,
@@ -60,7 +60,7 @@ class FailureSearch:
 
         found = await find_fragments(suspects, crashes)
         if found.found or found.beside:
-            return self._block(found, problem, rendered)
+            return self._reject(found, problem, rendered)
         gone = self._find_gone(suspects, problem)
         # A deleted object cannot be tried, so it is found by what remains.
         if not gone or await crashes(()):
@@ -68,7 +68,7 @@ class FailureSearch:
         self._quarantine.setbacks.record(gone, trio.current_time())
         return True
 
-    async def block_slow(
+    async def quarantine_slow(
         self, generation: Generation, rendered: Rendered, spent: float, progress: Callable[[], None]
     ) -> bool:
         """Block the fragments of *rendered* that make the check of *generation* slow; False if none does by itself.
@@ -112,18 +112,18 @@ class FailureSearch:
                 # Without a measurement there is no verdict.
                 return False
         if found.found or found.beside:
-            return self._block(found, slow_problem(costly), rendered)
+            return self._reject(found, slow_problem(costly), rendered)
         self._searched = generation.id
         return False
 
-    def _block(self, fragments: Fragments, problem: Problem, rendered: Rendered) -> bool:
+    def _reject(self, fragments: Fragments, problem: Problem, rendered: Rendered) -> bool:
         """Block *fragments* for their output in *rendered*, and count the finding."""
         found, beside = fragments
         problems = {key: locate_fragment(problem, key, rendered) for key in found}
         problems |= {key: name_object(problem, key) for key in beside}
         refs = {ResourceRef(key.kind, key.namespace, key.name): problem for key in problems}
         self._quarantine.setbacks.record(refs, trio.current_time())
-        return self._quarantine.block(problems, rendered.produced, whole=beside)
+        return self._quarantine.reject(problems, rendered.produced, whole=beside)
 
     def _find_gone(self, suspects: Mapping[ResourceRef, Keys], problem: Problem) -> dict[ResourceRef, Problem]:
         """Return those of *suspects* that have no output in the newest render, each with *problem*."""

@@ -32,7 +32,7 @@ FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
 _MOST_PENDING: Final = 100
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True):
     """One object that is not served as it is."""
 
     ref: ResourceRef
@@ -48,11 +48,11 @@ class Quarantine:
 
     def __init__(self) -> None:
         self._good: dict[FragmentKey, FragmentOutput] = {}
-        self._blocked: dict[FragmentKey, dict[str, Problem]] = {}
-        self._held: dict[ResourceRef, Held] = {}
+        self._rejected: dict[FragmentKey, dict[str, Problem]] = {}
+        self._objects: dict[ResourceRef, QuarantinedObject] = {}
         # The same without the fields.
-        self._found: dict[ResourceRef, Held] = {}
-        self._held_for: tuple[Refusal, ...] = ()
+        self._found: dict[ResourceRef, QuarantinedObject] = {}
+        self._refusals: tuple[Refusal, ...] = ()
         self.remarks: tuple[Remark, ...] = ()
         """What owners of objects should know, each thing once; the same tuple until it changes."""
         # What each render changed that is not part of a valid configuration yet, by its serial number.
@@ -69,20 +69,20 @@ class Quarantine:
         self._paused = Paused()
 
     @property
-    def held(self) -> tuple[Held, ...]:
+    def objects(self) -> tuple[QuarantinedObject, ...]:
         """What is held now."""
-        return tuple(self._held.values())
+        return tuple(self._objects.values())
 
     def begin_iteration(self) -> None:
         """Start with another configuration: outputs stay as stand-ins, refusals are to be seen anew."""
-        failing = {(held.ref.kind, held.ref.namespace, held.ref.name) for held in self._held.values()}
+        failing = {(held.ref.kind, held.ref.namespace, held.ref.name) for held in self._objects.values()}
         self._inherited = frozenset(key for key in self._good if _object_of(key) not in failing)
-        self._blocked.clear()
+        self._rejected.clear()
         self.setbacks.release()
         self._paused = Paused()
-        self._held.clear()
+        self._objects.clear()
         self._found.clear()
-        self._held_for = ()
+        self._refusals = ()
         self.remarks = ()
         self._pending.clear()
         # Another renderer counts from the beginning.
@@ -103,7 +103,7 @@ class Quarantine:
         what is in *instead* stands in for their good outputs.
         """
         good = ChainMap(dict(instead), self._good) if instead else self._good
-        return Recall(good, self._blocked, held or {}, self._newer, self._paused)
+        return Recall(good, self._rejected, held or {}, self._newer, self._paused)
 
     def find_suspects(
         self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]
@@ -157,7 +157,7 @@ class Quarantine:
                 faults.setdefault(refusal.fragment, refusal.problem)
         return tuple(faults.values())
 
-    def block(
+    def reject(
         self,
         suspects: Mapping[FragmentKey, Problem],
         produced: Mapping[FragmentKey, FragmentOutput],
@@ -176,10 +176,10 @@ class Quarantine:
             output = produced.get(key)
             if output is None or (key in self._inherited and output is self._good.get(key)):
                 continue
-            blocked = self._blocked.setdefault(key, {})
+            rejected = self._rejected.setdefault(key, {})
             mark = output.edition if key in whole else output.digest()
-            progress |= mark not in blocked
-            blocked[mark] = problem
+            progress |= mark not in rejected
+            rejected[mark] = problem
         self._collect_newer()
         return progress
 
@@ -215,7 +215,7 @@ class Quarantine:
         newer: dict[FragmentKey, FragmentOutput | None] = {}
         for number, _, changed in self._pending:
             if self._distrusted < number <= self._prepared:
-                bad = {_object_of(key) for key in self._blocked if self._is_blocked(key, changed.get(key))}
+                bad = {_object_of(key) for key in self._rejected if self._is_rejected(key, changed.get(key))}
                 # Of an object that was refused then, what it was before is the newest that is as good as known.
                 newer.update(
                     changed
@@ -224,9 +224,9 @@ class Quarantine:
                 )
         self._newer = newer
 
-    def _is_blocked(self, key: FragmentKey, output: FragmentOutput | None) -> bool:
-        blocked = self._blocked[key]
-        return output is not None and (output.digest() in blocked or output.edition in blocked)
+    def _is_rejected(self, key: FragmentKey, output: FragmentOutput | None) -> bool:
+        rejected = self._rejected[key]
+        return output is not None and (output.digest() in rejected or output.edition in rejected)
 
     def accept(self, serial: int, refusals: Collection[Refusal]) -> None:
         """Take what the render with the number *serial* gave as good: a configuration with it is valid."""
@@ -242,24 +242,24 @@ class Quarantine:
         self._inherited = frozenset()
         self._collect_newer()
         still = {refusal.key for refusal in refusals}
-        self._blocked = {key: digests for key, digests in self._blocked.items() if key in still}
+        self._rejected = {key: digests for key, digests in self._rejected.items() if key in still}
 
-    def update_held(
+    def update(
         self, refusals: tuple[Refusal, ...], find_fields: FindFields = lambda _ref, _message: ()
-    ) -> tuple[list[Held], list[Held]]:
+    ) -> tuple[list[QuarantinedObject], list[QuarantinedObject]]:
         """Take *refusals* as what is held now; return what is held newly or for another reason, and what no longer.
 
         What *find_fields* finds of an object becomes the path of its problem.
         """
-        if refusals is self._held_for:
+        if refusals is self._refusals:
             return [], []
-        self._held_for = refusals
-        now: dict[ResourceRef, Held] = {}
+        self._refusals = refusals
+        now: dict[ResourceRef, QuarantinedObject] = {}
         for refusal in refusals:
             subject = refusal.subject
             ref = ResourceRef(subject.kind, subject.namespace, subject.name)
             first = now.get(ref)
-            now[ref] = Held(
+            now[ref] = QuarantinedObject(
                 ref=ref,
                 version=subject.resource_version,
                 problem=first.problem if first else refusal.problem,
@@ -267,13 +267,13 @@ class Quarantine:
             )
         found, self._found = self._found, now
         news = [ref for ref, held in now.items() if found.get(ref) != held]
-        before, self._held = self._held, {ref: self._held.get(ref, held) for ref, held in now.items()}
+        before, self._objects = self._objects, {ref: self._objects.get(ref, held) for ref, held in now.items()}
         for ref in news:
-            self._held[ref] = _placed(now[ref], find_fields(ref, now[ref].problem.message))
-        return [self._held[ref] for ref in news], [held for ref, held in before.items() if ref not in now]
+            self._objects[ref] = _placed(now[ref], find_fields(ref, now[ref].problem.message))
+        return [self._objects[ref] for ref in news], [held for ref, held in before.items() if ref not in now]
 
 
-def _placed(held: Held, fields: tuple[str, ...]) -> Held:
+def _placed(held: QuarantinedObject, fields: tuple[str, ...]) -> QuarantinedObject:
     if not fields:
         return held
     problem = held.problem

@@ -29,7 +29,7 @@ from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Rehearsed, Replacements, rehearse
+from haptic_trio.pipeline.review.dry_run_object import DryRunError, DryRunRender, Replacements, render_dry_run
 from haptic_trio.pipeline.validate import Validator, locate
 from haptic_trio.templating.values.subjects import Refusal, Remark, Subject
 
@@ -89,7 +89,7 @@ class DryRuns:
         self._checking = trio.CapacityLimiter(1)
 
     async def run(self, replacements: Replacements, *, limit: float) -> DryRun:
-        """Return what *replacements* would come to; raises `RehearsalError` where that cannot be said.
+        """Return what *replacements* would come to; raises `DryRunError` where that cannot be said.
 
         So it does before the pipeline's first cycle, and while nothing can be
         rendered even without them.
@@ -101,19 +101,19 @@ class DryRuns:
             with self._stores.frozen():
                 if self._renderer.newest(self._stores) is None:
                     await self._render_newest()
-                rehearsed = await rehearse(
+                dry_run = await render_dry_run(
                     self._renderer, self._stores, replacements, self._quarantine.recall(), limit=limit
                 )
-            before, after = rehearsed.before, rehearsed.after
+            before, after = dry_run.before, dry_run.after
             if after is None:
-                return DryRun(faults=tuple(_outside(rehearsed.problems)))
-            if not rehearsed.changed and after.texts == before.texts:
+                return DryRun(faults=tuple(_outside(dry_run.problems)))
+            if not dry_run.changed and after.texts == before.texts:
                 return DryRun()
             faults = tuple(new_refusals(before.refusals, after.refusals))
             former, known = await self._parse(before)
             generation, found = await self._parse(after)
         if generation is None:
-            return DryRun(faults=(*faults, *blamed("parse", found, known or None, rehearsed)))
+            return DryRun(faults=(*faults, *blamed("parse", found, known or None, dry_run)))
         told = set(before.remarks)
         remarks = tuple(remark for remark in after.remarks if remark not in told)
         if former is None:
@@ -122,17 +122,17 @@ class DryRuns:
             )
         if former.id == generation.id:
             return DryRun(faults=faults, remarks=remarks)
-        refused, unchecked = await self._check(former, generation, rehearsed, limit, _only_object(replacements))
+        refused, unchecked = await self._check(former, generation, dry_run, limit, _only_object(replacements))
         return DryRun(faults=(*faults, *refused), remarks=remarks, unchecked=unchecked)
 
     async def _render_newest(self) -> None:
         """Render what no cycle has come to yet: the change is compared with what is."""
         if not self._renderer.has_rendered:
-            raise RehearsalError("nothing has been rendered yet")
+            raise DryRunError("nothing has been rendered yet")
         try:
             await self._pipeline.render_newest()
         except RejectedError as exc:
-            raise RehearsalError("the configuration cannot be rendered at present, even without it") from exc
+            raise DryRunError("the configuration cannot be rendered at present, even without it") from exc
 
     async def _parse(self, rendered: Rendered) -> tuple[Generation | None, tuple[Problem, ...]]:
         try:
@@ -141,7 +141,7 @@ class DryRuns:
             return None, exc.problems
 
     async def _check(
-        self, former: Generation, wanted: Generation, rehearsed: Rehearsed, limit: float, changed: Subject | None
+        self, former: Generation, wanted: Generation, dry_run: DryRunRender, limit: float, changed: Subject | None
     ) -> tuple[tuple[Fault, ...], str]:
         """Return what phase 2 finds with *changed* as it would be, and why it was not asked."""
         if _process_part(former) != _process_part(wanted):
@@ -156,7 +156,7 @@ class DryRuns:
                 async with self._checking:
                     if reduced is None or await self._refuses(reduced, limit):
                         # The rejection may be caused by the reduction.
-                        return await self._check_whole(former, wanted, rehearsed, limit, changed)
+                        return await self._check_whole(former, wanted, dry_run, limit, changed)
         except trio.TooSlowError:
             return (), "HAProxy takes too long"
         except (CheckTimeoutError, CheckFailedError) as exc:
@@ -171,7 +171,7 @@ class DryRuns:
         return False
 
     async def _check_whole(
-        self, former: Generation, wanted: Generation, rehearsed: Rehearsed, limit: float, changed: Subject | None
+        self, former: Generation, wanted: Generation, dry_run: DryRunRender, limit: float, changed: Subject | None
     ) -> tuple[tuple[Fault, ...], str]:
         if reason := _too_large(wanted):
             return (), reason
@@ -184,7 +184,7 @@ class DryRuns:
                 if was_fine or not await self._refuses(former, limit):
                     return tuple(Fault(phase="check", problem=one, subject=changed) for one in exc.problems), ""
                 return (), "HAProxy crashes on the configuration at present"
-            found = tuple(blamed("check", exc.problems, None if was_fine else (), rehearsed))
+            found = tuple(blamed("check", exc.problems, None if was_fine else (), dry_run))
             return found, "" if found else "HAProxy refuses the configuration at present"
         return (), ""
 
@@ -208,7 +208,7 @@ def new_refusals(before: Iterable[Refusal], after: Iterable[Refusal]) -> Iterato
 
 
 def blamed(
-    phase: str, problems: Iterable[Problem], known: Iterable[Problem] | None, rehearsed: Rehearsed
+    phase: str, problems: Iterable[Problem], known: Iterable[Problem] | None, dry_run: DryRunRender
 ) -> Iterator[Fault]:
     """Yield a fault for each of *problems* that the change has brought about.
 
@@ -216,12 +216,12 @@ def blamed(
     what was refused before, those that were not. *known* is None where
     nothing was, and empty where nobody can say.
     """
-    assert rehearsed.after is not None
+    assert dry_run.after is not None
     told = None if known is None else {(problem.message, problem.subject) for problem in known}
     for problem in problems:
-        located, origin = locate(problem, rehearsed.after)
+        located, origin = locate(problem, dry_run.after)
         found = problem if problem.subject else located
-        is_made = origin is not None and origin.key in rehearsed.changed
+        is_made = origin is not None and origin.key in dry_run.changed
         is_new = told is None or bool(told and (found.message, found.subject) not in told)
         if is_made or is_new:
             yield Fault(phase=phase, problem=found, subject=origin.subject if origin is not None else None)

@@ -18,10 +18,10 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.pipeline.missing_dependencies import Wanting, fetch_all
+from haptic_trio.pipeline.missing_dependencies import PendingSources, fetch_all
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer, output_of
-from haptic_trio.pipeline.session import Leave, Session
+from haptic_trio.pipeline.session import RenderPermit, Session
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.values.limits import clock
@@ -35,11 +35,11 @@ Replacements: TypeAlias = Mapping[str, Mapping[ResourceRef, Resource | None]]
 """By name of the store: objects as they would be; None for one that would be gone."""
 
 
-class RehearsalError(HapticError):
-    """A change cannot be rehearsed now, whatever it is; trying again helps later."""
+class DryRunError(HapticError):
+    """No change can be tried now; trying again later helps."""
 
 
-class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
+class DryRunRender(msgspec.Struct, frozen=True, kw_only=True):
     """What the templates make of the cluster as it is, and of the cluster with a change."""
 
     before: Rendered
@@ -51,34 +51,34 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing can be."""
 
 
-async def rehearse(
+async def render_dry_run(
     renderer: Renderer,
     stores: Mapping[str, ReadableStore],
     replacements: Replacements,
     recall: Recall,
     *,
     limit: float,
-) -> Rehearsed:
+) -> DryRunRender:
     """Render *stores* with *replacements*, in a worker thread, for *limit* seconds at most.
 
     The renderer must have a newest render of them, nobody else may use the renderer
     meanwhile, and the stores must not change. Objects are fetched that are
     needed for it; what templates would fetch over HTTP is taken for empty.
-    Raises `RehearsalError` when the time is up.
+    Raises `DryRunError` when the time is up.
     """
     until = clock() + limit
     for _turn in range(MOST_FETCHES):
-        leave = Leave(until)
-        outcome = await renderer.lend(_Stage(renderer, stores, recall, leave, replacements).rehearse, leave)
+        permit = RenderPermit(until)
+        outcome = await renderer.lend(_DryRunStage(renderer, stores, recall, permit, replacements).run, permit)
         if outcome is None:
-            raise RehearsalError("nothing has been rendered yet")
-        if isinstance(outcome, Rehearsed):
+            raise DryRunError("nothing has been rendered yet")
+        if isinstance(outcome, DryRunRender):
             return outcome
         await fetch_all(outcome, trio.current_time() + limit)
-    raise RehearsalError("more and more objects have to be fetched for it")
+    raise DryRunError("more and more objects have to be fetched for it")
 
 
-class _Stage:
+class _DryRunStage:
     """One renderer with the cluster as it is, for one rehearsal."""
 
     def __init__(
@@ -86,16 +86,16 @@ class _Stage:
         renderer: Renderer,
         stores: Mapping[str, ReadableStore],
         recall: Recall,
-        leave: Leave,
+        permit: RenderPermit,
         replacements: Replacements,
     ) -> None:
         self._renderer = renderer
         self._stores = stores
         self._recall = recall
-        self._leave = leave
+        self._permit = permit
         self._replacements = replacements
 
-    def rehearse(self, before: Rendered, session: Session) -> Rehearsed | Wanting:
+    def run(self, before: Rendered, session: Session) -> DryRunRender | PendingSources:
         """Return the outcome, or where objects have to be fetched first; *session* is that of the render *before*."""
         run = session.run
         overlays = {name: Overlay(self._stores[name], objects) for name, objects in self._replacements.items()}
@@ -104,28 +104,28 @@ class _Stage:
         try:
             with _shown(session, overlays):
                 session.take_fetched()
-                if wanting := self._render(session, self._leave):
-                    return wanting
+                if pending := self._render(session, self._permit):
+                    return pending
                 after = msgspec.structs.replace(output_of(session), is_new=False)
         except RejectedError as exc:
-            if not self._leave.is_given or clock() > self._leave.until:
-                raise RehearsalError("rendering it takes too long") from exc
+            if not self._permit.is_valid or clock() > self._permit.until:
+                raise DryRunError("rendering it takes too long") from exc
             problems = exc.problems
         finally:
             # The next render is to speak of all of these: what is there again is there in another copy.
             changed = frozenset(run.changed)
             self._put_back(session)
-        return Rehearsed(before=before, after=after, changed=changed, problems=problems)
+        return DryRunRender(before=before, after=after, changed=changed, problems=problems)
 
-    def _render(self, session: Session, leave: Leave) -> Wanting:
-        return self._renderer.templates.bring_up_to_date(session, self._recall, leave)
+    def _render(self, session: Session, permit: RenderPermit) -> PendingSources:
+        return self._renderer.templates.bring_up_to_date(session, self._recall, permit)
 
     def _put_back(self, session: Session) -> None:
         """Render what is as it was; what does not come to that now stays to be done by the next render."""
-        leave = Leave()
-        leave.is_given = self._leave.is_given
+        permit = RenderPermit()
+        permit.is_valid = self._permit.is_valid
         with suppress(RejectedError):
-            self._render(session, leave)
+            self._render(session, permit)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from haptic_trio.cli.serving.webhook import check_configuration
 from haptic_trio.config.load import load_config
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import DryRunError
 from haptic_trio.stages.process import ConfigSource
 
 SOURCE = ConfigSource("edge", "haptic-trio", "credentials")
@@ -69,11 +69,11 @@ async def test_test_that_fails_is_a_problem(tmp_path: Path) -> None:
 async def test_fault_of_the_secret_is_not_blamed_on_the_configuration(tmp_path: Path) -> None:
     seen = ConfigSeen(None, BAD_SECRET)
 
-    with pytest.raises(RehearsalError, match="the Secret with the credentials"):
+    with pytest.raises(DryRunError, match="the Secret with the credentials"):
         await check(tmp_path, seen)
     assert "instance" in str(await check(tmp_path, seen, instance={}))
 
 
 async def test_no_review_is_possible_before_the_cluster_was_read(tmp_path: Path) -> None:
-    with pytest.raises(RehearsalError, match="not ready"):
+    with pytest.raises(DryRunError, match="not ready"):
         await check(tmp_path, None)

@@ -75,19 +75,19 @@ def test_output_that_haproxy_refuses_is_blocked_by_its_digest() -> None:
     quarantine = Quarantine()
     produced = {key(): output("bad")}
 
-    assert quarantine.block({key(): PROBLEM}, produced)
+    assert quarantine.reject({key(): PROBLEM}, produced)
 
     assert quarantine.recall().blocked[key()] == {output("bad").digest(): PROBLEM}
     # The same again would lead nowhere.
-    assert not quarantine.block({key(): PROBLEM}, produced)
+    assert not quarantine.reject({key(): PROBLEM}, produced)
 
 
 def test_suspect_that_gave_nothing_leads_nowhere() -> None:
-    assert not Quarantine().block({key(): PROBLEM}, {})
+    assert not Quarantine().reject({key(): PROBLEM}, {})
 
 
 def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.block({key(): PROBLEM}, {key(): output("bad")})
+    after_one_cycle.reject({key(): PROBLEM}, {key(): output("bad")})
 
     accept(after_one_cycle, 2, refused=True)
     assert key() in after_one_cycle.recall().blocked
@@ -107,24 +107,24 @@ def test_problem_of_a_held_object_names_its_fields_which_are_looked_for_once() -
     bad = Refusal("route", Subject("Ingress", "default", "web", "1"), Problem(message="hostname: the value is long"))
     for number in range(3):
         # Others come and go.
-        fresh, _ = quarantine.update_held((bad, *map(refusal, map(str, range(number)))), find)
+        fresh, _ = quarantine.update((bad, *map(refusal, map(str, range(number)))), find)
         if number == 0:
             [held] = fresh
             assert (held.problem.path, held.problem.message) == (
                 "spec.rules[0].host, spec.rules[3].host",
                 "the value is long",
             )
-        assert held in quarantine.held
+        assert held in quarantine.objects
     assert looked.count("web: hostname: the value is long") == 1
 
 
 def test_object_is_held_and_released_once() -> None:
     quarantine = Quarantine()
 
-    (held,), _ = quarantine.update_held((refusal(),))
+    (held,), _ = quarantine.update((refusal(),))
     assert (held.ref, held.version, held.problem, held.has_stand_in) == (REF, "1", PROBLEM, False)
-    assert quarantine.update_held((refusal(),)) == ([], [])
-    fresh, released = quarantine.update_held(())
+    assert quarantine.update((refusal(),)) == ([], [])
+    fresh, released = quarantine.update(())
 
     assert (fresh, [held.ref for held in released]) == ([], [REF])
 
@@ -133,7 +133,7 @@ def test_object_with_several_failing_fragments_is_held_once() -> None:
     quarantine = Quarantine()
     second = Refusal("certificate", Subject("Ingress", "default", "web", "1"), Problem(message="no key"), 0, True)
 
-    (held,), _ = quarantine.update_held((refusal(), second))
+    (held,), _ = quarantine.update((refusal(), second))
 
     assert (held.problem, held.has_stand_in) == (PROBLEM, True)
 
@@ -166,7 +166,7 @@ def test_within_an_iteration_the_objects_are_at_fault(after_one_cycle: Quarantin
 
 
 def test_object_that_was_held_before_does_not_accuse_the_new_templates(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.update_held((refusal("web", has_stand_in=True),))
+    after_one_cycle.update((refusal("web", has_stand_in=True),))
     after_one_cycle.begin_iteration()
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [refusal("web")]) == ()
@@ -178,10 +178,10 @@ def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_n
     after_one_cycle.begin_iteration()
     stand_in = after_one_cycle.recall().good[key()]
 
-    assert not after_one_cycle.block({key(): PROBLEM}, {key(): stand_in})
+    assert not after_one_cycle.reject({key(): PROBLEM}, {key(): stand_in})
     # Once the new configuration has made something valid, the object is on its own.
     accept(after_one_cycle, 2, stand_in)
-    assert after_one_cycle.block({key(): PROBLEM}, {key(): stand_in})
+    assert after_one_cycle.reject({key(): PROBLEM}, {key(): stand_in})
 
 
 def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_for_good_objects(

@@ -18,7 +18,7 @@ from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run import DryRun, DryRuns
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError
+from haptic_trio.pipeline.review.dry_run_object import DryRunError
 from haptic_trio.pipeline.validate import Validator
 from tests.support.controller import accepting_binary
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
@@ -121,7 +121,7 @@ async def test_nothing_is_left_of_what_was_tried(site: Site) -> None:
 
     assert again.generation.id == first.generation.id
     assert site.renderer._serial == rendered + 1
-    assert site.quarantine.held == ()
+    assert site.quarantine.objects == ()
     assert "two" not in again.generation.text
     assert [ref_of(each).name for each in site.stores["ingresses"].list()] == ["one"]
 
@@ -295,7 +295,7 @@ async def test_owner_of_what_would_have_no_effect_is_told(site: Site) -> None:
 
 
 async def test_nothing_can_be_said_before_the_first_render(site: Site) -> None:
-    with pytest.raises(RehearsalError):
+    with pytest.raises(DryRunError):
         await site.try_out(web("one"))
 
 
@@ -376,6 +376,6 @@ def test_after_any_dry_runs_the_next_render_is_that_of_somebody_who_has_seen_non
         mine, wanted = await bench.run(), await fresh.run()
         assert mine.generation.text == wanted.generation.text
         assert mine.generation.id == wanted.generation.id
-        assert {held.ref for held in bench.quarantine.held} == {held.ref for held in fresh.quarantine.held}
+        assert {held.ref for held in bench.quarantine.objects} == {held.ref for held in fresh.quarantine.objects}
 
     trio.run(check)

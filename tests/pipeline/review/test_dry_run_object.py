@@ -13,7 +13,7 @@ from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Renderer
-from haptic_trio.pipeline.review.dry_run_object import RehearsalError, Rehearsed, rehearse
+from haptic_trio.pipeline.review.dry_run_object import DryRunError, DryRunRender, render_dry_run
 from haptic_trio.stages.components import make_stores
 from haptic_trio.templating.incremental.outputs import Recall
 from tests.support.kubernetes import service
@@ -56,15 +56,15 @@ class Site:
         with self.stores.frozen():
             return (await self.renderer.render(self.stores)).text
 
-    async def rehearse(self, resource: Resource, limit: float = 60.0) -> Rehearsed:
+    async def dry_run(self, resource: Resource, limit: float = 60.0) -> DryRunRender:
         with self.stores.frozen(), trio.fail_after(60):
             replacements = {"services": {ref_of(resource): resource}}
-            return await rehearse(self.renderer, self.stores, replacements, Recall(), limit=limit)
+            return await render_dry_run(self.renderer, self.stores, replacements, Recall(), limit=limit)
 
 
-def text_after(rehearsed: Rehearsed) -> str:
-    assert rehearsed.after is not None, rehearsed.problems
-    return rehearsed.after.text
+def text_after(dry_run: DryRunRender) -> str:
+    assert dry_run.after is not None, dry_run.problems
+    return dry_run.after.text
 
 
 async def test_objects_on_demand_are_fetched_for_it_and_shown_to_it_alone() -> None:
@@ -81,10 +81,10 @@ async def test_objects_on_demand_are_fetched_for_it_and_shown_to_it_alone() -> N
     site.put(service("web", settings="none"))
     before = await site.text()
 
-    rehearsed = await site.rehearse(service("new", settings="one"))
+    dry_run = await site.dry_run(service("new", settings="one"))
 
-    assert "# new blue" in text_after(rehearsed)
-    assert rehearsed.before.text == before
+    assert "# new blue" in text_after(dry_run)
+    assert dry_run.before.text == before
     assert cluster.fetched == ["one"]
     assert await site.text() == before
 
@@ -123,10 +123,10 @@ async def test_nothing_is_fetched_over_http_for_an_object_that_may_never_be_and_
     before = await site.text()
     fresh = service("new", url="https://two.test/")
 
-    rehearsed = await site.rehearse(fresh)
+    dry_run = await site.dry_run(fresh)
 
     assert "# web 4" in before
-    assert "# new 0" in text_after(rehearsed)
+    assert "# new 0" in text_after(dry_run)
     assert contents.fetched == ["https://one.test/"]
     assert await site.text() == before
     site.put(fresh)
@@ -139,8 +139,8 @@ async def test_rendering_that_takes_too_long_is_given_up_and_the_rest_goes_on() 
     site.put(service("web", rounds=0))
     before = await site.text()
 
-    with pytest.raises(RehearsalError, match="too long"):
-        await site.rehearse(service("slow", rounds=90_000), limit=0.2)
+    with pytest.raises(DryRunError, match="too long"):
+        await site.dry_run(service("slow", rounds=90_000), limit=0.2)
 
     assert await site.text() == before
 
@@ -152,7 +152,7 @@ async def test_rehearsal_that_is_cancelled_leaves_nothing() -> None:
     before = await site.text()
 
     with trio.move_on_after(0.1) as scope:
-        await site.rehearse(service("slow", rounds=90_000))
+        await site.dry_run(service("slow", rounds=90_000))
 
     assert scope.cancelled_caught
     assert site.renderer.newest(site.stores) is None
@@ -167,11 +167,11 @@ async def test_object_with_which_nothing_can_be_rendered_is_told_with_the_reason
     site.put(service("web", needed="yes"))
     before = await site.text()
 
-    rehearsed = await site.rehearse(service("new"))
+    dry_run = await site.dry_run(service("new"))
 
-    assert rehearsed.after is None
-    assert "needed" in str(rehearsed.problems[0])
-    assert site.renderer.newest(site.stores) is rehearsed.before
+    assert dry_run.after is None
+    assert "needed" in str(dry_run.problems[0])
+    assert site.renderer.newest(site.stores) is dry_run.before
     assert await site.text() == before
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Renderer
-from haptic_trio.pipeline.review.dry_run_object import Rehearsed, rehearse
+from haptic_trio.pipeline.review.dry_run_object import DryRunRender, render_dry_run
 from haptic_trio.templating.incremental.outputs import Recall
 from tests.support.kubernetes import service
 from tests.support.pipeline import config_of, stores_of
@@ -29,10 +29,10 @@ def renderer_and_stores() -> tuple[Renderer, Stores]:
     return Renderer(config), stores_of(config)
 
 
-async def tried(renderer: Renderer, stores: Stores, name: str, replacement: Resource | None) -> Rehearsed:
+async def tried(renderer: Renderer, stores: Stores, name: str, replacement: Resource | None) -> DryRunRender:
     with stores.frozen(), trio.fail_after(60):
         replacements = {"services": {ref_of(service(name)): replacement}}
-        return await rehearse(renderer, stores, replacements, Recall(), limit=60)
+        return await render_dry_run(renderer, stores, replacements, Recall(), limit=60)
 
 
 async def text_of(renderer: Renderer, stores: Stores) -> str:
@@ -47,12 +47,12 @@ async def test_part_that_nobody_picks_is_tried_without_rendering_those_who_ask()
     before = await text_of(renderer, stores)
     assert before.count("there 1#") == 50
 
-    rehearsed = await tried(renderer, stores, "shared", service("shared", other="none", n=1, more=True))
-    assert {key.name for key in rehearsed.changed} == {"shared"}
-    rehearsed = await tried(renderer, stores, "shared", service("shared", other="none", n=2))
-    assert len(rehearsed.changed) == 51
-    assert rehearsed.after is not None
-    assert rehearsed.after.text.count("there 2#") == 50
+    dry_run = await tried(renderer, stores, "shared", service("shared", other="none", n=1, more=True))
+    assert {key.name for key in dry_run.changed} == {"shared"}
+    dry_run = await tried(renderer, stores, "shared", service("shared", other="none", n=2))
+    assert len(dry_run.changed) == 51
+    assert dry_run.after is not None
+    assert dry_run.after.text.count("there 2#") == 50
     assert await text_of(renderer, stores) == before
 
 
