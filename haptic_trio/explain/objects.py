@@ -11,7 +11,7 @@ from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.subjects import Subject, subject_of
 
 _MOST_LINES = 200
-_MOST_QUESTIONS = 3
+_MOST_MEASUREMENTS = 3
 
 
 def find_objects(site: Site, kind: str, namespace: str | None, name: str) -> list[Resource]:
@@ -149,7 +149,7 @@ def _group(askers: Iterable[Asker]) -> list[Use]:
             fragment=fragment,
             template=template,
             line=line,
-            questions=tuple(questions)[:_MOST_QUESTIONS],
+            questions=tuple(questions)[:_MOST_MEASUREMENTS],
             objects=tuple(named(subject) for subject in sorted(subjects)[:MOST_SHOWN]),
             count=len(subjects),
         )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP
 from haptic_trio.pipeline.rejection.errors import TimedOutError
-from haptic_trio.pipeline.rejection.slow_search import MOST_QUESTIONS, find_slow_fragments
+from haptic_trio.pipeline.rejection.slow_search import MOST_MEASUREMENTS, find_slow_fragments
 from haptic_trio.templating.values.subjects import FragmentKey
 from tests.support.kubernetes import service
 from tests.support.pipeline import HEAD, Bench
@@ -147,7 +147,7 @@ async def test_exactly_the_slow_are_found(objects: list[tuple[int, float]]) -> N
     slow = {name for name, cost in costs.items() if cost > 1.0}
     of_group = [sum(name.startswith(f"n{group}/") for name in slow) for group in range(6)]
     assert found <= slow
-    if asked < MOST_QUESTIONS:
+    if asked < MOST_MEASUREMENTS:
         assert slow <= found | beside
     assert all(of_group[int(name[1])] > MOST_OF_GROUP for name in beside)
-    assert asked <= MOST_QUESTIONS + 1
+    assert asked <= MOST_MEASUREMENTS + 1

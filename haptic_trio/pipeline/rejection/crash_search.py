@@ -1,4 +1,4 @@
-"""Finds what HAProxy crashes on: a crash names no line, so parts of the configuration are left out."""
+"""Search for the objects on which HAProxy crashes, by omission: a crash message names no line."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -10,36 +10,36 @@ from haptic_trio.templating.values.subjects import FragmentKey
 T = TypeVar("T")
 
 MOST_OF_GROUP: Final = 4
-"""Culprits of one group that are searched for one by one; then the rest of the group is left out with them."""
+"""Number of culprits of one group to search for individually; after that the rest of the group is omitted as well."""
 
 
 class Culprits(NamedTuple, Generic[T]):
-    """What has to be left out so that there is no crash."""
+    """Suspects to omit so that HAProxy does not crash."""
 
     found: list[T]
-    """Each of these is a culprit."""
+    """The culprits."""
     beside: list[T]
-    """These are left out because their group has too many culprits."""
+    """Other members of groups that have too many culprits."""
 
 
 class Fragments(NamedTuple):
-    """Fragments to leave out so that there is no crash."""
+    """Fragments to omit so that HAProxy accepts the rest."""
 
     found: tuple[FragmentKey, ...]
-    """HAProxy crashes on the output of each of these."""
+    """Fragments whose output alone makes HAProxy fail."""
     beside: tuple[FragmentKey, ...]
-    """These belong to objects that are left out as a whole."""
+    """Fragments of objects that are omitted as a whole."""
 
 
 async def find_fragments(
     suspects: Mapping[ResourceRef, Sequence[FragmentKey]],
     crashes: Callable[[Collection[FragmentKey]], Awaitable[bool]],
 ) -> Fragments:
-    """Return the fragments of *suspects* to leave out so that there is no crash; none if that does not help.
+    """Return the fragments of *suspects* to omit so that HAProxy does not crash; none if omission does not help.
 
-    Whole objects are left out first, so that what is left fits together;
-    then the fragments of each culprit are searched. *crashes* is as for
-    `find_culprits`.
+    Whole objects are omitted first, which keeps the remaining configuration
+    consistent; then the fragments of each culprit are searched. *crashes* is
+    as for `find_culprits`.
     """
 
     def keys_of(refs: Collection[ResourceRef]) -> list[FragmentKey]:
@@ -54,13 +54,13 @@ async def find_fragments(
     for ref in culprits.found:
         others = keys_of([*culprits.beside, *(one for one in culprits.found if one != ref)])
 
-        async def crashes_with_others_left_out(
+        async def crashes_with_others_omitted(
             keys: Collection[FragmentKey], others: list[FragmentKey] = others
         ) -> bool:
             return await crashes([*others, *keys])
 
         keys = suspects[ref]
-        narrowed = [*keys] if len(keys) == 1 else (await find_culprits(keys, crashes_with_others_left_out)).found
+        narrowed = [*keys] if len(keys) == 1 else (await find_culprits(keys, crashes_with_others_omitted)).found
         found += narrowed
         if not narrowed:
             beside += keys
@@ -73,33 +73,33 @@ async def find_culprits(
     *,
     group: Callable[[T], str] | None = None,
 ) -> Culprits[T]:
-    """Return those of *suspects* to leave out so that there is no crash; none if that does not help.
+    """Return the suspects to omit so that HAProxy does not crash; none if omission does not help.
 
-    *crashes* says whether there is a crash without the given suspects. It is
-    asked about log2 of their number for each culprit, and for each *group*
-    at most `MOST_OF_GROUP` times as often, however many culprits it has.
-    A culprit is enough for a crash by itself; where a crash takes several
-    suspects, the last of them is the culprit. Answers that contradict each
-    other, since the suspects change meanwhile, make nobody a culprit.
+    *crashes* returns whether HAProxy crashes without the given suspects. It is
+    called about log2(n) times per culprit, and at most `MOST_OF_GROUP` times
+    as often per *group*, regardless of the number of culprits in the group.
+    A culprit causes a crash by itself; if a crash needs several suspects, the
+    last of them is the culprit. Contradictory answers, which occur when the
+    suspects change during the search, make no suspect a culprit.
     """
     rest, culprits = list(suspects), Culprits[T]([], [])
     if not rest or await crashes(rest):
         return culprits
     counts = Counter[str]()
-    # With this many of the rest there is no crash.
+    # HAProxy does not crash with this many of the rest.
     fine = 0
     while rest:
-        left_out = [*culprits.found, *culprits.beside]
+        omitted = [*culprits.found, *culprits.beside]
         bad = len(rest)
         while bad - fine > 1:
             middle = (fine + bad) // 2
-            if await crashes([*left_out, *rest[middle:]]):
+            if await crashes([*omitted, *rest[middle:]]):
                 bad = middle
             else:
                 fine = middle
-        others = [*left_out, *rest[: bad - 1], *rest[bad:]]
+        others = [*omitted, *rest[: bad - 1], *rest[bad:]]
         if not await crashes(others) and (
-            await crashes([*left_out, *rest[bad - 1 :]]) or not await crashes([*left_out, *rest[bad:]])
+            await crashes([*omitted, *rest[bad - 1 :]]) or not await crashes([*omitted, *rest[bad:]])
         ):
             break
         culprit = rest.pop(bad - 1)

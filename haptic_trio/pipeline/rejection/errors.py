@@ -12,7 +12,7 @@ from haptic_trio.templating.values.subjects import FragmentKey
 
 
 class RejectedError(HapticError):
-    """No valid configuration could be made; trying again helps only after something has changed."""
+    """Validation rejected the configuration; a retry helps only after an input has changed."""
 
     def __init__(
         self, phase: str, problems: tuple[Problem, ...], suspects: Mapping[FragmentKey, Problem] | None = None
@@ -21,39 +21,39 @@ class RejectedError(HapticError):
         """`render`, `parse` or `check`."""
         self.problems = problems
         self.suspects = suspects or {}
-        """The fragments that are known to have caused it, with the problem of each."""
+        """Fragments that are known to have caused the rejection, with the problem of each."""
         self.is_quarantined = False
-        """What the suspects gave is in quarantine now: another cycle leaves it out."""
+        """Whether the output at fault is quarantined now, so that another cycle omits it."""
         self.contents: Mapping[str, Content] | None = None
-        """What had been fetched for it, by key; None where that is not known."""
+        """Fetched contents of the configuration, by key; None if unknown."""
         self.phases = Phases()
         super().__init__(f"{phase}: " + "; ".join(str(problem) for problem in problems))
 
 
 class CrashedError(RejectedError):
-    """HAProxy crashes on the configuration, and has not named a line that leads to a fragment."""
+    """HAProxy crashed on the configuration without naming a line of a fragment."""
 
 
 class UndecidedError(RejectedError):
-    """Phase 2 came to no verdict: it took too long, or could not be run.
+    """`haproxy -c` gave no verdict: it took too long, or could not be run.
 
-    Nothing is to blame, and trying again helps.
+    No object is at fault, and a retry may succeed.
     """
 
 
 class TimedOutError(UndecidedError):
-    """Phase 2 did not end in time, twice in succession for the same configuration."""
+    """`haproxy -c` timed out twice in succession for the same configuration."""
 
     cpu_seconds = 0.0
-    """CPU time that the second check had taken when it was ended."""
+    """CPU time of the second check until it was ended, in seconds."""
 
 
 def report_rejection(
     error: RejectedError, *, correlation: str, reason: Reason, started: float, facts: Facts
 ) -> ValidationFailed:
-    """Tell *facts* that the cycle *correlation*, begun at the clock time *started*, has failed; return what to publish.
+    """Record that the cycle *correlation* failed, and return the message to publish.
 
-    *reason* is why the cycle ran.
+    *started* is the clock time at which the cycle began; *reason* is why it ran.
     """
     message = ValidationFailed(
         correlation=correlation,

@@ -43,26 +43,26 @@ class FailureSearch:
         self._make_variant = make_variant
         self._newest = newest
         self._searched = ""
-        """The generation that was too slow, and in which no object was found to be slow."""
+        """Id of the last generation that was too slow, and in which the search found no slow object."""
 
     async def quarantine_crashing(self, rendered: Rendered, problem: Problem, progress: Callable[[], None]) -> bool:
-        """Block the fragments of *rendered* on which HAProxy crashes, for *problem*; False if none can be found.
+        """Quarantine the fragments of *rendered* on which HAProxy crashes, for *problem*; False if none is found.
 
-        None is found where HAProxy crashes on the last valid configuration,
-        too. *progress* is called before each step.
+        None is found if HAProxy also crashes on the last valid configuration.
+        *progress* is called before each step.
         """
         suspects = self._quarantine.find_suspects(rendered.serial, rendered.produced)
         kept = {key for keys in suspects.values() for key in keys}
 
-        async def crashes(left_out: Keys) -> bool:
+        async def crashes(omitted: Keys) -> bool:
             progress()
-            return await self._crashes_without(left_out, kept, rendered)
+            return await self._crashes_without(omitted, kept, rendered)
 
         found = await find_fragments(suspects, crashes)
         if found.found or found.beside:
             return self._reject(found, problem, rendered)
         gone = self._find_gone(suspects, problem)
-        # A deleted object cannot be tried, so it is found by what remains.
+        # A deleted object cannot be tried; it is at fault if HAProxy accepts the rest.
         if not gone or await crashes(()):
             return False
         self._quarantine.setbacks.record(gone, trio.current_time())
@@ -71,11 +71,13 @@ class FailureSearch:
     async def quarantine_slow(
         self, generation: Generation, rendered: Rendered, spent: float, progress: Callable[[], None]
     ) -> bool:
-        """Block the fragments of *rendered* that make the check of *generation* slow; False if none does by itself.
+        """Quarantine the fragments of *rendered* that make the check of *generation* slow; False if none is found.
+
+        A fragment is at fault only if it is slow by itself.
 
         *spent* is the CPU time in seconds of the check until it was ended. Only
         CPU time counts, compared with a check without any suspect, so a busy
-        machine blocks nothing. *progress* is called before each step.
+        machine quarantines nothing. *progress* is called before each step.
         """
         if generation.id == self._searched:
             return False
@@ -104,7 +106,7 @@ class FailureSearch:
 
                 found = await find_slow_fragments(suspects, is_slow)
                 gone = self._find_gone(suspects, slow_problem(costly))
-                # A deleted object cannot be tried, so it is found by what remains.
+                # A deleted object cannot be tried; it is at fault if HAProxy accepts the rest.
                 if gone and not (found.found or found.beside) and spent - costly > await measure(kept):
                     self._quarantine.setbacks.record(gone, trio.current_time())
                     return True
@@ -117,7 +119,7 @@ class FailureSearch:
         return False
 
     def _reject(self, fragments: Fragments, problem: Problem, rendered: Rendered) -> bool:
-        """Block *fragments* for their output in *rendered*, and count the finding."""
+        """Quarantine *fragments* for their output in *rendered*, and count the finding."""
         found, beside = fragments
         problems = {key: locate_fragment(problem, key, rendered) for key in found}
         problems |= {key: name_object(problem, key) for key in beside}
@@ -136,10 +138,10 @@ class FailureSearch:
             if rejected.isdisjoint(keys) and not any(key in newest.produced for key in keys)
         }
 
-    async def _crashes_without(self, left_out: Keys, kept: Keys, rendered: Rendered) -> bool:
-        """Whether HAProxy crashes on *rendered* with the last good output of *left_out*."""
+    async def _crashes_without(self, omitted: Keys, kept: Keys, rendered: Rendered) -> bool:
+        """Whether HAProxy crashes on *rendered* with the last good output of *omitted*."""
         try:
-            generation, variant = await self._make_variant(left_out, kept, rendered)
+            generation, variant = await self._make_variant(omitted, kept, rendered)
             await self._validator.check(generation, variant)
         except CrashedError:
             return True

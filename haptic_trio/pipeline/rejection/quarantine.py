@@ -1,16 +1,16 @@
 """Quarantine: objects that are rejected, the reason, and their fallback; also warnings for owners of objects.
 
-The unit is an object with all its *fragments*. When one of them fails, the
-newest outputs of all that were part of a valid configuration stand in for
-them; without any, nothing of the object is served. A fragment is rendered
-again when something that it has looked up changes, so that whatever mends it,
-be it another object, releases its object. An output that HAProxy refused is
-remembered by its digest, and is as good as failed for as long as the fragment
-gives it.
+The unit is an object with all its *fragments*. If one fragment fails, all of
+them fall back to their last good outputs: the newest that were part of a
+valid configuration. An object without good outputs is not served. A
+fragment renders again when a lookup result changes, so a correction of
+another object can release the object as well. An output that HAProxy rejected
+is remembered by its digest, and counts as failed for as long as the fragment
+returns it.
 
-The good outputs outlive an iteration. Where a new configuration breaks what
-the one before it could render, the templates are at fault, not the objects:
-then the cycle fails, and everything stays as it is deployed.
+Good outputs outlive an iteration. If a new configuration of haptic-trio fails
+on objects that the previous one rendered, the templates are at fault, not the
+objects: the cycle fails, and the deployed configuration stays.
 """
 
 from collections import ChainMap
@@ -27,55 +27,56 @@ from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, R
 from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark
 
 FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
-"""Where in an object the texts are that a message refuses."""
+"""Returns the paths of the fields of an object that a message rejects."""
 
 _MOST_PENDING: Final = 100
 
 
 class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that is not served as it is."""
+    """An object whose present version is not served."""
 
     ref: ResourceRef
     version: str
     problem: Problem
-    """The first of them, where several fragments fail."""
+    """The first problem, if several fragments fail."""
     has_stand_in: bool
-    """Something of it is served as it was last good."""
+    """Whether its last good output is served."""
 
 
 class Quarantine:
-    """The memory of all cycles of a process; plain state, nobody waits for it."""
+    """Quarantined objects and good outputs of all cycles of a process. Plain state without locks or tasks."""
 
     def __init__(self) -> None:
         self._good: dict[FragmentKey, FragmentOutput] = {}
         self._rejected: dict[FragmentKey, dict[str, Problem]] = {}
         self._objects: dict[ResourceRef, QuarantinedObject] = {}
-        # The same without the fields.
+        # The same objects, with problems that do not name fields yet.
         self._found: dict[ResourceRef, QuarantinedObject] = {}
         self._refusals: tuple[Refusal, ...] = ()
         self.remarks: tuple[Remark, ...] = ()
-        """What owners of objects should know, each thing once; the same tuple until it changes."""
-        # What each render changed that is not part of a valid configuration yet, by its serial number.
+        """Warnings for owners of objects, without duplicates; the same tuple until it changes."""
+        # Outputs that each render changed and that are not part of a valid configuration yet: its serial number,
+        # whether it started from nothing, and the outputs.
         self._pending: list[tuple[int, bool, dict[FragmentKey, FragmentOutput | None]]] = []
-        # What of it has passed phase 1, and may be deployed already: that of the renders up to this number, but not of
-        # those up to the other one, since HAProxy has refused these.
+        # Pending outputs that passed the parser and may be deployed already: those of renders up to `_prepared`,
+        # except the renders up to `_distrusted`, which HAProxy rejected.
         self._newer: dict[FragmentKey, FragmentOutput | None] = {}
         self._prepared = 0
         self._distrusted = 0
-        # What the former configuration rendered afresh, until this one has made something valid.
+        # Fragments that the previous configuration rendered without a failure, until the first valid generation.
         self._inherited: frozenset[FragmentKey] = frozenset()
         self.setbacks = Setbacks()
-        """Objects on which HAProxy has failed again and again."""
+        """Objects on which HAProxy has failed repeatedly."""
         self._paused = Paused()
 
     @property
     def objects(self) -> tuple[QuarantinedObject, ...]:
-        """What is held now."""
+        """Objects that are quarantined now."""
         return tuple(self._objects.values())
 
     def begin_iteration(self) -> None:
-        """Start with another configuration: outputs stay as stand-ins, refusals are to be seen anew."""
-        failing = {(held.ref.kind, held.ref.namespace, held.ref.name) for held in self._objects.values()}
+        """Start with another configuration: keep good outputs as fallbacks, and forget rejections."""
+        failing = {(entry.ref.kind, entry.ref.namespace, entry.ref.name) for entry in self._objects.values()}
         self._inherited = frozenset(key for key in self._good if _object_of(key) not in failing)
         self._rejected.clear()
         self.setbacks.release()
@@ -85,11 +86,11 @@ class Quarantine:
         self._refusals = ()
         self.remarks = ()
         self._pending.clear()
-        # Another renderer counts from the beginning.
+        # Each renderer numbers its renders from the beginning.
         self._newer, self._prepared, self._distrusted = {}, 0, 0
 
     def pause(self, now: float) -> None:
-        """Have the next renders use nothing new of what is held back at the clock time *now*."""
+        """Let the next renders omit new versions of objects that wait at the clock time *now*."""
         self._paused = self.setbacks.paused(now)
 
     def recall(
@@ -97,10 +98,10 @@ class Quarantine:
         held: Mapping[FragmentKey, Problem] | None = None,
         instead: Mapping[FragmentKey, FragmentOutput] | None = None,
     ) -> Recall:
-        """Return what the next render should know.
+        """Return the good and rejected outputs for the next render.
 
-        In one that serves as a trial, *held* fragments count as failed, and
-        what is in *instead* stands in for their good outputs.
+        For a trial render, *held* fragments count as failed, and outputs in
+        *instead* replace their good outputs.
         """
         good = ChainMap(dict(instead), self._good) if instead else self._good
         return Recall(good, self._rejected, held or {}, self._newer, self._paused)
@@ -108,9 +109,9 @@ class Quarantine:
     def find_suspects(
         self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]
     ) -> dict[ResourceRef, tuple[FragmentKey, ...]]:
-        """Return by object the fragments whose output is part of no valid configuration yet, the newest last.
+        """Return, by object, the fragments whose output is not part of a valid configuration yet, newest last.
 
-        *produced* is what the render with the number *serial* gave.
+        *produced* has the outputs of the render with the number *serial*.
         """
         found: dict[ResourceRef, dict[FragmentKey, None]] = {}
         for key in self._changed(lambda number: number <= serial):
@@ -121,7 +122,7 @@ class Quarantine:
         return {ref: tuple(keys) for ref, keys in found.items()}
 
     def find_newer(self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]) -> frozenset[FragmentKey]:
-        """Return the fragments that give something else now than *produced*, by the render with the number *serial*."""
+        """Return the fragments whose output differs from *produced*, made by the render with the number *serial*."""
         newest: dict[FragmentKey, FragmentOutput | None] = {}
         for number, _, changed in self._pending:
             if number > serial:
@@ -140,10 +141,10 @@ class Quarantine:
     def find_template_faults(
         self, produced: Mapping[FragmentKey, FragmentOutput], refusals: Collection[Refusal]
     ) -> tuple[Problem, ...]:
-        """Return a problem for each fragment that fails for everybody, objects that were good till now among them.
+        """Return a problem for each fragment that fails for all objects, including objects that were good before.
 
-        Good means: the former configuration rendered this version of the object. One that has changed since may be at
-        fault itself, and counts for nothing here.
+        An object was good before if the previous configuration rendered the same version of it. A changed object may
+        be at fault itself, and is ignored.
         """
         if not self._inherited:
             return ()
@@ -164,12 +165,11 @@ class Quarantine:
         *,
         whole: Collection[FragmentKey] = (),
     ) -> bool:
-        """Remember that HAProxy refuses what *suspects* gave; False when that leads nowhere.
+        """Remember that HAProxy rejects the outputs of *suspects* in *produced*; False if no output is newly rejected.
 
-        Those in *whole* are refused whatever they give, until the version of
-        their object changes.
-        What the former configuration served is never dropped for the sake of
-        a new one that does not get along with it.
+        Fragments in *whole* stay rejected until the version of their object
+        changes, whatever they return. Outputs that the previous configuration
+        of haptic-trio served are never rejected because of the new one.
         """
         progress = False
         for key, problem in suspects.items():
@@ -184,21 +184,21 @@ class Quarantine:
         return progress
 
     def take(self, serial: int, changed: Mapping[FragmentKey, FragmentOutput | None], *, is_new: bool) -> None:
-        """Note what the render with the number *serial* gave that the one before did not, None for what is gone.
+        """Record the outputs that the render with the number *serial* changed; None for a removed output.
 
-        *is_new*: all that it does not name is gone. Numbers must ascend.
+        *is_new*: the render started from nothing, so *changed* has all outputs. Numbers must ascend.
         """
         self._pending.append((serial, is_new, dict(changed)))
         if len(self._pending) > _MOST_PENDING:
-            # Nobody has accepted anything for long: the oldest two will be accepted together.
+            # No valid configuration for long: merge the oldest two, which bounds the memory.
             (_, first_new, first), (number, second_new, second) = self._pending[:2]
             merged = second if second_new else first | second
             self._pending[:2] = [(number, first_new or second_new, merged)]
 
     def prepare(self, serial: int) -> None:
-        """Note that what the render with the number *serial* gave has passed phase 1.
+        """Record that the parser accepted the render with the number *serial*.
 
-        It may be deployed before phase 2 has come to it, so an object that breaks meanwhile falls back to it.
+        Its outputs may be deployed before `haproxy -c` ends, so an object that breaks meanwhile falls back to them.
         """
         for number, _, changed in self._pending:
             if self._prepared < number <= serial:
@@ -206,17 +206,17 @@ class Quarantine:
         self._prepared = serial
 
     def distrust(self, serial: int) -> None:
-        """Note that HAProxy refuses what the render with the number *serial* gave, and nobody knows for which part."""
+        """Record that HAProxy rejected the render with the number *serial* for an unknown part."""
         self._distrusted = serial
         self._collect_newer()
 
     def _collect_newer(self) -> None:
-        # Another dictionary: a thread may be reading the former one.
+        # A new dictionary, since a thread may be reading the old one.
         newer: dict[FragmentKey, FragmentOutput | None] = {}
         for number, _, changed in self._pending:
             if self._distrusted < number <= self._prepared:
                 bad = {_object_of(key) for key in self._rejected if self._is_rejected(key, changed.get(key))}
-                # Of an object that was refused then, what it was before is the newest that is as good as known.
+                # An object that was rejected in this render falls back to its outputs in earlier ones.
                 newer.update(
                     changed
                     if not bad
@@ -229,7 +229,7 @@ class Quarantine:
         return output is not None and (output.digest() in rejected or output.edition in rejected)
 
     def accept(self, serial: int, refusals: Collection[Refusal]) -> None:
-        """Take what the render with the number *serial* gave as good: a configuration with it is valid."""
+        """Record that the render with the number *serial* is valid: its outputs, and all earlier ones, become good."""
         while self._pending and self._pending[0][0] <= serial:
             _, is_new, changed = self._pending.pop(0)
             if is_new:
@@ -247,9 +247,10 @@ class Quarantine:
     def update(
         self, refusals: tuple[Refusal, ...], find_fields: FindFields = lambda _ref, _message: ()
     ) -> tuple[list[QuarantinedObject], list[QuarantinedObject]]:
-        """Take *refusals* as what is held now; return what is held newly or for another reason, and what no longer.
+        """Quarantine the objects of *refusals*, and release all others.
 
-        What *find_fields* finds of an object becomes the path of its problem.
+        Returns the objects that are quarantined newly or for another reason,
+        and the released objects. *find_fields* supplies the path of a problem.
         """
         if refusals is self._refusals:
             return [], []
@@ -266,19 +267,19 @@ class Quarantine:
                 has_stand_in=refusal.has_stand_in or (first is not None and first.has_stand_in),
             )
         found, self._found = self._found, now
-        news = [ref for ref, held in now.items() if found.get(ref) != held]
-        before, self._objects = self._objects, {ref: self._objects.get(ref, held) for ref, held in now.items()}
+        news = [ref for ref, entry in now.items() if found.get(ref) != entry]
+        before, self._objects = self._objects, {ref: self._objects.get(ref, entry) for ref, entry in now.items()}
         for ref in news:
-            self._objects[ref] = _placed(now[ref], find_fields(ref, now[ref].problem.message))
-        return [self._objects[ref] for ref in news], [held for ref, held in before.items() if ref not in now]
+            self._objects[ref] = _with_path(now[ref], find_fields(ref, now[ref].problem.message))
+        return [self._objects[ref] for ref in news], [entry for ref, entry in before.items() if ref not in now]
 
 
-def _placed(held: QuarantinedObject, fields: tuple[str, ...]) -> QuarantinedObject:
+def _with_path(entry: QuarantinedObject, fields: tuple[str, ...]) -> QuarantinedObject:
     if not fields:
-        return held
-    problem = held.problem
+        return entry
+    problem = entry.problem
     problem = msgspec.structs.replace(problem, path=", ".join(fields), message=without_emitter(problem.message))
-    return msgspec.structs.replace(held, problem=problem)
+    return msgspec.structs.replace(entry, problem=problem)
 
 
 def _object_of(key: FragmentKey) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""Takes out of messages about the output what they quote of it, where that may derive from a Secret."""
+"""Redaction of quoted output in messages, for output that may derive from a Secret."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "use
 
 
 def without_output(problem: Problem) -> Problem:
-    """Return *problem* without lines of the output, and with `…` for what it quotes but for keywords of HAProxy."""
+    """Return *problem* without its excerpt, and with `…` for quoted text other than HAProxy keywords."""
     message = _QUOTED.sub(_blanked, problem.message)
     return msgspec.structs.replace(problem, message=message, excerpt="")
 

@@ -1,12 +1,11 @@
-"""Setbacks: objects on which HAProxy has failed again and again wait for their next attempt, longer each time.
+"""Setbacks: increasing delays for new versions of objects on which HAProxy fails repeatedly.
 
-A search for an object that HAProxy crashes on, or that makes its check slow,
-holds up the structural changes of all. An owner who changes such an object
-faster than a search takes, or recreates it under another name, would hold
-them up for ever. So findings are counted by object, and by namespace where
-it has another such object. From the second finding of an object, and the
-third of a namespace, on, new versions wait; what was good before is served
-meanwhile.
+The search for an object that crashes HAProxy or makes `haproxy -c` slow
+delays structural changes of all objects. An owner who changes such an object
+faster than a search takes, or recreates it under another name, would delay
+them indefinitely. Findings are therefore counted per object, and per
+namespace. From the second finding of an object, and the third of a
+namespace, new versions wait; meanwhile the last good version is served.
 """
 
 from collections.abc import Mapping
@@ -23,39 +22,39 @@ from haptic_trio.templating.incremental.outputs import Paused
 
 OBJECT_FINDINGS: Final = 2
 NAMESPACE_FINDINGS: Final = 3
-"""From this finding on, an object or all of a namespace is held back."""
+"""From this finding on, new versions of the object, or of all objects of the namespace, wait."""
 FIRST_HOLD: Final = 60.0
 LONGEST_HOLD: Final = 960.0
-"""Seconds until the next attempt: doubled with each finding up to the longest."""
+"""Seconds until the next attempt; each finding doubles the time, up to `LONGEST_HOLD`."""
 GOOD_PERIOD: Final = 3600.0
-"""Seconds after a hold, or after a finding without one, without another finding until all is forgotten."""
+"""Seconds without a finding after which findings are forgotten, counted from the end of the last hold or finding."""
 
 _Place = tuple[str, ...]
-"""Kind, namespace and name of an object; or a namespace alone."""
+"""Kind, namespace and name of an object, or only a namespace."""
 
 
 class _Setback(msgspec.Struct, frozen=True):
     findings: int
     found: float
-    """When it was found last."""
+    """Time of the last finding."""
     until: float
-    """Nothing new is tried before; that of the last finding where it is not held back."""
+    """End of the hold; equal to `found` if there is none."""
     problem: Problem
 
 
 class Setbacks:
-    """The decision; no clock of its own. Times are seconds of any monotonic clock."""
+    """Counts findings and decides what waits. Has no clock: times are seconds of any monotonic clock."""
 
     def __init__(self) -> None:
         self._setbacks: dict[_Place, _Setback] = {}
         self.changes = Latest[None]()
-        """Put to whenever a hold begins."""
+        """Gets a value whenever a hold begins."""
 
     def record(self, findings: Mapping[ResourceRef, Problem], now: float) -> None:
-        """Note the *findings* of one search, each with the problem.
+        """Record the *findings* of one search, each with its problem.
 
-        For a namespace they count as one, and only with an object that has
-        not been found before: one that has waits by itself.
+        A namespace counts one finding per search, and only if an object is
+        found for the first time: an object with earlier findings waits by itself.
         """
         self._setbacks = {place: one for place, one in self._setbacks.items() if now < one.until + GOOD_PERIOD}
         fresh = [ref for ref in findings if (ref.kind, ref.namespace, ref.name) not in self._setbacks]
@@ -70,17 +69,17 @@ class Setbacks:
         until = now
         if findings >= free:
             hold = min(FIRST_HOLD * 2.0 ** min(findings - free, 30), LONGEST_HOLD)
-            until, problem = now + hold, _held_back(place, problem, findings, hold)
+            until, problem = now + hold, _hold_problem(place, problem, findings, hold)
         self._setbacks[place] = _Setback(findings, now, until, problem)
         if until > now:
             self.changes.put(None)
 
     def release(self) -> None:
-        """Hold nothing back any more, as for another configuration; what has been found still counts."""
+        """End all holds, as a new configuration does; earlier findings still count."""
         self._setbacks = {place: msgspec.structs.replace(one, until=one.found) for place, one in self._setbacks.items()}
 
     def paused(self, now: float) -> Paused:
-        """Return what is held back *now*."""
+        """Return the objects and namespaces whose new versions wait *now*."""
         held = {place: one.problem for place, one in self._setbacks.items() if one.until > now}
         return Paused(
             objects={place: problem for place, problem in held.items() if len(place) > 1},
@@ -92,15 +91,15 @@ class Setbacks:
         return min((one.until for one in self._setbacks.values() if one.until > after), default=None)
 
 
-def _held_back(place: _Place, problem: Problem, findings: int, hold: float) -> Problem:
-    # Once, so that the message stays the same for as long as the hold lasts.
+def _hold_problem(place: _Place, problem: Problem, findings: int, hold: float) -> Problem:
+    # Formatted once, so that the message stays the same until the hold ends.
     until = datetime.now(UTC) + timedelta(seconds=hold)
     whose = f"objects of the namespace {place[0]}" if len(place) == 1 else "it"
     return Problem(
         message=f"new versions are held back until {until:%Y-%m-%dT%H:%M:%SZ}: HAProxy has failed on {whose}"
-        f" {findings} times, the last time because: {problem.message}",
-        hint="mend the object now: the next attempt is made at that time by itself, and a further failure doubles the"
-        " time of the one after it",
+        f" {findings} times, most recently because: {problem.message}",
+        hint="correct the object now: the next attempt follows automatically at that time, and another failure doubles"
+        " the delay",
     )
 
 
@@ -110,12 +109,12 @@ async def run_attempts(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Send `AttemptDue` whenever a hold ends, until the reader of *changes* is gone. Takes ownership of *changes*."""
-    seen, announced = setbacks.changes.version, trio.current_time()
+    """Send `AttemptDue` whenever a hold ends, until the receiver is closed. Takes ownership of *changes*."""
+    seen, reported = setbacks.changes.version, trio.current_time()
     with changes:
         task_status.started()
         while True:
-            due = setbacks.next_end(announced)
+            due = setbacks.next_end(reported)
             if due is None:
                 seen, _ = await setbacks.changes.wait_newer(seen)
                 continue
@@ -123,7 +122,7 @@ async def run_attempts(
                 seen, _ = await setbacks.changes.wait_newer(seen)
             if not waiting.cancelled_caught:
                 continue
-            announced = due
+            reported = due
             try:
                 await changes.send(AttemptDue())
             except trio.BrokenResourceError:

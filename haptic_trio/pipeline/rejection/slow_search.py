@@ -1,4 +1,4 @@
-"""Finds the objects that make `haproxy -c` slow: each is tried without the others, and its CPU time counts."""
+"""Search for the objects that make `haproxy -c` slow: measures the CPU time that each adds."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -8,34 +8,34 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP, Fragments
 from haptic_trio.templating.values.subjects import FragmentKey
 
-MOST_QUESTIONS: Final = 60
-"""How often is asked in one search; what has been found by then is the result."""
+MOST_MEASUREMENTS: Final = 60
+"""Maximum number of measurements in one search; after that it returns the objects found so far."""
 
 IsSlow = Callable[[Collection[FragmentKey]], Awaitable[bool]]
-"""Whether the given fragments, and none of the other suspects, add more to the CPU time of a check than they may."""
+"""Whether the given fragments, without the other suspects, add more than the allowed CPU time to a check."""
 
 
 async def find_slow_fragments(suspects: Mapping[ResourceRef, Sequence[FragmentKey]], is_slow: IsSlow) -> Fragments:
-    """Return the fragments of *suspects* that are slow by themselves, and those of objects to leave out as a whole.
+    """Return the fragments of *suspects* that are slow by themselves, and those of objects to omit as a whole.
 
-    Many objects that are slow only together are none of them: then the result
-    is empty. The rest of a namespace with `MOST_OF_GROUP` slow objects is left
-    out as one, if it is slow as one.
+    Objects that are slow only together are not reported. The rest of a
+    namespace with `MOST_OF_GROUP` slow objects is omitted as a whole if it is
+    slow as a whole.
     """
-    questions = 0
+    measurements = 0
 
-    async def ask(refs: Collection[ResourceRef]) -> bool:
-        nonlocal questions
-        questions += 1
+    async def measure(refs: Collection[ResourceRef]) -> bool:
+        nonlocal measurements
+        measurements += 1
         return await is_slow([key for ref in refs for key in suspects[ref]])
 
     counts = Counter[str]()
     slow: list[ResourceRef] = []
     beside: list[ResourceRef] = []
     parts = [list(suspects)]
-    while parts and questions < MOST_QUESTIONS:
+    while parts and measurements < MOST_MEASUREMENTS:
         part = parts.pop()
-        if not part or not await ask(part):
+        if not part or not await measure(part):
             continue
         if len(part) > 1:
             middle = len(part) // 2
@@ -47,14 +47,14 @@ async def find_slow_fragments(suspects: Mapping[ResourceRef, Sequence[FragmentKe
         if counts[namespace] == MOST_OF_GROUP:
             rest = [ref for others in parts for ref in others if ref.namespace == namespace]
             parts = [[ref for ref in others if ref.namespace != namespace] for others in parts]
-            if rest and await ask(rest):
+            if rest and await measure(rest):
                 beside += rest
     found: list[FragmentKey] = []
-    left_out = [key for ref in beside for key in suspects[ref]]
+    whole = [key for ref in beside for key in suspects[ref]]
     for ref in slow:
         keys = suspects[ref]
         narrowed = [*keys] if len(keys) == 1 else [key for key in keys if await is_slow([key])]
         found += narrowed
         if not narrowed:
-            left_out += keys
-    return Fragments(tuple(found), tuple(left_out))
+            whole += keys
+    return Fragments(tuple(found), tuple(whole))
