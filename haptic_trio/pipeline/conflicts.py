@@ -1,8 +1,9 @@
-"""Conflicts: entries of maps and certificate names that another object already has. No I/O.
+"""Conflicts: warnings about map entries and certificate names that another object already has. No I/O.
 
-Of equal keys in a map the first entry counts, and of several certificates for
-one server name the first that the client can use. Which object comes first is
-up to the templates; the owner of what comes later should know.
+HAProxy uses the first of several map entries with the same key, and the first
+of several certificates for a server name that the client supports. The
+templates define the order of objects; the owner of a later object gets a
+warning.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,16 +22,16 @@ from haptic_trio.templating.values.subjects import Origin, Remark, RenderedText,
 MAP_REASON: Final = "HostPathConflict"
 CERTIFICATE_REASON: Final = "CertificateConflict"
 MOST_REMARKS: Final = 10
-"""About one object in one file."""
+"""Maximum number of warnings about one object in one file."""
 _LONGEST: Final = 200
 _MAP: Final = form_of(MapUse.UNORDERED)
 
 IsSecret: TypeAlias = Callable[[str, Origin | None], bool]
-"""Whether what somebody has put into the file at a path may derive from a Secret."""
+"""Whether the output of an origin in the file at a path may derive from a Secret."""
 
 
 class _Claim(NamedTuple):
-    """A line that wants a key for itself."""
+    """A line that claims a key."""
 
     key: str
     value: str
@@ -38,13 +39,13 @@ class _Claim(NamedTuple):
 
     @property
     def subject(self) -> Subject | None:
-        """The object that made it, whatever its version."""
+        """The object that made the line, without its version."""
         origin = self.origin
         return None if origin is None else msgspec.structs.replace(origin.subject, resource_version="")
 
 
 class Conflicts:
-    """Remembers what was found in each page of each file, so that only what has changed is read."""
+    """Finds conflicts in generated files; reads only pages that changed since the last call."""
 
     def __init__(self, is_secret: IsSecret) -> None:
         self._is_secret = is_secret
@@ -52,13 +53,13 @@ class Conflicts:
         self._remarks = RemarkList()
         self._files: Files | None = None
         self.pages_read = 0
-        """How many pages of files have been read so far."""
+        """Total number of pages read."""
 
     def take(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[Remark, ...]:
-        """Return who is to know what of *files*; the same tuple until it changes."""
+        """Return the warnings about *files*, whose contents are *texts*; the same tuple until it changes."""
         if files is self._files:
             return self._remarks.all()
-        # Whom a line of a crt-list is for stands in the certificate.
+        # The server names of a line of a crt-list are in the certificate.
         certificates = _differing_certificates(files, self._files) if self._files is not None else frozenset()
         self._files = files
         before, self._known = self._known, {}
@@ -83,7 +84,7 @@ class Conflicts:
         if is_list:
             found = _remarks(known.contested(), CERTIFICATE_REASON, _describe_certificate)
         else:
-            found = _remarks(known.contested(), MAP_REASON, _describer_of_map(path, self._is_secret))
+            found = _remarks(known.contested(), MAP_REASON, _map_describer(path, self._is_secret))
         self._remarks.change(known.remarks, found)
         known.remarks = found
 
@@ -93,31 +94,31 @@ class Conflicts:
 
 
 class _Reading(NamedTuple):
-    """What a page holds."""
+    """Keys and claims of one page."""
 
     page: Page[Piece]
     keys: tuple[str, ...]
     certificates: frozenset[str]
-    """Paths of the files that the keys are from."""
+    """Paths of the certificates that contain the keys."""
     claims: tuple[_Claim, ...] | None
-    """None where they can be read from the page at any time."""
+    """None for a map, whose claims are read from the page when needed."""
 
 
 class _Keyed:
-    """A file of keys: how often each is there, page by page."""
+    """Counts of the keys of one file, maintained page by page."""
 
     def __init__(self, kind: FileKind) -> None:
         self.kind = kind
         self.text: RenderedText | None = None
         self.remarks: tuple[Remark, ...] = ()
         self._readings: dict[int, _Reading] = {}
-        """By identity of their pages, in the order of the file."""
+        """By identity of the page, in the order of the file."""
         self._counts: dict[str, int] = {}
-        self._several: set[str] = set()
-        """Keys that are there more than once."""
+        self._repeated: set[str] = set()
+        """Keys that occur more than once."""
 
     def take(self, text: RenderedText, files: Files, certificates: frozenset[str]) -> int:
-        """Have *text* as the content, where *certificates* are not what they were; return how many pages were read."""
+        """Set the content to *text*, given that *certificates* changed; return the number of pages read."""
         self.text = text
         before = self._readings
         self._readings = now = {}
@@ -141,22 +142,22 @@ class _Keyed:
             count = counts.get(key, 0) + difference
             if count > 1:
                 counts[key] = count
-                self._several.add(key)
+                self._repeated.add(key)
                 continue
-            self._several.discard(key)
+            self._repeated.discard(key)
             if count:
                 counts[key] = count
             else:
                 del counts[key]
 
     def contested(self) -> Iterator[_Claim]:
-        """Yield who wants the keys that are there more than once, in order."""
-        several = self._several
-        for reading in self._readings.values() if several else ():
-            if several.isdisjoint(reading.keys):
+        """Yield the claims of keys that occur more than once, in the order of the file."""
+        repeated = self._repeated
+        for reading in self._readings.values() if repeated else ():
+            if repeated.isdisjoint(reading.keys):
                 continue
             claims = reading.claims if reading.claims is not None else reading.page.summary(_map_claims)
-            yield from (claim for claim in claims if claim.key in several)
+            yield from (claim for claim in claims if claim.key in repeated)
 
 
 def _read(kind: FileKind, page: Page[Piece], files: Files) -> _Reading:
@@ -172,27 +173,27 @@ def _read(kind: FileKind, page: Page[Piece], files: Files) -> _Reading:
     return _Reading(page, tuple(claim.key for claim in claims), certificates, claims)
 
 
-def _describer_of_map(path: str, is_secret: IsSecret) -> Callable[[_Claim, _Claim, str], str]:
+def _map_describer(path: str, is_secret: IsSecret) -> Callable[[_Claim, _Claim, str], str]:
     known: dict[int, bool] = {}
 
-    def hides(origin: Origin | None) -> bool:
+    def is_hidden_for(origin: Origin | None) -> bool:
         found = known.get(id(origin))
         if found is None:
             found = known[id(origin)] = is_secret(path, origin)
         return found
 
     def describe(claim: _Claim, holder: _Claim, by: str) -> str:
-        # The same key in both: so neither of the two may have it from a Secret.
-        is_hidden = hides(claim.origin) or hides(holder.origin)
+        # Both lines have the same key, so it is named only if neither line may derive from a Secret.
+        is_hidden = is_hidden_for(claim.origin) or is_hidden_for(holder.origin)
         named = "an entry" if is_hidden else f"the entry {claim.key[:_LONGEST]}"
-        return f"{named} of {path} has no effect, since that of {by} goes first"
+        return f"{named} of {path} has no effect, because the entry of {by} comes first"
 
     return describe
 
 
 def _describe_certificate(claim: _Claim, _holder: _Claim, by: str) -> str:
-    # One with an RSA key beside one with an EC key is wanted, and served to old clients.
-    return f"the certificate for {claim.key[:_LONGEST]} is only for clients that cannot use that of {by}"
+    # An RSA certificate beside an EC certificate is a common setup; old clients get the RSA one.
+    return f"the certificate for {claim.key[:_LONGEST]} serves only clients that do not support the certificate of {by}"
 
 
 def _remarks(
@@ -202,9 +203,9 @@ def _remarks(
     found: dict[Subject, dict[Remark, None]] = {}
     for claim in claims:
         holder = first.setdefault(claim.key, claim)
-        # The same twice is no loss, as a certificate that was copied into many namespaces.
+        # Equal values are harmless: for example, a certificate that was copied into many namespaces.
         if holder.value == claim.value or claim.origin is None or claim.origin.is_closing:
-            # The owner of an object that is rejected knows worse.
+            # The owner of a rejected object already gets an error.
             continue
         loser, winner = claim.subject, holder.subject
         assert loser is not None

@@ -37,10 +37,10 @@ from haptic_trio.templating.values.subjects import FragmentKey
 T = TypeVar("T")
 
 MAX_ROUNDS = 100
-"""Each round blocks at least one fragment: HAProxy names one bad certificate at a time."""
-_HELD: Final = Problem(message="omitted to find the object on which HAProxy fails")
-_LOOKING: Final = 0.01
-"""Seconds after which no more objects are searched for the field at fault, since the cycle waits meanwhile."""
+"""Maximum number of attempts per cycle. Each quarantines a fragment: HAProxy reports one bad certificate at a time."""
+_OMITTED: Final = Problem(message="omitted to find the object on which HAProxy fails")
+_FIELD_SEARCH_LIMIT: Final = 0.01
+"""Maximum time in seconds for finding the fields at fault, since the cycle waits meanwhile."""
 
 
 def _ignore() -> None:
@@ -109,8 +109,8 @@ class Pipeline:
     async def check(self, prepared: Prepared, *, idle: bool, progress: Callable[[], None] = _ignore) -> ConfigValidated:
         """Run `haproxy -c` on *prepared*; raise `RejectedError` if HAProxy rejects it.
 
-        If `blocked` is set in the error, another `prepare` omits the rejected
-        output. *idle*: use idle CPU time only. *progress* is called between
+        If `is_quarantined` is set in the error, another `prepare` omits the
+        rejected output. *idle*: use idle CPU time only. *progress* is called between
         the steps of a long search.
         """
         times = msgspec.structs.asdict(prepared.message.phases)
@@ -191,7 +191,7 @@ class Pipeline:
     ) -> Rendered:
         """Render the stores; *held* fragments count as failed, and use their output in *instead*, if there is one."""
         self._quarantine.pause(trio.current_time())
-        recall = self._quarantine.recall(dict.fromkeys(held, _HELD), instead)
+        recall = self._quarantine.recall(dict.fromkeys(held, _OMITTED), instead)
         rendered = self._newest = await self._renderer.render(self._stores, recall)
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         return rendered
@@ -249,16 +249,16 @@ class Pipeline:
             error.is_quarantined = True
 
     async def _make_variant(
-        self, left_out: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
+        self, omitted: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
     ) -> tuple[Generation, Rendered]:
-        """Return *rendered* with the last good output of *left_out*; see `MakeVariant`."""
+        """Return *rendered* with the last good output of *omitted*; see `MakeVariant`."""
         async with self.turn:
             with self._stores.frozen():
                 if self._renderer.newest(self._stores) is None:
                     await self._render()
                 newer = self._quarantine.find_newer(rendered.serial, rendered.produced)
-                instead = {key: rendered.produced[key] for key in newer.intersection(kept).difference(left_out)}
-                variant = await self._render(newer.union(left_out), instead)
+                instead = {key: rendered.produced[key] for key in newer.intersection(kept).difference(omitted)}
+                variant = await self._render(newer.union(omitted), instead)
                 await self._render()
             return await self._validator.parse(variant), variant
 
@@ -272,19 +272,19 @@ class Pipeline:
 
     def _report_quarantined(self, correlation: str, rendered: Rendered) -> None:
         self._quarantine.remarks = rendered.remarks
-        find_fields = partial(self._find_fields, trio.current_time() + _LOOKING)
+        find_fields = partial(self._find_fields, trio.current_time() + _FIELD_SEARCH_LIMIT)
         fresh, released = self._quarantine.update(rendered.refusals, find_fields)
         count = len(self._quarantine.objects)
-        for held in released:
-            self._facts.tell(Released(correlation=correlation, ref=held.ref, held=count))
-        for held in fresh:
+        for entry in released:
+            self._facts.tell(Released(correlation=correlation, ref=entry.ref, held=count))
+        for entry in fresh:
             self._facts.tell(
                 Quarantined(
                     correlation=correlation,
-                    ref=held.ref,
-                    version=held.version,
-                    problem=held.problem,
-                    has_fallback=held.has_stand_in,
+                    ref=entry.ref,
+                    version=entry.version,
+                    problem=entry.problem,
+                    has_fallback=entry.has_stand_in,
                     held=count,
                 )
             )

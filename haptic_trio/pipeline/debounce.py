@@ -1,8 +1,8 @@
 """Debouncer: turns bursts of changes into few triggers, by a leading edge and a refractory period.
 
-The first change after a quiet time triggers at once. Changes that follow
-within the interval wait for its end, whose time they do not move; together
-they are one trigger. Index synchronisation and suspected drift do not wait.
+The first change after a quiet time triggers at once. Later changes within the
+interval wait for its end, do not extend it, and together become one trigger.
+Index synchronisation and suspected drift do not wait.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from haptic_trio.messages import (
 
 
 class Debounce:
-    """The decision: when is a trigger due, and how many changes does it take in? No clock of its own.
+    """Decides when a trigger is due and how many changes it includes.
 
-    Times are seconds of any monotonic clock.
+    Has no clock: times are seconds of any monotonic clock.
     """
 
     def __init__(self, interval: float) -> None:
@@ -37,32 +37,32 @@ class Debounce:
 
     @property
     def pending(self) -> int:
-        """Changes that wait for the end of the refractory period."""
+        """Number of changes that wait for the end of the refractory period."""
         return self._pending
 
     @property
     def first(self) -> float:
-        """When the first of the waiting changes came; without meaning while none waits."""
+        """Time of the first waiting change; undefined while no change waits."""
         return self._first
 
     def add_change(self, now: float, count: int = 1) -> None:
-        """Take in a change that came *now*."""
+        """Add *count* changes that arrived *now*."""
         if not self._pending:
             self._first = now
         self._pending += count
 
     def drop_pending(self) -> None:
-        """Forget waiting changes, because what comes next covers them."""
+        """Forget waiting changes, because the next trigger covers them."""
         self._pending = 0
 
     def due(self) -> float | None:
-        """Return when a trigger is due; None while nothing waits. A time in the past means now."""
+        """Return the time at which a trigger is due; None while no change waits. A past time means now."""
         if not self._pending:
             return None
         return float("-inf") if self._last is None else self._last + self._interval
 
     def trigger(self, now: float) -> int:
-        """Start a new refractory period at *now*; return how many changes the trigger takes in."""
+        """Start a refractory period at *now*; return the number of changes that the trigger includes."""
         self._last = now
         taken, self._pending = self._pending, 0
         return taken
@@ -78,7 +78,7 @@ async def run_debouncer(
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Turn changes into triggers until *changes* ends; what waits then is triggered at once.
+    """Turn changes into triggers until *changes* ends; changes that wait then trigger at once.
 
     Takes ownership of both channel ends.
     """
@@ -120,11 +120,11 @@ async def run_debouncer(
 
 async def _receive(changes: trio.MemoryReceiveChannel[Change], due: float | None) -> Change | None:
     """Return the next change, or None when none waits and it is *due*."""
-    # What waits already comes before a trigger that is due: the objects of one save come from several reflectors at
-    # once, and the stores have all of them.
+    # Waiting changes come before a trigger that is due: objects that were written together arrive from several
+    # reflectors at once, and the stores already contain all of them.
     with suppress(trio.WouldBlock):
         return changes.receive_nowait()
-    # Safe to cut off: a memory channel never loses an item to cancellation.
+    # Safe to cancel: a memory channel never loses an item to cancellation.
     with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
         return await changes.receive()
     return None

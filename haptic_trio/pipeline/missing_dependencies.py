@@ -11,29 +11,29 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 
 
 class DependencySource(Protocol):
-    """Who can get what templates have asked for and did not get."""
+    """A component that fetches objects or contents that templates looked up and that are not in memory."""
 
     @property
     def name(self) -> str:
-        """What templates know it by, such as `secrets`."""
+        """The name that templates use, such as `secrets`."""
         ...
 
     async def fetch_wanted(self) -> None:
-        """Get it, or know why it is not to be had; takes a bounded time."""
+        """Fetch the missing items, or record the reason for each failure; takes a bounded time."""
         ...
 
 
 PendingSources: TypeAlias = tuple[DependencySource, ...]
-"""Whom to ask before anything is complete."""
+"""Sources that have to fetch something before the output is complete."""
 
 
 async def fetch_all(pending: Sequence[DependencySource], until: float) -> None:
-    """Have all of them fetch what is wanted; raises `RejectedError` after the clock time *until*."""
+    """Let all *pending* sources fetch concurrently; raises `RejectedError` after the clock time *until*."""
     if trio.current_time() > until:
         names = ", ".join(source.name for source in pending)
         problem = Problem(
-            message=f"objects have been fetched for {FETCH_ALLOWANCE:g} s, and more are needed: {names}",
-            hint="look them up within fragments, or keep them in a store that is `full`",
+            message=f"after {FETCH_ALLOWANCE:g} s of fetching, templates still look up missing objects: {names}",
+            hint="look the objects up within fragments, or set their store to `full`",
         )
         raise RejectedError("render", (problem,))
     async with trio.open_nursery() as nursery:

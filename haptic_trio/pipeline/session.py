@@ -142,7 +142,7 @@ class Session:
 
 
 class RenderPermit:
-    """Permission for a render to continue, read by its thread."""
+    """Permission for a render to continue, with a deadline. The thread of the render reads it."""
 
     def __init__(self, until: float = float("inf")) -> None:
         self.is_valid = True

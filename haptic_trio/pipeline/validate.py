@@ -32,13 +32,13 @@ from haptic_trio.templating.values.subjects import FragmentKey, Origin, bytes_in
 
 NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10
-"""New text that is parsed in a millisecond or two."""
+"""Limits of new text that is parsed without a thread: one or two milliseconds."""
 _SECRET = "Secret"  # noqa: S105  a kind of object
 CHECK_TIMES = 3
-"""How many times the time for a check phase 2 takes at most."""
+"""`haproxy -c` takes at most this multiple of the check timeout."""
 COSTLY_SHARE = 0.1
-"""What the objects in hand may add to the CPU time of a check before they count as slow, as a share of its time limit.
-A usual object adds a millisecond."""
+"""Share of the check timeout that an object may add to the CPU time of a check before it counts as slow.
+A typical object adds a millisecond."""
 
 
 class Validator:
@@ -52,10 +52,10 @@ class Validator:
         scratch: Path | None = None,
         directory: CheckDirectory | None = None,
     ) -> None:
-        """Check with *binary*, in *directory*, or else in private ones below *scratch*.
+        """Check with *binary*, in *directory*, or else in temporary directories below *scratch*.
 
-        *check_timeout* is in seconds. A directory, which the caller removes,
-        spares writing what the last check has written.
+        *check_timeout* is in seconds. The caller owns and removes *directory*;
+        files that did not change since the last check are not written again.
         """
         self._binary = binary
         self._check_timeout = check_timeout
@@ -68,33 +68,33 @@ class Validator:
         self._one_at_a_time = trio.Lock()
 
     async def parse(self, rendered: Rendered) -> Generation:
-        """Phase 1: return the generation of *rendered*, or raise `RejectedError`."""
+        """Phase 1: parse *rendered* and return its generation; raises `RejectedError`."""
         try:
             if self._is_near(rendered):
                 return self._parse(rendered)
             return await trio.to_thread.run_sync(self._parse, rendered)
         except ConfigSyntaxError as exc:
-            raise _refusal("parse", exc.problems, rendered) from exc
+            raise _rejection("parse", exc.problems, rendered) from exc
 
     async def check(self, generation: Generation, rendered: Rendered, *, idle: bool = False) -> tuple[Problem, ...]:
-        """Phase 2: have HAProxy check *generation*; return its warnings, or raise `RejectedError`.
+        """Phase 2: run `haproxy -c` on *generation* and return its warnings; raises `RejectedError`.
 
-        Where it takes too long it is asked once more, with twice the time and
-        at the priority of others; then `TimedOutError` is raised. A crash
-        that leads to no fragment is a `CrashedError`. *idle*: use only the CPU
-        that nobody else wants.
+        A check that times out runs again with twice the time and normal
+        priority; if that times out as well, `TimedOutError` is raised. A crash
+        that leads to no fragment raises `CrashedError`. *idle*: use idle CPU
+        time only.
         """
         try:
             async with self._one_at_a_time:
                 try:
-                    report = await self._ask(generation, self._check_timeout, idle=idle)
+                    report = await self._run_check(generation, self._check_timeout, idle=idle)
                 except CheckTimeoutError:
-                    report = await self._ask(generation, (CHECK_TIMES - 1) * self._check_timeout, idle=False)
+                    report = await self._run_check(generation, (CHECK_TIMES - 1) * self._check_timeout, idle=False)
         except ConfigRefusedError as exc:
-            refusal = _refusal("check", exc.problems, rendered)
-            if isinstance(exc, CheckCrashedError) and not refusal.suspects:
-                raise CrashedError("check", refusal.problems) from exc
-            raise refusal from exc
+            rejection = _rejection("check", exc.problems, rendered)
+            if isinstance(exc, CheckCrashedError) and not rejection.suspects:
+                raise CrashedError("check", rejection.problems) from exc
+            raise rejection from exc
         except CheckTimeoutError as exc:
             error = TimedOutError("check", (_undecided(exc),))
             error.cpu_seconds = exc.cpu_seconds
@@ -105,27 +105,29 @@ class Validator:
 
     @property
     def costly(self) -> float:
-        """CPU seconds; what adds more than this to a check is slow."""
+        """CPU seconds that an object may add to a check before it counts as slow."""
         return COSTLY_SHARE * self._check_timeout
 
     async def measure(self, generation: Generation, rendered: Rendered, *, most: float = inf) -> float:
-        """Return the CPU seconds that HAProxy takes to check *generation*: infinity for more than *most*.
+        """Return the CPU seconds that `haproxy -c` takes for *generation*; infinity if more than *most*.
 
-        Raises `RejectedError` as `check` does; without an answer in all the
-        time that `check` may take, that is an `UndecidedError`.
+        Raises `RejectedError` as `check` does, and `UndecidedError` if
+        HAProxy does not finish within the time that `check` may take.
         """
         try:
             async with self._one_at_a_time:
                 limit = CHECK_TIMES * self._check_timeout
-                return (await self._ask(generation, limit, idle=False, most_cpu=most)).cpu_seconds
+                return (await self._run_check(generation, limit, idle=False, most_cpu=most)).cpu_seconds
         except CheckCostlyError:
             return inf
         except ConfigRefusedError as exc:
-            raise _refusal("check", exc.problems, rendered) from exc
+            raise _rejection("check", exc.problems, rendered) from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
             raise UndecidedError("check", (_undecided(exc),)) from exc
 
-    async def _ask(self, generation: Generation, limit: float, *, idle: bool, most_cpu: float = inf) -> CheckReport:
+    async def _run_check(
+        self, generation: Generation, limit: float, *, idle: bool, most_cpu: float = inf
+    ) -> CheckReport:
         return await check_config(
             self._binary,
             generation,
@@ -137,7 +139,7 @@ class Validator:
         )
 
     def _is_near(self, rendered: Rendered) -> bool:
-        """Whether so little of the text is new that a thread would cost more than to parse it."""
+        """Whether so little text is new that a thread would cost more than parsing here."""
         known = {id(page) for page in self._parsed.pages}
         fresh = [page for page in rendered.config.pieces.pages if id(page) not in known]
         return len(fresh) <= NEAR_PAGES and sum(page.summary(bytes_in) for page in fresh) <= NEAR_BYTES
@@ -151,7 +153,7 @@ class Validator:
 
 
 def target_keywords(binary: Path) -> Keywords:
-    """Return what *binary* knows, so that phase 1 refuses nothing that it would take; blocking."""
+    """Return the keywords of *binary*, so that phase 1 rejects nothing that *binary* accepts. Blocks."""
     try:
         return keywords_of(probe_version(binary).text, list_keywords(binary))
     except HaproxyNotFoundError:
@@ -159,17 +161,15 @@ def target_keywords(binary: Path) -> Keywords:
 
 
 def _undecided(error: CheckTimeoutError | CheckFailedError) -> Problem:
-    hint = "no object is quarantined for it; the next reconciliation checks again"
+    hint = "no object is quarantined; the next reconciliation checks again"
     if isinstance(error, CheckTimeoutError):
-        hint += (
-            "; no object was found that makes it slow by itself: if the machine is not busy, the whole configuration"
-        )
+        hint += "; no single object makes the check slow: unless the machine is overloaded, the whole configuration"
         hint += " needs more time, so raise `validation.checkTimeout`"
     return Problem(message=f"no verdict: {error}", source=MAIN_TEMPLATE, hint=hint)
 
 
 def slow_problem(costly: float) -> Problem:
-    """Return the problem of an object that adds more than *costly* CPU seconds to a check."""
+    """Return the problem for an object that adds more than *costly* CPU seconds to a check."""
     return Problem(
         message=f"HAProxy takes more than {costly:.3g} s of CPU time to read it",
         hint=f"that is {COSTLY_SHARE:.0%} of `validation.checkTimeout`: use fewer or cheaper password hashes, smaller"
@@ -177,7 +177,7 @@ def slow_problem(costly: float) -> Problem:
     )
 
 
-def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RejectedError:
+def _rejection(phase: str, problems: Iterable[Problem], rendered: Rendered) -> RejectedError:
     located = []
     suspects: dict[FragmentKey, Problem] = {}
     for problem in problems:
@@ -189,7 +189,7 @@ def _refusal(phase: str, problems: Iterable[Problem], rendered: Rendered) -> Rej
 
 
 def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None]:
-    """Return *problem* with the object and the template behind it, where they are known, and their origin."""
+    """Return *problem* with its object and template, if they are known, and the origin of the line."""
     origin = _origin_of(problem, rendered)
     if origin is None:
         return problem, None
@@ -213,7 +213,7 @@ def name_object(problem: Problem, key: FragmentKey) -> Problem:
 
 
 def locate_fragment(problem: Problem, key: FragmentKey, rendered: Rendered) -> Problem:
-    """Return *problem*, which has no line, with the object and the first line in haproxy.cfg of the fragment *key*."""
+    """Return *problem*, which has no line, with the object and the first line of the fragment *key* in haproxy.cfg."""
     found = next((lines for lines in rendered.config.origins if lines.origin.key == key), None)
     if found is None:
         return name_object(problem, key)
@@ -221,15 +221,15 @@ def locate_fragment(problem: Problem, key: FragmentKey, rendered: Rendered) -> P
 
 
 def _origin_of(problem: Problem, rendered: Rendered) -> Origin | None:
-    # HAProxy names auxiliary files in the message; a line of haproxy.cfg that merely refers to one is not to blame. Of
-    # several the last one: since 3.2 a list of certificates is named before the certificate.
+    # HAProxy names auxiliary files in the message; a line of haproxy.cfg that only refers to a file is not at fault.
+    # The last name counts: HAProxy 3.2 and later name a crt-list before the certificate.
     named = [(problem.message.rfind(path), len(path), path) for path in rendered.texts if path != MAIN_TEMPLATE]
     last, _length, path = max(named, default=(-1, 0, ""))
     if last >= 0:
         text = rendered.texts[path]
         line = problem.line if PurePosixPath(problem.source).name == PurePosixPath(path).name else 0
         origin = text.origin_of(line) if line else None
-        # A file that one object made as a whole, such as a certificate.
+        # One object made the whole file, such as a certificate.
         return origin or (text.pieces[0].origin if len(text.pieces) == 1 else None)
     source = rendered.texts.get(problem.source or MAIN_TEMPLATE)
     return source.origin_of(problem.line) if source is not None and problem.line else None

@@ -127,7 +127,7 @@ async def test_of_two_for_one_host_and_path_the_oldest_wins_and_the_other_is_tol
 
     note = await _wait_note(cluster, site, "young", "HostPathConflict")
     assert "twice.test|/ of maps/path-prefix.map" in note
-    assert note.endswith(f"Ingress {site.namespace}/old goes first")
+    assert note.endswith(f"Ingress {site.namespace}/old comes first")
     await _assert_served(cluster, site, "twice.test", "/", "root")
 
     await cluster.delete(old, site.namespace)

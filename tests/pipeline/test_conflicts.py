@@ -27,7 +27,7 @@ def told(*pieces: Piece, conflicts: Conflicts | None = None, path: str = PATH, s
 
 def test_the_first_entry_of_a_key_counts_and_the_owner_of_another_one_is_told() -> None:
     assert told(piece("a", "x 1\ny 2\n"), piece("b", "z 1\nx 2\n"), piece("c", "x 1\n")) == [
-        f"b: the entry x of {PATH} has no effect, since that of Ingress default/a goes first"
+        f"b: the entry x of {PATH} has no effect, because the entry of Ingress default/a comes first"
     ]
 
 
@@ -41,7 +41,7 @@ def test_what_nobody_loses_is_not_told() -> None:
 def test_templates_may_have_an_entry_themselves() -> None:
     (said,) = told(Piece("x 1\n"), piece("a", "x 2\n"))
 
-    assert said.endswith("since that of the templates themselves goes first")
+    assert said.endswith("because the entry of the templates themselves comes first")
 
 
 def test_a_key_that_may_be_a_secret_is_not_named() -> None:
@@ -52,7 +52,7 @@ def test_a_key_that_may_be_a_secret_is_not_named() -> None:
 
         conflicts = Conflicts(is_secret)
         assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), conflicts=conflicts) == [
-            f"b: an entry of {PATH} has no effect, since that of Ingress default/a goes first"
+            f"b: an entry of {PATH} has no effect, because the entry of Ingress default/a comes first"
         ]
     assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), secret=True) == []
 
@@ -154,7 +154,10 @@ def test_change_of_one_certificate_reads_the_lines_about_it_alone() -> None:
     other = issue("other", "a.example.com")
     before = conflicts.pages_read
     assert take() == [
-        "web299: the certificate for a.example.com is only for clients that cannot use that of Ingress default/web0"
+        (
+            "web299: the certificate for a.example.com serves only clients that do not support the certificate of "
+            "Ingress default/web0"
+        )
     ]
     assert conflicts.pages_read - before == 1
     other = issue("other", "c.example.com")

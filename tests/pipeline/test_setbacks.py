@@ -99,7 +99,7 @@ async def test_who_recreates_a_crashing_object_again_and_again_does_not_hold_up_
     [held] = bench.quarantine.objects
     assert "new versions are held back until" in held.problem.message
     assert "HAProxy crashes on it (SIGSEGV)" in held.problem.message
-    assert "the next attempt is made at that time by itself" in held.problem.hint
+    assert "the next attempt follows automatically at that time" in held.problem.hint
 
 
 @pytest.mark.haproxy

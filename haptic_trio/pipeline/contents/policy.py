@@ -12,7 +12,7 @@ _FETCHES: Final = re.compile(r"\bhttp\s*\.\s*fetch\b").search
 
 
 def fetch_policy(http: HttpConfig) -> FetchPolicy:
-    """Return what *http*, which has been checked, allows."""
+    """Return the fetch policy of *http*, which must be valid."""
     return FetchPolicy(
         allowed_hosts=http.allowed_hosts,
         allowed_networks=tuple(map(ip_network, http.allowed_networks)),
@@ -25,5 +25,5 @@ def fetch_policy(http: HttpConfig) -> FetchPolicy:
 
 
 def fetches(config: Config) -> bool:
-    """Whether templates of *config* fetch anything, as far as one can see."""
+    """Whether the text of any template of *config* contains `http.fetch`."""
     return any(_FETCHES(text) is not None for text in template_set(config).texts.values())

@@ -15,21 +15,21 @@ from haptic_trio.pipeline.contents.policy import fetch_policy
 
 
 def open_contents(config: Config, report: Report, memory: ContentMemory | None = None) -> HttpStore:
-    """Return a store that fetches within the limits of *config*; *memory* has the contents accepted before."""
+    """Return a store that fetches within the limits of *config*; *memory* holds contents that were accepted before."""
     policy = fetch_policy(config.http)
     return HttpStore(policy, Fetcher(policy), report=report, memory=memory)
 
 
 async def run_contents(store: HttpStore, changes: trio.MemorySendChannel[Change], *, facts: Facts) -> NoReturn:
-    """Refresh the contents of *store* and send each change until cancelled. Takes ownership of *changes*."""
+    """Refresh the contents of *store* and send each change, until cancelled. Takes ownership of *changes*."""
 
-    async def announce(urls: tuple[str, ...]) -> None:
+    async def send_change(urls: tuple[str, ...]) -> None:
         message = HttpContentChanged(urls=urls)
         facts.tell(message)
         await changes.send(message)
 
     with changes:
-        await store.run(announce)
+        await store.run(send_change)
 
 
 def report_to(facts: Facts) -> Report:

@@ -1,9 +1,8 @@
 """Dry run of a changed object: both validation phases with the change, and whether the change is at fault.
 
-Only what the change itself brings about is found: what is refused without
-it, too, counts for nothing. Phase 2 reads what the change makes of the
-configuration, with stand-ins for the rest, and the whole before anything is
-said to be refused.
+Problems that exist without the change are ignored. `haproxy -c` first checks
+a reduced configuration, in which short sections replace the unchanged ones,
+and checks the complete configuration before the change is rejected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,37 +33,37 @@ from haptic_trio.pipeline.validate import Validator, locate
 from haptic_trio.templating.values.subjects import Refusal, Remark, Subject
 
 MOST_BYTES = 4 << 20
-"""Of the text and the files that phase 2 is given; 4 us a line are a fifth of a second."""
+"""Maximum size of text and files for `haproxy -c`; at 4 us per line this takes about 0.2 s."""
 MOST_MEMORY = 512 << 20
-"""Bytes of address space for phase 2: what as much text takes on a small machine; HAProxy has more for each thread."""
+"""Address space for `haproxy -c` in bytes: enough for `MOST_BYTES` on a reduced machine; each thread takes more."""
 MOST_CERTIFICATES = 250
-"""Each takes HAProxy about a millisecond to load."""
+"""HAProxy takes about a millisecond to load a certificate."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that would be refused with the change, and is not without it."""
+    """A rejection that the change would cause."""
 
     phase: str
     """`render`, `parse` or `check`."""
     problem: Problem
     subject: Subject | None
-    """The object that would not be served; None where nothing would be."""
+    """The object that would not be served; None if the whole configuration would be rejected."""
     is_known: bool = False
-    """The object is refused without the change, too, for the same reason."""
+    """Whether the object is already rejected for the same reason without the change."""
 
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change would come to."""
+    """Result of a dry run."""
 
     faults: tuple[Fault, ...] = ()
     remarks: tuple[Remark, ...] = ()
-    """What owners of objects would be told that they are not told already."""
+    """Warnings that the change would add."""
     unchecked: str = ""
-    """Why HAProxy has not been asked, if it should have been."""
+    """Why `haproxy -c` did not check the change; empty if it did or did not need to."""
 
 
 class DryRuns:
-    """Tries changes on the parts of a pipeline, between its cycles; one at a time, so that a cycle waits for one."""
+    """Runs dry runs with the components of a pipeline, between its cycles. One at a time, so a cycle waits for one."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class DryRuns:
         binary: Path,
         scratch: Path,
     ) -> None:
-        """Take the parts of *pipeline*; *binary* checks in directories of their own below *scratch*."""
+        """Use the components of *pipeline*; *binary* checks in temporary directories below *scratch*."""
         self._stores = stores
         self._renderer = renderer
         self._validator = validator
@@ -89,12 +88,11 @@ class DryRuns:
         self._checking = trio.CapacityLimiter(1)
 
     async def run(self, replacements: Replacements, *, limit: float) -> DryRun:
-        """Return what *replacements* would come to; raises `DryRunError` where that cannot be said.
+        """Return the result of applying *replacements*; raises `DryRunError` if it cannot be determined.
 
-        So it does before the pipeline's first cycle, and while nothing can be
-        rendered even without them.
-
-        *limit*: seconds for rendering, and again for a check.
+        That is the case before the first cycle of the pipeline, and while the
+        templates fail without the replacements. *limit*: seconds for
+        rendering, and the same again for `haproxy -c`.
         """
         async with self._one_at_a_time, self._pipeline.turn:
             # Writes wait while the worker thread reads.
@@ -106,7 +104,7 @@ class DryRuns:
                 )
             before, after = dry_run.before, dry_run.after
             if after is None:
-                return DryRun(faults=tuple(_outside(dry_run.problems)))
+                return DryRun(faults=tuple(_global_faults(dry_run.problems)))
             if not dry_run.changed and after.texts == before.texts:
                 return DryRun()
             faults = tuple(new_refusals(before.refusals, after.refusals))
@@ -114,25 +112,27 @@ class DryRuns:
             generation, found = await self._parse(after)
         if generation is None:
             return DryRun(faults=(*faults, *blamed("parse", found, known or None, dry_run)))
-        told = set(before.remarks)
-        remarks = tuple(remark for remark in after.remarks if remark not in told)
+        known_remarks = set(before.remarks)
+        remarks = tuple(remark for remark in after.remarks if remark not in known_remarks)
         if former is None:
             return DryRun(
-                faults=faults, remarks=remarks, unchecked="the configuration is refused at present without it, too"
+                faults=faults,
+                remarks=remarks,
+                unchecked="the present configuration is already rejected without the change",
             )
         if former.id == generation.id:
             return DryRun(faults=faults, remarks=remarks)
-        refused, unchecked = await self._check(former, generation, dry_run, limit, _only_object(replacements))
-        return DryRun(faults=(*faults, *refused), remarks=remarks, unchecked=unchecked)
+        rejected, unchecked = await self._check(former, generation, dry_run, limit, _only_object(replacements))
+        return DryRun(faults=(*faults, *rejected), remarks=remarks, unchecked=unchecked)
 
     async def _render_newest(self) -> None:
-        """Render what no cycle has come to yet: the change is compared with what is."""
+        """Render pending changes first, so that the comparison shows only the effect of the change."""
         if not self._renderer.has_rendered:
             raise DryRunError("nothing has been rendered yet")
         try:
             await self._pipeline.render_newest()
         except RejectedError as exc:
-            raise DryRunError("the configuration cannot be rendered at present, even without it") from exc
+            raise DryRunError("the templates fail at present, even without the change") from exc
 
     async def _parse(self, rendered: Rendered) -> tuple[Generation | None, tuple[Problem, ...]]:
         try:
@@ -143,10 +143,10 @@ class DryRuns:
     async def _check(
         self, former: Generation, wanted: Generation, dry_run: DryRunRender, limit: float, changed: Subject | None
     ) -> tuple[tuple[Fault, ...], str]:
-        """Return what phase 2 finds with *changed* as it would be, and why it was not asked."""
-        if _process_part(former) != _process_part(wanted):
-            # What stands there may have HAProxy run things: that is not for objects to try.
-            return (), "it changes the section `global`"
+        """Return the faults that `haproxy -c` finds for the object *changed*, or the reason why it did not check."""
+        if _global_sections(former) != _global_sections(wanted):
+            # Options of `global` can make HAProxy run programs, so a check would be a risk.
+            return (), "the change affects the section `global`"
         reduced = reduce_generation(former, wanted)
         reason = _too_large(reduced or wanted)
         if reason:
@@ -154,18 +154,18 @@ class DryRuns:
         try:
             with trio.fail_after(limit):
                 async with self._checking:
-                    if reduced is None or await self._refuses(reduced, limit):
-                        # The rejection may be caused by the reduction.
+                    if reduced is None or await self._rejects(reduced, limit):
+                        # The rejection may be an effect of the reduced configuration.
                         return await self._check_whole(former, wanted, dry_run, limit, changed)
         except trio.TooSlowError:
-            return (), "HAProxy takes too long"
+            return (), "`haproxy -c` takes too long"
         except (CheckTimeoutError, CheckFailedError) as exc:
             return (), str(exc)
         return (), ""
 
-    async def _refuses(self, generation: Generation, limit: float) -> bool:
+    async def _rejects(self, generation: Generation, limit: float) -> bool:
         try:
-            await self._ask(generation, limit)
+            await self._run_check(generation, limit)
         except ConfigRefusedError:
             return True
         return False
@@ -176,26 +176,26 @@ class DryRuns:
         if reason := _too_large(wanted):
             return (), reason
         try:
-            await self._ask(wanted, limit)
+            await self._run_check(wanted, limit)
         except ConfigRefusedError as exc:
             was_fine = find_acceptance(self._binary, former) is not None
             if isinstance(exc, CheckCrashedError):
-                # A crash names no line by which to tell whose fault it is.
-                if was_fine or not await self._refuses(former, limit):
+                # A crash message names no line that would lead to an object.
+                if was_fine or not await self._rejects(former, limit):
                     return tuple(Fault(phase="check", problem=one, subject=changed) for one in exc.problems), ""
-                return (), "HAProxy crashes on the configuration at present"
+                return (), "HAProxy crashes on the present configuration, even without the change"
             found = tuple(blamed("check", exc.problems, None if was_fine else (), dry_run))
-            return found, "" if found else "HAProxy refuses the configuration at present"
+            return found, "" if found else "HAProxy rejects the present configuration, even without the change"
         return (), ""
 
-    async def _ask(self, generation: Generation, limit: float) -> None:
+    async def _run_check(self, generation: Generation, limit: float) -> None:
         await check_config(self._binary, generation, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
 
 
 def new_refusals(before: Iterable[Refusal], after: Iterable[Refusal]) -> Iterator[Fault]:
-    """Yield a fault for each fragment that is refused *after*; those that were *before* for the same reason are known.
+    """Yield a fault for each refusal in *after*.
 
-    One that was refused before for another reason is new.
+    A fault is known if *before* has a refusal of the same fragment with the same message.
     """
     known = {(refusal.key, refusal.problem.message) for refusal in before}
     for refusal in after:
@@ -210,35 +210,35 @@ def new_refusals(before: Iterable[Refusal], after: Iterable[Refusal]) -> Iterato
 def blamed(
     phase: str, problems: Iterable[Problem], known: Iterable[Problem] | None, dry_run: DryRunRender
 ) -> Iterator[Fault]:
-    """Yield a fault for each of *problems* that the change has brought about.
+    """Yield a fault for each of *problems* that the change causes.
 
-    These are the ones in lines that it has made, and, where *known* says
-    what was refused before, those that were not. *known* is None where
-    nothing was, and empty where nobody can say.
+    These are problems in lines of changed fragments, and problems that are
+    not among *known*, the problems without the change. *known* is None if
+    there were none, and empty if they could not be determined.
     """
     assert dry_run.after is not None
-    told = None if known is None else {(problem.message, problem.subject) for problem in known}
+    known_problems = None if known is None else {(problem.message, problem.subject) for problem in known}
     for problem in problems:
         located, origin = locate(problem, dry_run.after)
         found = problem if problem.subject else located
         is_made = origin is not None and origin.key in dry_run.changed
-        is_new = told is None or bool(told and (found.message, found.subject) not in told)
+        is_new = known_problems is None or bool(known_problems and (found.message, found.subject) not in known_problems)
         if is_made or is_new:
             yield Fault(phase=phase, problem=found, subject=origin.subject if origin is not None else None)
 
 
 def _only_object(replacements: Replacements) -> Subject | None:
-    """Return the object that *replacements* are of; None where there are several."""
+    """Return the replaced object; None if *replacements* has several."""
     found = {ref for objects in replacements.values() for ref in objects}
     return Subject(*msgspec.structs.astuple(found.pop())) if len(found) == 1 else None
 
 
-def _outside(problems: Iterable[Problem]) -> Iterator[Fault]:
+def _global_faults(problems: Iterable[Problem]) -> Iterator[Fault]:
     for problem in problems:
         yield Fault(phase="render", problem=problem, subject=None)
 
 
-def _process_part(generation: Generation) -> list[bytes]:
+def _global_sections(generation: Generation) -> list[bytes]:
     return [section.seal for section in generation.config.all("global")]
 
 

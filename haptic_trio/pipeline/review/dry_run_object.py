@@ -1,9 +1,9 @@
 """Rendering of one object as it would be; the state before is restored afterwards.
 
-The render in hand is used, not another one: the object is shown to the
-templates in place of the one in the store, what looked it up is rendered
-again, the outcome is kept, and then the same is done with the object as it
-is. So a rehearsal costs twice what the change itself would, and no memory
+A dry run uses the session of the newest render: an overlay shows the changed
+object to the templates, the fragments that looked it up render again, and the
+result is kept. Then the overlay is removed and the same fragments render once
+again. A dry run therefore costs twice as much as the change, and no memory
 that grows with the cluster.
 """
 
@@ -29,10 +29,10 @@ from haptic_trio.templating.values.subjects import FragmentKey
 from haptic_trio.templating.views import ResourcesView, answers_from, showing
 
 MOST_FETCHES = 3
-"""How often objects on demand are fetched for one rehearsal."""
+"""Maximum number of rounds in which on-demand objects are fetched for one dry run."""
 
 Replacements: TypeAlias = Mapping[str, Mapping[ResourceRef, Resource | None]]
-"""By name of the store: objects as they would be; None for one that would be gone."""
+"""Changed objects by name of the store; None for an object that would be deleted."""
 
 
 class DryRunError(HapticError):
@@ -40,15 +40,15 @@ class DryRunError(HapticError):
 
 
 class DryRunRender(msgspec.Struct, frozen=True, kw_only=True):
-    """What the templates make of the cluster as it is, and of the cluster with a change."""
+    """Output of the templates without and with a change."""
 
     before: Rendered
     after: Rendered | None
-    """None where nothing can be rendered with the change."""
+    """None if the templates fail with the change."""
     changed: frozenset[FragmentKey] = frozenset()
-    """The fragments that have come, changed or gone with it."""
+    """Fragments that the change adds, changes or removes."""
     problems: tuple[Problem, ...] = ()
-    """Why nothing can be."""
+    """Why the templates fail with the change."""
 
 
 async def render_dry_run(
@@ -59,12 +59,12 @@ async def render_dry_run(
     *,
     limit: float,
 ) -> DryRunRender:
-    """Render *stores* with *replacements*, in a worker thread, for *limit* seconds at most.
+    """Render *stores* with *replacements* in a worker thread, for at most *limit* seconds.
 
-    The renderer must have a newest render of them, nobody else may use the renderer
-    meanwhile, and the stores must not change. Objects are fetched that are
-    needed for it; what templates would fetch over HTTP is taken for empty.
-    Raises `DryRunError` when the time is up.
+    The renderer must have a newest render of *stores*. Meanwhile no other
+    task may use the renderer, and the stores must not change. Missing
+    on-demand objects are fetched; contents that are not in memory are not
+    fetched, and count as empty. Raises `DryRunError` when the time is up.
     """
     until = clock() + limit
     for _turn in range(MOST_FETCHES):
@@ -75,11 +75,11 @@ async def render_dry_run(
         if isinstance(outcome, DryRunRender):
             return outcome
         await fetch_all(outcome, trio.current_time() + limit)
-    raise DryRunError("more and more objects have to be fetched for it")
+    raise DryRunError(f"missing objects had to be fetched more than {MOST_FETCHES} times")
 
 
 class _DryRunStage:
-    """One renderer with the cluster as it is, for one rehearsal."""
+    """Renderer, stores and change of one dry run."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class _DryRunStage:
         self._replacements = replacements
 
     def run(self, before: Rendered, session: Session) -> DryRunRender | PendingSources:
-        """Return the outcome, or where objects have to be fetched first; *session* is that of the render *before*."""
+        """Return the result, or the sources that have to fetch something first; *session* made the render *before*."""
         run = session.run
         overlays = {name: Overlay(self._stores[name], objects) for name, objects in self._replacements.items()}
         after: Rendered | None = None
@@ -109,19 +109,19 @@ class _DryRunStage:
                 after = msgspec.structs.replace(output_of(session), is_new=False)
         except RejectedError as exc:
             if not self._permit.is_valid or clock() > self._permit.until:
-                raise DryRunError("rendering it takes too long") from exc
+                raise DryRunError("rendering the change takes too long") from exc
             problems = exc.problems
         finally:
-            # The next render is to speak of all of these: what is there again is there in another copy.
+            # The next render reports all of these as changed: restored outputs are new copies.
             changed = frozenset(run.changed)
-            self._put_back(session)
+            self._restore(session)
         return DryRunRender(before=before, after=after, changed=changed, problems=problems)
 
     def _render(self, session: Session, permit: RenderPermit) -> PendingSources:
         return self._renderer.templates.bring_up_to_date(session, self._recall, permit)
 
-    def _put_back(self, session: Session) -> None:
-        """Render what is as it was; what does not come to that now stays to be done by the next render."""
+    def _restore(self, session: Session) -> None:
+        """Render without the change again; whatever fails now is left to the next render."""
         permit = RenderPermit()
         permit.is_valid = self._permit.is_valid
         with suppress(RejectedError):
@@ -130,11 +130,11 @@ class _DryRunStage:
 
 @contextmanager
 def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
-    """Have the templates see *overlays*; at the end, note that what they did not is to be rendered again."""
+    """Show *overlays* to the templates; at the end, mark the dependent fragments for rendering."""
     views = session.context["resources"]
     assert isinstance(views, ResourcesView)
-    ahead: dict[str, Touched] = {}
-    back: dict[str, Touched] = {}
+    applied: dict[str, Touched] = {}
+    restored: dict[str, Touched] = {}
     for name, overlay in overlays.items():
         refs = overlay.differences
         if refs:
@@ -147,12 +147,12 @@ def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
             )
     try:
         with ExitStack() as stack:
-            for name in ahead:
+            for name in applied:
                 stack.enter_context(showing(views[name], overlays[name]))
-            take_changes(session.run, ahead)
+            take_changes(session.run, applied)
             yield
     finally:
-        take_changes(session.run, back)
+        take_changes(session.run, restored)
 
 
 def _id_of(ref: ResourceRef) -> tuple[str, str, str]:

@@ -197,7 +197,7 @@ async def test_what_haproxy_has_not_refused_yet_of_others_is_not_blamed_on_this_
     found = await site.try_out(service("two", pattern="x"))
 
     assert found.faults == ()
-    assert "refuses the configuration at present" in found.unchecked
+    assert "rejects the present configuration" in found.unchecked
 
 
 async def test_what_an_object_would_put_into_the_section_global_is_not_run(
