@@ -43,7 +43,7 @@ async def run_components(
     if process.follow_log_level:
         set_level(config.logging.level)
     stores = make_stores(config, process.client)
-    # Compiling the templates takes CPU for as long as a few renders.
+    # Compiling the templates takes as much CPU time as a few renders.
     contents = open_contents(config, report_to(process.facts), process.retained.contents)
     renderer = await trio.to_thread.run_sync(Renderer, config, contents)
     directory = CheckDirectory(process.scratch)
@@ -83,12 +83,12 @@ async def run_components(
             )
     finally:
         with trio.CancelScope(shield=True):
-            # Bounded by the disk alone.
+            # One thread call that removes a directory: bounded by the disk.
             await trio.to_thread.run_sync(directory.remove)
 
 
 def make_stores(config: Config, client: Client) -> Stores:
-    """Return empty stores for what *config* watches; those on demand fetch from *client*."""
+    """Return an empty store for each watched resource of *config*; on-demand stores fetch with *client*."""
 
     def make(name: str, watched: WatchedResource) -> Store:
         ignored = (*config.watched_resources_ignore_fields, *watched.ignore_fields)
@@ -107,6 +107,6 @@ def make_stores(config: Config, client: Client) -> Stores:
 
     stores = [make(name, watched) for name, watched in config.watched_resources.items()]
     if "gateway" in config.templating.libraries:
-        # Of no cluster: see `haptic_trio.deployment.taken_ports`.
+        # Not a kind of the cluster: `haptic_trio.deployment.taken_ports` fills this store.
         stores.append(Store(TAKEN_PORTS, ("spec.port",)))
     return Stores(stores)

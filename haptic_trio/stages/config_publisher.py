@@ -12,28 +12,28 @@ from haptic_trio.stages.process import Process
 
 
 def publish_config(process: Process) -> None:
-    """Have the process take part in the election, find pods and own instances as it is configured.
+    """Pass the settings of the running iteration to leader election, pod discovery and the owner of the fleet.
 
-    Before that a replica does not reach for the lease: as long as it has
-    nothing to deploy another one does better.
+    Before the first call the process does not take part in the election: a
+    replica that has nothing to deploy should not hold the Lease.
     """
     state = process.running.value
     if state is None or state.loaded is None:
         return
-    wish = state.loaded.config.controller.leader_election
+    election = state.loaded.config.controller.leader_election
     if process.fleet.pods is not None:
         process.fleet.pods.aim(pod_target_of(state.loaded))
     if process.fleet.aim is not None:
         process.fleet.aim(state.loaded)
-    if wish != process.election.value:
-        process.election.put(wish)
+    if election != process.election.value:
+        process.election.put(election)
     instances = state.loaded.config.instances
     if instances != process.fleet.desired.value:
         process.fleet.desired.put(instances)
 
 
 async def publish_valid(process: Process, validated: Latest[ConfigValidated]) -> NoReturn:
-    """Tell the process of each valid configuration of this iteration, until cancelled."""
+    """Copy each valid configuration of this iteration to the retained state of the process, until cancelled."""
     seen = 0
     while True:
         seen, message = await validated.wait_newer(seen)
@@ -41,7 +41,7 @@ async def publish_valid(process: Process, validated: Latest[ConfigValidated]) ->
 
 
 def pod_target_of(loaded: LoadedConfig) -> PodTarget:
-    """Return which pods *loaded* means, and what answers in them; agents if it says nothing."""
+    """Return the selector of the HAProxy pods in *loaded* and how to reach them; by default, agents."""
     dataplane, credentials = loaded.config.dataplane, loaded.credentials
     is_api = dataplane.kind is DataplaneKind.DATAPLANEAPI
     return PodTarget(

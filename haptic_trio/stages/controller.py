@@ -19,10 +19,9 @@ RETRY_MAX = 30.0
 async def run_controller(process: Process) -> None:
     """Run iterations until cancelled.
 
-    A changed configuration opens the next iteration at once. After a failure
-    the next one opens after a delay that doubles up to `RETRY_MAX` seconds.
-    An iteration that could not start in time is followed by one with the last
-    good configuration.
+    After a configuration change the next iteration starts at once. After a
+    failure it starts after a delay that doubles up to `RETRY_MAX` seconds.
+    After a start timeout it runs the last good configuration.
     """
     checked: LoadedConfig | None = None
     last_good: LoadedConfig | None = None
@@ -46,7 +45,7 @@ async def run_controller(process: Process) -> None:
             if state.loaded is not None and last_good is not None and state.loaded.version != last_good.version:
                 unstartable |= {state.loaded.version}
         except* (HapticError, OSError) as group:
-            # Anything else is a bug and ends the process with its traceback.
+            # Any other exception is a bug and ends the process with a traceback.
             reason = "failed"
             delay = backoff.next()
             process.facts.tell(_failure(number, group, delay))
@@ -61,6 +60,6 @@ async def run_controller(process: Process) -> None:
 
 
 def _failure(number: int, group: BaseExceptionGroup[Exception], delay: float) -> ProblemsReported:
-    hint = f"tried again in {delay:g} s" if delay else ""
+    hint = f"next attempt in {delay:g} s" if delay else ""
     problems = [Problem(message=str(error) or repr(error), hint=hint) for error in leaves_of(group)]
     return ProblemsReported(source=f"iteration {number}", problems=tuple(problems))

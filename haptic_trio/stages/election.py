@@ -1,4 +1,4 @@
-"""Leader election as a task of the process."""
+"""Leader election: keeps the leadership of the process equal to the Lease."""
 
 import os
 import secrets
@@ -17,12 +17,12 @@ from haptic_trio.messages import LeadershipChanged, ProblemsReported
 
 
 def make_identity() -> str:
-    """Return a name for this run of this process: the pod's, and something that no other run has."""
+    """Return an identity for this run of the process: the host name (in a pod, its name) and a random suffix."""
     return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
 def lead_alone(leadership: Latest[LeadershipChanged], facts: Facts) -> None:
-    """Lead from now on: there is nobody to share the lead with."""
+    """Make this process the leader without an election, for setups with a single replica."""
     message = LeadershipChanged(is_leader=True, identity=f"local-{os.getpid()}", transitions=1)
     leadership.put(message)
     facts.tell(message)
@@ -31,19 +31,21 @@ def lead_alone(leadership: Latest[LeadershipChanged], facts: Facts) -> None:
 async def run_leadership(
     server: LeaseServer,
     namespace: str,
-    wishes: Latest[LeaderElection],
+    settings: Latest[LeaderElection],
     leadership: Latest[LeadershipChanged],
     *,
     identity: str,
     facts: Facts,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
-    """Keep *leadership* as the Lease in *namespace* says, as the newest of *wishes* wants it, until cancelled.
+    """Elect a leader with the Lease in *namespace* until cancelled, and put each change into *leadership*.
 
-    started() when it is known that nobody leads here yet. Other durations
-    take effect without losing the lease; another name is another election,
-    and the old lease is left to expire. At the end the lease is given back:
-    whatever acts as the leader must have ended before.
+    The newest value of *settings* applies; the election begins with the
+    first. Changed durations take effect without loss of the Lease; after a
+    changed name this process joins another election and lets the old Lease
+    expire. started() after *leadership* has its first value: not the leader.
+    The Lease is released at the end, so everything that acts as the leader
+    must have ended before.
     """
     log = get_logger("leadership")
     seen_leader = ""
@@ -53,34 +55,34 @@ async def run_leadership(
         if not standing.is_leader and standing.leader not in {"", identity, seen_leader}:
             log.info("another replica leads", leader=standing.leader)
         seen_leader = standing.leader
-        _put(leadership, facts, is_leader=standing.is_leader, identity=identity, transitions=standing.transitions)
+        _publish(leadership, facts, is_leader=standing.is_leader, identity=identity, transitions=standing.transitions)
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
         facts.tell(ProblemsReported(source=source, problems=problems))
 
     leadership.put(LeadershipChanged(is_leader=False, identity=identity, transitions=0))
     task_status.started()
-    seen, wish = await wishes.wait_newer(0)
+    seen, wanted = await settings.wait_newer(0)
     while True:
-        if not wish.enabled:
-            _put(leadership, facts, is_leader=True, identity=identity, transitions=1)
-            seen, wish = await wishes.wait_newer(seen)
+        if not wanted.enabled:
+            _publish(leadership, facts, is_leader=True, identity=identity, transitions=1)
+            seen, wanted = await settings.wait_newer(seen)
             continue
-        _put(leadership, facts, is_leader=False, identity=identity, transitions=0)
+        _publish(leadership, facts, is_leader=False, identity=identity, transitions=0)
         elector = LeaseElector(
-            server, namespace, wish.lease_name, identity=identity, settings=_settings_of(wish), report=report
+            server, namespace, wanted.lease_name, identity=identity, settings=_lease_settings(wanted), report=report
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elector.run, publish)
-            former = wish
-            while (wish.enabled, wish.lease_name) == (True, former.lease_name):
-                elector.change_settings(_settings_of(wish))
-                seen, wish = await wishes.wait_newer(seen)
+            before = wanted
+            while (wanted.enabled, wanted.lease_name) == (True, before.lease_name):
+                elector.change_settings(_lease_settings(wanted))
+                seen, wanted = await settings.wait_newer(seen)
             elector.abandon()
             nursery.cancel_scope.cancel(reason="another election is configured")
 
 
-def _put(
+def _publish(
     leadership: Latest[LeadershipChanged], facts: Facts, *, is_leader: bool, identity: str, transitions: int
 ) -> None:
     if leadership.value is None or leadership.value.is_leader != is_leader:
@@ -89,9 +91,9 @@ def _put(
         facts.tell(message)
 
 
-def _settings_of(wish: LeaderElection) -> LeaseSettings:
+def _lease_settings(wanted: LeaderElection) -> LeaseSettings:
     return LeaseSettings(
-        duration=float(wish.lease_duration),
-        renew_deadline=float(wish.renew_deadline),
-        retry_period=float(wish.retry_period),
+        duration=float(wanted.lease_duration),
+        renew_deadline=float(wanted.renew_deadline),
+        retry_period=float(wanted.retry_period),
     )

@@ -21,12 +21,12 @@ from haptic_trio.stages.process import Process
 
 LOCAL = GroupKey("local")
 BINARY_INTERVAL = 2.0
-"""Seconds between two looks at whether the binary is another one."""
+"""Seconds between checks for a changed HAProxy binary."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalFleet:
-    """The HAProxy processes of this machine, and who owns them."""
+    """Provider and owner of the HAProxy processes on this machine."""
 
     provider: LocalProvider
     owner: FleetOwner
@@ -34,17 +34,17 @@ class LocalFleet:
     binary: Path
 
     async def run(self) -> None:
-        """Look after the instances until cancelled; the provider has to run meanwhile, and a little longer."""
+        """Reconcile the instances until cancelled. The provider must run meanwhile, and end later."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch_binary, self.binary, self.basis)
             await self.owner.run()
 
 
 def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExit) -> LocalFleet:
-    """Return the fleet below the directory *state*, of *size* where the configuration says nothing else.
+    """Return the fleet with the state directory *state*; *size* applies unless the configuration sets a size.
 
-    Whoever has the directory leads: instances of one machine are nobody
-    else's, whoever deploys.
+    The process that holds the state directory always owns its instances,
+    independently of the leadership for deployments.
     """
     leadership, basis, newest = Latest[LeadershipChanged](), Latest[str](), process.retained.newest_valid
     leadership.put(LeadershipChanged(is_leader=True, identity=str(state), transitions=1))
@@ -78,16 +78,16 @@ def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExi
 
 
 async def watch_binary(binary: Path, basis: Latest[str], *, interval: float = BINARY_INTERVAL) -> NoReturn:
-    """Keep in *basis* what an instance of *binary* is made from, as it is on the disk now."""
+    """Put the hash of *binary* and its prelude into *basis* whenever the binary on disk changes, until cancelled."""
     while True:
         try:
             found = await trio.to_thread.run_sync(hash_instance, binary, PRELUDE)
         except OSError:
-            # It is just being replaced.
+            # The binary is being replaced.
             found = basis.value or ""
         if found != basis.value and found:
             if basis.value:
-                # These remember by path what a binary is.
+                # Both functions cache by path.
                 probe_version.cache_clear()
                 list_keywords.cache_clear()
             basis.put(found)

@@ -1,11 +1,11 @@
 """Tuning of Python's garbage collector for objects that live as long as an iteration.
 
-Objects, fragments and sections by the hundred thousand hold no cycles, and
-each full collection looks at all of them: at 10,000 Ingresses this costs more
-than building them. So there is no collection while they are built, and what
-is there afterwards is *frozen*, which means not looked at. At the end of an
-iteration nothing is frozen any more, and one collection takes what cycles it
-has left.
+An iteration holds hundreds of thousands of objects, fragments and sections
+without reference cycles, and each full collection traverses all of them: with
+10,000 Ingresses this costs more than building them. Collections are therefore
+disabled while an iteration starts; then the existing objects are *frozen*,
+which excludes them from collections. At the end of the iteration all objects
+are unfrozen, and the next one begins with a full collection.
 """
 
 import gc
@@ -18,12 +18,12 @@ from haptic_trio.channels import Latest
 from haptic_trio.messages import ConfigValidated
 
 SETTLE_LIMIT = 60.0
-"""Seconds after which what is there is frozen, whether anything was valid by then or not."""
+"""Seconds after which existing objects are frozen even if no configuration is valid yet."""
 
 
 @contextmanager
 def building_without_collections(*, wanted: bool) -> Iterator[None]:
-    """Hold off collections until `run_freeze` or the end of the block; nothing if not *wanted*."""
+    """Disable collections until `run_freeze` or the end of the block; does nothing unless *wanted*."""
     if not wanted:
         yield
         return
@@ -37,7 +37,7 @@ def building_without_collections(*, wanted: bool) -> Iterator[None]:
 
 
 async def run_freeze(validated: Latest[ConfigValidated]) -> None:
-    """Freeze what is there once the first configuration is valid, if collections are held off."""
+    """Freeze existing objects once the first configuration is valid, if collections are disabled; then return."""
     with trio.move_on_after(SETTLE_LIMIT):
         await validated.wait_newer(0)
     if not gc.isenabled():

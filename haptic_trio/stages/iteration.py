@@ -14,7 +14,7 @@ from haptic_trio.messages import ConfigChanged, ConfigValidated, StageReached
 from haptic_trio.stages.components import run_components
 from haptic_trio.stages.gc_tuning import run_freeze
 from haptic_trio.stages.load_config import run_load_config
-from haptic_trio.stages.process import IterationState, Process
+from haptic_trio.stages.process import STAGES, IterationState, Process
 from haptic_trio.stages.reconcile import run_reconcile
 from haptic_trio.stages.watch_config import run_watch_config
 from haptic_trio.stages.watch_resources import run_watch_resources
@@ -25,7 +25,7 @@ class StartTimeoutError(HapticError):
 
     def __init__(self, limit: float, stage: int) -> None:
         self.stage = stage
-        super().__init__(f"stage {stage + 1} was not ready within {limit:g} s")
+        super().__init__(f"stage `{STAGES[stage][0]}` was not ready within {limit:g} s")
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):

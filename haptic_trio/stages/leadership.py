@@ -44,9 +44,9 @@ async def run_term(
     metrics: WorkQueueMetrics | None,
     report_ports: Callable[[PortsUnavailableError], None],
 ) -> None:
-    """Schedule and deploy, from the present values on, until cancelled."""
+    """Run scheduler and deployer, beginning with the present values of *channels*, until cancelled."""
     dataplane = config.dataplane
-    # A handover: what the deployer has not taken yet is still the scheduler's to replace.
+    # Capacity 0: the scheduler can replace a deployment that the deployer has not received yet.
     deployments_in, deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
     with deployments_in, deployments_out:
         async with trio.open_nursery() as nursery:
@@ -85,7 +85,7 @@ async def run_term(
 
 
 def drain_limit(controller: ControllerConfig) -> float:
-    """Return how long a deployment in flight may go on when the lease is lost: others may hold it thereafter."""
+    """Return how long a running deployment may continue after the Lease is lost, before another replica can hold it."""
     election = controller.leader_election
     if not election.enabled:
         return controller.drain_timeout
@@ -93,7 +93,7 @@ def drain_limit(controller: ControllerConfig) -> float:
 
 
 def make_schedule(config: Config, last_valid: ConfigValidated | None) -> Schedule:
-    """Return the schedule that `reconciler.mode` asks for; *last_valid* is of the iteration before."""
+    """Return the schedule for `reconciler.mode`; *last_valid* comes from the previous iteration."""
     interval = config.dataplane.min_deployment_interval
     fast_lane = config.reconciler.mode is not ReconcilerMode.CLASSIC
     if fast_lane:
@@ -102,14 +102,14 @@ def make_schedule(config: Config, last_valid: ConfigValidated | None) -> Schedul
 
 
 def add_data(valid: Generation, prepared: Generation) -> Generation:
-    """Return *valid* with what *prepared* changes of it that some HAProxy takes without a reload.
+    """Return *valid* with those changes of *prepared* that some supported HAProxy version applies at runtime.
 
-    What the endpoint's own HAProxy cannot take is made of data all the same: it
-    needs no check to be safe, only a reload to be effective.
+    An endpoint with an older HAProxy may need a reload for such a change. The
+    change is still only data, and safe without a check.
     """
     return split_plan(valid, prepared, NEWEST).effective or (prepared if valid.id == prepared.id else valid)
 
 
 def is_only_data(valid: Generation, prepared: Generation) -> bool:
-    """Whether *prepared* changes nothing of *valid* but what some HAProxy takes without a reload."""
+    """Whether some supported HAProxy version applies all changes from *valid* to *prepared* without a reload."""
     return not make_plan(valid, prepared, capabilities=NEWEST).reloads

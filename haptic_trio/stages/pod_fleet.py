@@ -20,20 +20,20 @@ from haptic_trio.stages.process import Process
 
 @dataclass(frozen=True, kw_only=True)
 class PodFleet:
-    """The HAProxy pods of a controller, and who owns or observes them."""
+    """Provider, owner and observer of the HAProxy pods of a controller."""
 
     provider: PodProvider
     owner: FleetOwner
     observed: ObservedPods
 
     def aim(self, loaded: LoadedConfig) -> None:
-        """Make, or only look at, the pods that *loaded* means."""
+        """Create the pods from the PodTemplate of *loaded*; without a template, only observe the selected pods."""
         template, labels = loaded.config.instances.pod_template, loaded.config.pod_selector.match_labels
         self.provider.aim(template, labels)
         self.observed.aim({} if template else labels)
 
     async def run(self) -> None:
-        """Look after the pods while this replica leads, and at them in any case, until cancelled."""
+        """Observe the pods, and reconcile them while this replica leads, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.provider.run)
             nursery.start_soon(self.observed.run)
@@ -41,7 +41,7 @@ class PodFleet:
 
 
 def make_pod_fleet(process: Process, server: ApiCluster) -> PodFleet:
-    """Return the pods in the controller's namespace; their names begin with that of its configuration."""
+    """Return the fleet of pods in the namespace of the controller; the name of its ConfigMap prefixes pod names."""
     source, basis = process.source, Latest[str]()
     key = group_of(source.config_map)
 

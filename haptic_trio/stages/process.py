@@ -60,13 +60,13 @@ class IterationState:
     pulses: Pulses = field(default_factory=Pulses)
     channels: Channels | None = None
     components: IterationComponents | None = None
-    """Once stage 2 is ready."""
+    """Set when stage `components` is ready."""
     validated: Latest[ConfigValidated] | None = None
     completed: Latest[DeploymentCompleted] | None = None
     leadership: Latest[LeadershipChanged] | None = None
 
     unlisted: set[str] = field(default_factory=set)
-    """Stores whose first list stage 3 waits for."""
+    """Stores whose first list stage `watch_resources` waits for."""
 
     @property
     def is_ready(self) -> bool:
@@ -75,11 +75,11 @@ class IterationState:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Reasons why the iteration is not ready, as text; the others wait for the first."""
+        """The first reason why the iteration is not ready, as text; empty if it is ready."""
         if self.stage < len(STAGES):
             name, waits = STAGES[self.stage]
             awaited = f": {', '.join(sorted(self.unlisted))}" if self.stage == 2 and self.unlisted else ""
-            return (f"stage {self.stage + 1} ({name}) {waits}{awaited}",)
+            return (f"stage `{name}` {waits}{awaited}",)
         if self.validated is None or self.validated.value is None:
             rejected = self.channels.rejected.value if self.channels is not None else None
             why = f"; the newest was rejected in phase {rejected.phase}" if rejected is not None else ""

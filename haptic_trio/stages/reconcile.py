@@ -34,9 +34,10 @@ async def run_reconcile(
     last_valid: ConfigValidated | None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Reconcile until cancelled. The first trigger is the index synchronisation that stage 3 has sent.
+    """Reconcile until cancelled. Stage `watch_resources` has sent the first trigger: the index synchronisation.
 
-    *last_valid* is of the iteration before; see `run_scheduler`.
+    *last_valid* comes from the previous iteration; see `run_scheduler`.
+    started() when all tasks of the stage are ready.
     """
     config, facts, pulses = components.config, process.facts, components.pulses
     publish_config(process)
@@ -88,7 +89,7 @@ async def run_reconcile(
             )
         )
         await nursery.start(partial(run_attempts, process.retained.quarantine.setbacks, channels.changes_in.clone()))
-        # Last, so that whatever it triggers finds everybody ready.
+        # Last, so that all other tasks are ready for its first trigger.
         await nursery.start(
             partial(
                 run_debouncer,

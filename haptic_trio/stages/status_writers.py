@@ -102,7 +102,10 @@ def has_addresses(access: StatusAccess) -> bool:
 
 
 def make_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | None) -> list[StatusSource]:
-    """Return the sources of the libraries that are part of *config*."""
+    """Return the status sources of the enabled libraries of *config*.
+
+    *addresses* is None if the addresses of HAProxy are not configured.
+    """
     sources: list[StatusSource] = []
     is_served = "ingress" in config.templating.libraries and {"ingresses", "ingressClasses"} <= stores.keys()
     if addresses is not None and is_served:

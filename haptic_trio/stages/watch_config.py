@@ -22,9 +22,9 @@ async def run_watch_config(
 ) -> None:
     """Send `ConfigChanged` for the first valid configuration whose version is not *running*, and end.
 
-    Versions in *ignored* were tried and could not be started. started()
-    means that what was there at the start has been looked at. Takes
-    ownership of *config*.
+    Versions in *ignored* could not be started before. started() when the
+    candidate that was present at the start has been checked. Takes ownership
+    of *config*.
     """
     seen = 0
     ready = False
@@ -33,7 +33,7 @@ async def run_watch_config(
             seen, candidate = await candidates.wait_newer(seen)
             change = await _check(candidate, load, ignored | {running}, facts)
             if not ready:
-                # Before the change is sent: it may have come while the running one was loaded.
+                # Before the change is sent: it may have arrived while stage `load_config` ran.
                 ready = True
                 task_status.started()
             if change is not None:
@@ -47,7 +47,11 @@ async def _check(candidate: ConfigSeen, load: Load, known: AbstractSet[str], fac
         return None
     problems: tuple[Problem, ...]
     if candidate.config_map is None:
-        problems = (Problem(message="the ConfigMap is gone", hint="the running configuration stays in force"),)
+        problems = (
+            Problem(
+                message="the ConfigMap was deleted", hint="the running configuration stays in force; create it again"
+            ),
+        )
     else:
         try:
             return ConfigChanged(loaded=await trio.to_thread.run_sync(load, candidate.config_map, candidate.secret))

@@ -18,11 +18,11 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import IndexSynchronized, ProblemsReported, ResourceChanged
 
 IsRead: TypeAlias = Callable[[Iterable[str]], Awaitable[bool]]
-"""Whether anything that is rendered depends on any of the stores of these names."""
+"""Whether the rendered output depends on any of the named stores."""
 
 
 def selection_of(watched: WatchedResource) -> Selection:
-    """Return what to watch for *watched*."""
+    """Return the selection of objects to watch for *watched*."""
     return Selection(
         type=ResourceType(watched.api_version, watched.resources),
         namespaces=watched.namespaces,
@@ -45,21 +45,21 @@ async def run_watch_resources(
 ) -> None:
     """Keep *stores* in step with the cluster, and send every change.
 
-    started() means that every required kind has its first list; the index
-    synchronisation is sent right after. A kind that is not required may
-    come later: its list is then a change like any other. An object that could
-    not be fetched is a change when that may be tried again. *unlisted* holds
-    the stores whose list the start waits for.
+    started() when every required kind has its first list; the index
+    synchronisation is sent right after. The first list of an optional kind
+    may arrive later, and is then a normal change. An on-demand object whose
+    fetch failed is sent as a change when a retry is due. *unlisted* always
+    holds the stores whose first list the start still waits for.
 
-    What has changed in stores alone for which *is_read* says no is put into
-    *unread* instead: nothing that is rendered depends on it. Takes ownership
+    A change of stores for which *is_read* returns False goes to *unread*
+    instead, since the rendered output does not depend on it. Takes ownership
     of *changes*.
     """
     synchronized = False
     unlisted = unlisted if unlisted is not None else set()
 
     async def emit(sender: trio.MemorySendChannel[Change], change: ResourceChanged) -> None:
-        # The index synchronisation covers the first lists before it only.
+        # The index synchronisation covers only first lists that arrived before it.
         change = _as_later_change(change) if synchronized else change
         if change.initial or change.refs:
             await _send(change, sender, is_read, unread)
@@ -116,7 +116,7 @@ async def run_watch_resources(
 
 
 def _as_later_change(change: ResourceChanged) -> ResourceChanged:
-    """Return *change* as one that triggers, even if it is the first list of its kind."""
+    """Return *change* without the mark of a first list, so that it triggers a reconciliation."""
     return msgspec.structs.replace(change, initial=False) if change.initial else change
 
 
@@ -135,10 +135,10 @@ async def _send(
 def _by_selection(
     watched_resources: Mapping[str, WatchedResource], stores: Stores
 ) -> list[tuple[Selection, list[str]]]:
-    """Return which stores take the same objects: they differ in their indexes and share a watch.
+    """Group the stores that hold the same objects with different indexes, so that they share a watch.
 
-    The first of them ignores nothing that the others do not: what it strips is stripped for all. What a store on
-    demand keeps of an object is its own affair, and so is its watch.
+    A watch removes the ignored fields of the first store in its group, so every other store of the group ignores at
+    least these fields. An on-demand store, which keeps only parts of objects, has its own watch.
     """
     groups: list[tuple[Selection, list[str]]] = []
     for name, watched in sorted(watched_resources.items(), key=lambda item: len(item[1].ignore_fields)):

@@ -145,7 +145,7 @@ async def test_nothing_is_deployed_before_every_kind_could_be_listed(site: Serve
             assert all(info.generation == "" for info in await running.describe())
             readiness = await ask(running.serving.addresses[0], "/readyz")
             assert readiness.status_code == 503
-            assert "(watch_resources) waits for the first lists: ingresses" in readiness.json()["reasons"][0]
+            assert "`watch_resources` waits for the first lists: ingresses" in readiness.json()["reasons"][0]
 
             site.server.faults.forbidden.clear()
             await running.serves(site, "web.localhost", "one")

@@ -57,7 +57,7 @@ async def test_iteration_that_does_not_start_in_time_gives_way_to_the_last_good_
     assert "maxconn 10" in rig.endpoint.text
     report = rig.facts.all(ProblemsReported)
     assert [(fact.source, fact.problems[0].message) for fact in report] == [
-        ("iteration 2", "stage 3 was not ready within 60 s")
+        ("iteration 2", "stage `watch_resources` was not ready within 60 s")
     ]
 
 
@@ -177,7 +177,7 @@ async def test_failure_is_reported_with_its_reason_and_when_it_is_tried_again(ri
         report = await rig.wait(ProblemsReported)
 
     assert report.source == "iteration 1"
-    assert [str(problem) for problem in report.problems] == ["no route to host (tried again in 0.5 s)"]
+    assert [str(problem) for problem in report.problems] == ["no route to host (next attempt in 0.5 s)"]
 
 
 async def test_fault_of_the_program_is_not_tried_again(rig: ControllerRig) -> None:

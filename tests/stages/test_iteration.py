@@ -233,7 +233,7 @@ async def test_deleted_configmap_is_reported_and_changes_nothing(rig: Controller
         rig.cluster.put(service("web"))
         await rig.deployed("backend web")
 
-    assert invalid.problems[0].message == "the ConfigMap is gone"
+    assert invalid.problems[0].message == "the ConfigMap was deleted"
     assert rig.facts.all(IterationEnded) == []
 
 

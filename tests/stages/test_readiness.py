@@ -31,7 +31,7 @@ async def test_invalid_configuration_is_what_the_first_stage_waits_for(tmp_path:
     async with rig.running():
         await rig.wait(ConfigInvalid)
 
-        assert missing_of(rig) == ("stage 1 (load_config) waits for a valid ConfigMap",)
+        assert missing_of(rig) == ("stage `load_config` waits for a valid ConfigMap",)
 
 
 async def test_kinds_that_have_no_list_yet_are_named(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ async def test_kinds_that_have_no_list_yet_are_named(tmp_path: Path) -> None:
         await rig.reached(2, 1)
         await wait_all_tasks_blocked()
 
-        assert missing_of(rig) == ("stage 3 (watch_resources) waits for the first lists: services",)
+        assert missing_of(rig) == ("stage `watch_resources` waits for the first lists: services",)
         rig.cluster.answer(SERVICES)
         await rig.reached(3, 1)
         assert rig.iteration is not None
