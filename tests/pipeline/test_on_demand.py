@@ -271,7 +271,7 @@ async def test_a_render_does_not_fetch_one_thing_after_another_forever(
     pair.cluster.delay = 4.0
     problems = await pair.render(pair.sparse)
     assert isinstance(problems, tuple)
-    assert "more are needed: services" in problems[0].message
+    assert "still look up missing objects: services" in problems[0].message
     assert "within fragments" in problems[0].hint
     assert trio.current_time() < 70
     pair.cluster.delay = 0.1
