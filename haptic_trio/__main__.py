@@ -1,4 +1,4 @@
-"""`python -m haptic_trio`."""
+"""Entry point for `python -m haptic_trio`."""
 
 from haptic_trio.cli.main import main
 

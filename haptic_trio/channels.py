@@ -1,16 +1,16 @@
-"""Topology of one iteration: every channel, its senders and receivers, and what happens when it is full.
+"""Channels of one iteration: their messages, senders and receivers, and their behaviour when full.
 
 | end         | carries                                  | from, to                               | size, full   |
 |-------------|------------------------------------------|----------------------------------------|--------------|
-| changes     | ResourceChanged, IndexSynchronized,      | reflectors, stage 3, drift monitor,    | 100, wait    |
-|             | DriftSuspected, HttpContentChanged,      | HTTP store, attempts to debouncer      |              |
-|             | AttemptDue                               |                                        |              |
-| unread      | ResourceChanged, of what nothing that is | stage 3 to status writer               | latest       |
-|             | rendered depends on                      |                                        |              |
-| triggers    | ReconcileTriggered                       | debouncer to coordinator, which takes  | 50, wait     |
-|             |                                          | all that wait as one                   |              |
-| prepared    | ConfigPrepared                           | coordinator to scheduler; only where   | latest       |
-|             |                                          | data does not wait for phase 2         |              |
+| changes     | ResourceChanged, IndexSynchronized,      | reflectors, stage `watch_resources`,   | 100, wait    |
+|             | DriftSuspected, HttpContentChanged,      | drift monitor, HTTP store, setbacks to |              |
+|             | AttemptDue                               | debouncer                              |              |
+| unread      | ResourceChanged, of stores that the      | stage `watch_resources` to status      | latest       |
+|             | rendered output does not depend on       | writer                                 |              |
+| triggers    | ReconcileTriggered                       | debouncer to coordinator, which treats | 50, wait     |
+|             |                                          | all waiting triggers as one            |              |
+| prepared    | ConfigPrepared                           | coordinator to scheduler; only if data | latest       |
+|             |                                          | does not wait for `haproxy -c`         |              |
 | validated   | ConfigValidated                          | coordinator to scheduler               | latest       |
 | rejected    | ValidationFailed                         | coordinator to scheduler               | latest       |
 | endpoints   | EndpointsDiscovered                      | discovery to scheduler and deployer    | latest       |
@@ -20,14 +20,17 @@
 | cycles      | ReconcileTriggered, ConfigPrepared,      | coordinator, deployer, leadership      | 50, wait     |
 |             | ConfigValidated, ValidationFailed,       | to ledger                              |              |
 |             | DeploymentCompleted, LeadershipChanged   |                                        |              |
-| candidates  | ConfigSeen                               | stage 1 to stages 1 and 4              | latest       |
-| config      | ConfigChanged                            | stage 4 to the iteration, which it     | 1, wait      |
-|             |                                          | ends                                   |              |
-| facts       | every message                            | everybody to commentator; process-wide | 500, counted |
+| candidates  | ConfigSeen                               | stage `load_config` to stages          | latest       |
+|             |                                          | `load_config` and `watch_config`       |              |
+| config      | ConfigChanged                            | stage `watch_config` to the iteration, | 1, wait      |
+|             |                                          | which ends                             |              |
+| facts       | every message                            | all components to commentator;         | 500, counted |
+|             |                                          | process-wide                           |              |
 
-*latest* is state: a late joiner, such as a replica that has just become
-leader, finds the present value there, and nothing is replayed. *counted*:
-what does not fit is counted, and the commentator reports the number.
+*latest*: the channel is state. A late receiver, such as a replica that has
+just become leader, gets the present value; older values are not replayed.
+*counted*: messages that do not fit are dropped and counted, and the
+commentator reports the number.
 """
 
 from collections.abc import Sequence
@@ -61,7 +64,7 @@ T = TypeVar("T")
 
 
 class AttemptDue(msgspec.Struct, frozen=True, kw_only=True):
-    """The time is up for which new versions of some objects were held back: they may be tried again."""
+    """The hold of some objects has ended: their new versions may be tried."""
 
 
 Change: TypeAlias = ResourceChanged | IndexSynchronized | DriftSuspected | HttpContentChanged | AttemptDue
@@ -71,10 +74,10 @@ CycleEvent: TypeAlias = (
 
 
 class Latest(Generic[T]):
-    """A one-slot cell that keeps only the newest value.
+    """A cell that keeps only the newest value.
 
-    Slow readers skip values on purpose: a deployer that was busy for ten
-    renders wants the tenth, not the first.
+    Slow readers skip values by design: a deployer that was busy during ten
+    renders needs only the tenth. Any number of tasks may wait.
     """
 
     def __init__(self) -> None:
@@ -85,16 +88,16 @@ class Latest(Generic[T]):
 
     @property
     def value(self) -> T | None:
-        """The newest value; None before the first."""
+        """The newest value; None before the first `put`."""
         return self._value
 
     @property
     def version(self) -> int:
-        """How many values have been put."""
+        """Number of values so far."""
         return self._version
 
     def put(self, value: T) -> None:
-        """Replace the value and wake all who wait for a newer one."""
+        """Replace the value and wake all waiting tasks. Never blocks."""
         self._value = value
         self._version += 1
         # An Event cannot be unset, so each version gets a new one.
@@ -104,7 +107,7 @@ class Latest(Generic[T]):
             event.set()
 
     async def wait_newer(self, seen: int) -> tuple[int, T]:
-        """Return the newest value and its version once that exceeds *seen*."""
+        """Return the newest version and its value as soon as the version exceeds *seen*; safe to cancel."""
         while self._version <= seen:
             await self._changed.wait()
         value: Any = self._value
@@ -112,17 +115,17 @@ class Latest(Generic[T]):
 
 
 class News:
-    """What is put into any of some cells from now on, for one task to wait for."""
+    """Waits for new values in any of several cells, for one task. Values from before its creation do not count."""
 
     def __init__(self, cells: Sequence[Latest[Any]]) -> None:
         self._seen = {cell: cell.version for cell in cells}
 
     async def wait(self) -> list[Any]:
-        """Return the newest values that were not returned before, in the order of the cells, once there are any."""
+        """Return the new values in the order of the cells, as soon as there is one; safe to cancel."""
         while not (found := self._take()):
             event = trio.Event()
             for cell in self._seen:
-                cell._others.add(event)  # noqa: SLF001  the two are one piece
+                cell._others.add(event)  # noqa: SLF001  both classes share this state
             try:
                 await event.wait()
             finally:
@@ -137,51 +140,51 @@ class News:
 
 
 class ConfigSeen(msgspec.Struct, frozen=True):
-    """The ConfigMap and Secret as the cluster holds them now; None where the object is absent."""
+    """The present ConfigMap and Secret; None for an absent object."""
 
     config_map: Resource | None
     secret: Resource | None
 
     @property
     def version(self) -> str:
-        """Both resourceVersions; equal to the `version` of the configuration loaded from them."""
+        """Both resourceVersions, joined; equal to `version` of a configuration loaded from these objects."""
         return joined_version(self.config_map, self.secret)
 
 
 class Facts:
-    """What happened, for the commentator: never blocks a component, never loses a fact silently."""
+    """Bounded buffer of events for the commentator; never blocks a component, and counts dropped events."""
 
     def __init__(self, size: int = FACT_BUFFER) -> None:
         self._in, self._out = trio.open_memory_channel[msgspec.Struct](size)
         self._lost = 0
 
     def tell(self, fact: msgspec.Struct) -> None:
-        """Hand *fact* to the commentator; when it is far behind, count it as lost instead."""
+        """Add *fact*, or count it as dropped if the buffer is full."""
         try:
             self._in.send_nowait(fact)
         except trio.WouldBlock:
             self._lost += 1
         except trio.BrokenResourceError:
-            # The commentator is gone: the process is ending.
+            # The commentator has ended, so the process is ending.
             return
 
     def take_lost(self) -> int:
-        """Return how many facts were lost since the last call."""
+        """Return the number of events dropped since the last call."""
         lost, self._lost = self._lost, 0
         return lost
 
     @property
     def receiver(self) -> trio.MemoryReceiveChannel[msgspec.Struct]:
-        """The commentator's end."""
+        """The end that the commentator reads."""
         return self._out
 
 
 class Channels:
     """All channels of one iteration.
 
-    Whoever starts a component hands it clones of the ends that it needs;
-    leaving the `with` block closes the originals. The one from scheduler to
-    deployer belongs to the leadership term, which opens a new one each time.
+    A component gets clones of the ends that it needs, and owns them; the
+    `with` block closes the originals. Each leadership term opens its own
+    channel from scheduler to deployer.
     """
 
     def __init__(self) -> None:
