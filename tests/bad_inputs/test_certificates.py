@@ -156,7 +156,7 @@ async def test_it_is_refused_or_served(world: World, case: Case) -> None:
 async def test_13_garbage_at_a_cold_start_keeps_nobody_else_from_being_served(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    # More than HAProxy would name in as many rounds as a cycle has, of kinds that only it could tell.
+    # More than HAProxy reports in the rounds of one cycle, of kinds that only HAProxy detects.
     pairs = [pair for name, pair in WRONG.items() if name not in LENIENT]
     bad = [tls_secret(f"bad{number}", *pairs[number % len(pairs)]) for number in range(300)]
     objects = [

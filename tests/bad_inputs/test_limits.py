@@ -156,7 +156,7 @@ KEYS = {
     ORG: ("backend-config-snippet", "frontend-config-snippet", "global-config-snippet"),
     JCM: ("config-backend", "config-frontend", "config-global", "config-sections"),
 }
-# 21: whoever may write an Ingress does not get to write haproxy.cfg.
+# 21: permission to write an Ingress is no permission to write haproxy.cfg.
 IN_SNIPPETS = [
     case(21, f"{key}: {name}", evil(annotations={f"{prefix}/{key}": text}), refused=INGRESS)
     for prefix, keys in KEYS.items()

@@ -65,7 +65,7 @@ ODD_HOSTS = list(
         (
             case(14, name, evil(host=host), refused=INGRESS if is_refused else ""),
             case(14, f"{name} of TLS", evil(tls=[{"hosts": [host]}])),
-            # Like the API server, a route may not have them; whoever gets one in has a route for no request.
+            # The API server rejects such routes; one that exists nevertheless matches no request.
             case(14, f"{name} of a route", evil_route(hostnames=[host])),
         )
         for name, (host, is_refused) in HOSTS.items()
@@ -109,7 +109,7 @@ def slice_of(*addresses: str, suffix: str = "1", family: str = "IPv4", **conditi
     )
 
 
-# 17: whatever slices there are.
+# 17: unusual EndpointSlices.
 ENDPOINTS = [
     case(17, "both families", *behind(slice_of("10.0.0.1"), slice_of("fd00::1", suffix="2", family="IPv6"))),
     case(17, "IPv6 only", *behind(slice_of("fd00::1", family="IPv6"))),

@@ -100,7 +100,7 @@ def of_formats(number: int, name: str, value: str) -> list[Case]:
         ),
     }
     lenient = {("redirect", "lone"), ("redirect", "percent"), ("redirect", "tag")}
-    # Where its author comes from an expression would be one: it is refused rather than sent as it stands.
+    # In the controller of its author this would be an expression: it is rejected instead of sent literally.
     if "%[" in value:
         refused["header"] = literal.pop("header")
     return [

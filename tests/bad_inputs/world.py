@@ -63,9 +63,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
     """What is quarantined, such as `Ingress default/evil`; nothing else may be."""
     remarks: tuple[str, ...] = ()
-    """Reasons that owners are told of."""
+    """Expected reasons of warnings to owners."""
     hidden: str = ""
-    """What may stand nowhere: neither in the output nor in what anybody is told."""
+    """Text that must appear neither in the output nor in any message."""
 
     def __str__(self) -> str:
         return f"{self.number:02}-{self.name}"
@@ -131,7 +131,7 @@ class World:
         self.baseline = trio.run(self.cycle)
 
     def good(self) -> list[Resource]:
-        """Return what has to be served, whatever comes beside it."""
+        """Return the good objects that must be served in every case."""
         to_server = [endpoint("127.0.0.1")]
         app = endpoint_slice("app", *to_server, ports=self.server, namespace="web")
         return [
@@ -203,7 +203,7 @@ class World:
         return outcome
 
     def check_outcome(self, outcome: Outcome, cases: tuple[Case, ...]) -> None:
-        """See who is refused, that the rest is served, and that nothing of the output was written by data."""
+        """Check the rejected objects, that the rest is served, and that data wrote no syntax into the output."""
         refused = sorted(ref for case in cases for ref in case.refused)
         assert sorted(outcome.held) == refused, outcome.held
         assert foreign_syntax(outcome.text) == []
@@ -216,7 +216,7 @@ class World:
             assert not case.hidden or case.hidden not in outcome.text + "".join(outcome.files.values())
 
     def check_told(self, outcome: Outcome, case: Case) -> None:
-        """See that the owners are told why, in Events that an API server would take."""
+        """Check that owners get the reasons in Kubernetes Events that an API server accepts."""
         notices = []
         for held in self.quarantine.objects:
             resource = find_object(self.stores, ResourceRef(held.ref.kind, held.ref.namespace, held.ref.name))

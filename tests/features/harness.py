@@ -171,7 +171,7 @@ class Running:
     async def wait(
         self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
     ) -> Fact:
-        """Return the first such fact of those told after the first *since*."""
+        """Return the first matching event after the first *since* events."""
         with trio.fail_after(LIMIT):
             return await self.facts.wait_for(kind, where, since=since)
 
@@ -240,7 +240,7 @@ def _is_of(name: str, fact: InstanceDeployed) -> bool:
 
 @asynccontextmanager
 async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **options: Any) -> AsyncIterator[Running]:
-    """Run the controller over *site* with *options*; HAProxy is stopped at the end unless told to be left."""
+    """Run the controller over *site* with *options*; HAProxy is stopped at the end unless *options* keep it."""
     options.setdefault("listen", "127.0.0.1:0")
     serve = ServeOptions(input=site.input(binary), state_dir=site.state, on_exit=on_exit, **options)
     facts = FactLog()

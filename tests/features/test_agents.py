@@ -65,7 +65,7 @@ async def test_traffic_follows_the_manifests_and_a_killed_agent_is_healed_when_i
             changed = await settled_on_both(running, other_than=deployed)
             assert [(await described(running, name)).reloads for name in ("one", "two")] == reloads
 
-            # The agent dies: HAProxy goes on. Meanwhile there is something new, which it gets as soon as it is back.
+            # The agent dies and HAProxy continues. A change meanwhile is deployed as soon as the agent is back.
             await one.kill()
             site.write_service("web", first)
             await until_generation(running, "two", other_than=changed)
@@ -73,7 +73,7 @@ async def test_traffic_follows_the_manifests_and_a_killed_agent_is_healed_when_i
             one.start()
             await settled_on_both(running, other_than=changed)
 
-            # The HAProxy of one dies, and what the agent started again is looked at once more, by its event alone.
+            # One HAProxy dies; the agent restarts it, and its event makes the controller check the instance again.
             told = len(running.facts.all(DeploymentScheduled))
             killed = (await described(running, "one")).pid
             os.kill(killed, signal.SIGKILL)

@@ -29,7 +29,7 @@ async def site(instance_root: Path) -> AsyncIterator[ServerSite]:
 
 
 async def told(running: Running, text: str) -> None:
-    """Return once a problem that holds *text* was told."""
+    """Return once a problem that contains *text* was reported."""
     await running.wait(ProblemsReported, lambda fact: any(text in str(problem) for problem in fact.problems))
 
 

@@ -205,7 +205,7 @@ async def test_stranger_is_not_let_in(site: Site, haproxy_binary: Path) -> None:
         with pytest.RaisesGroup(pytest.RaisesExc(NoConsoleError, match="not allowed; check the token")):
             async with open_console(address, "wrong"):
                 pass
-        # Another site's page, in the browser of somebody who has the token.
+        # A page of another site, in the browser of a user who has the token.
         with pytest.RaisesGroup(pytest.RaisesExc(NoConsoleError, match="not allowed")):
             async with open_console(address, token, headers=[(b"Origin", b"http://evil.example")]):
                 pass
@@ -241,7 +241,7 @@ async def test_console_answers_to_its_own_names_alone(site: Site, haproxy_binary
         origin = f"Origin: http://evil.example:{port}"
         refused = await answer_of(url, "/console/stream", f"evil.example:{port}", origin, *upgrade)
         assert refused.startswith("HTTP/1.1 403")
-        # Probes and scrapers come by whatever name they know.
+        # Probes and scrapers may use any host name.
         assert (await answer_of(url, "/healthz", "haptic.monitoring.svc")).startswith("HTTP/1.1 200")
 
 

@@ -102,7 +102,7 @@ async def running(root: Path, binary: Path, *, agents: int, rng: random.Random) 
 
 
 def make_agent(start: Launcher, root: Path, binary: Path, authority: Authority, name: str) -> tuple[Program, str]:
-    """Return an agent, and what the controller is told of it."""
+    """Return an agent and the endpoint that the controller uses for it."""
     port = free_port()
     files = authority.issue("127.0.0.1")
     command = ["agent", "--state-dir", str(root / name), "--listen", f"127.0.0.1:{port}", "--haproxy", str(binary)]
@@ -112,7 +112,7 @@ def make_agent(start: Launcher, root: Path, binary: Path, authority: Authority, 
 
 
 async def kill_during(rig: Rig, witness: Witness, rng: random.Random, parts: Sequence[Part], deployments: int) -> None:
-    """Deploy so often, and kill somebody each time."""
+    """Deploy repeatedly, and kill a random process during each deployment."""
     for _ in range(deployments):
         await rig.deploy(rng.choice(KINDS), rng.choice(parts))
         assert not witness.faults

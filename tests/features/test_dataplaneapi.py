@@ -51,7 +51,7 @@ def controlling(
 
 
 async def until(claim: Callable[[], bool]) -> None:
-    """Return once *claim* holds; it is about another's state, which tells nobody when it changes."""
+    """Return once *claim* holds; polls, because changes of the other state are not reported."""
     with trio.fail_after(60):
         while not claim():  # noqa: ASYNC110
             await trio.sleep(0.02)

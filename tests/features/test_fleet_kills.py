@@ -25,7 +25,7 @@ SETTLE_LIMIT = 30.0
 
 
 class Rig:
-    """A controller in a process of its own, and whoever kills it and its instances."""
+    """A controller in a process of its own, which the test kills together with its instances."""
 
     def __init__(self, site: Site, program: Program, rng: random.Random) -> None:
         self.site = site
@@ -86,7 +86,7 @@ class Rig:
         raise AssertionError(f"not settled: {await self.look()} {self.kills} {self.program.output[-3000:]}")
 
     async def look(self) -> GroupStatus | None:
-        """Return the group; None when nobody says anything about it."""
+        """Return the group; None if no controller reports it."""
         try:
             answer = await ask_controller(self.site.state, "GET", "/fleet")
         except (NoControllerError, RefusedError):
@@ -105,7 +105,7 @@ def is_alive(directory: Path) -> bool:
 
 
 async def live(site: Site, binary: Path, rounds: int, seed: int) -> tuple[Report, Rig]:
-    """Let *rounds* changes come to pass, with somebody killed during each; return what a client has met."""
+    """Make *rounds* changes, kill a random process during each, and return the report of a client."""
     rng = random.Random(seed)
     async with launcher() as start:
         command = ["serve", "--manifests", str(site.manifests), "--state-dir", str(site.state)]

@@ -87,7 +87,7 @@ class TlsSite(ServerSite):
 
 @asynccontextmanager
 async def tls_controller(root: Path, binary: Path) -> AsyncIterator[tuple[TlsSite, Running, DemoCertificate]]:
-    """Run the controller over an API server with one Ingress that has a certificate, and a Secret nobody uses."""
+    """Run the controller over an API server with an Ingress that has a certificate, and an unused Secret."""
     certificate = make_certificate(HOST)
     async with serving() as server, backend("one") as port:
         site = TlsSite(root, free_port(), server)

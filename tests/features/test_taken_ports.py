@@ -92,7 +92,7 @@ async def until_answered(port: int, host: str, body: str) -> None:
 
 
 def remarks(running: Running) -> dict[str, str]:
-    """Return what owners are told about ports, by object."""
+    """Return the messages about ports to owners, by object."""
     process: Process = running.serving.process
     return {
         str(one.subject): one.message for one in process.retained.quarantine.remarks if one.reason == "PortUnavailable"

@@ -76,7 +76,7 @@ class ContentBench(Bench):
 
     @property
     def refused(self) -> list[tuple[str, str]]:
-        """What has been refused, and why."""
+        """Rejected contents and the reasons."""
         return [
             (one.url.removeprefix(LIST), one.problem.message)
             for one in self.kept.told(HttpContentRefused)

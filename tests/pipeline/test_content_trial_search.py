@@ -26,7 +26,7 @@ from tests.support.endpoints import generation
 from tests.support.pipeline import config_of
 
 KINDS = ("good", "fragment", "render", "parse", "check")
-"""What a content does to the configuration: nothing, break a fragment, or be refused in a phase."""
+"""Effect of a content on the configuration: none, a broken fragment, or a rejection in a phase."""
 
 
 def refusal_of(name: str) -> Refusal:
@@ -35,16 +35,16 @@ def refusal_of(name: str) -> Refusal:
 
 
 class World(Renderer, Validator):
-    """Renders and validates contents by their first word, and whatever else is to fail."""
+    """Model of renderer and validator: contents fail by their first word, objects and phases as configured."""
 
     def __init__(self, kept: Kept) -> None:
         Renderer.__init__(self, config_of("global\n"), kept.store)
         Validator.__init__(self, Path(), check_timeout=1.0)
         self.kept = kept
         self.broken: set[str] = set()
-        """Objects that fail whatever the contents are."""
+        """Objects that fail with any contents."""
         self.fails_in = ""
-        """The phase in which everything is refused."""
+        """The phase that rejects every configuration."""
         self.count = 0
 
     def _kinds(self, contents: Mapping[str, Content]) -> list[str]:

@@ -26,7 +26,7 @@ from tests.support.facts import PROBLEM, drain
 
 
 class SlowPipeline(Pipeline):
-    """Takes the seconds that the test says, and refuses what the test says."""
+    """A pipeline whose duration and rejections the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 2.0

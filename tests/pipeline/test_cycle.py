@@ -70,7 +70,7 @@ def without_the_field(name: str, version: str) -> Resource:
 
 
 def with_nonsense(name: str, version: str) -> Resource:
-    """An object that renders to what HAProxy refuses."""
+    """An object whose output HAProxy rejects."""
     return web(name, "nonsense", version)
 
 

@@ -37,7 +37,7 @@ class LanePipeline(Pipeline):
     def __init__(self) -> None:
         self.checks: list[tuple[str, float, bool]] = []
         self.refused: dict[str, bool] = {}
-        """Correlation ids that phase 2 refuses, and whether that leads to an object."""
+        """Correlation ids that phase 2 rejects, and whether the rejection leads to an object."""
         self.undecided: set[str] = set()
         """Those that phase 2 has no verdict on."""
         self.broken: set[str] = set()

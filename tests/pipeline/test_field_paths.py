@@ -22,7 +22,7 @@ def with_paths(*paths: str, host: str = "shop.test", **annotations: str) -> dict
 
 
 def refusal_of(emitter: str, value: str) -> str:
-    """Return how *emitter* refuses *value*."""
+    """Return the message with which *emitter* rejects *value*."""
     with pytest.raises(EmitError) as refused:
         EMITTERS[emitter](value)
     return str(refused.value)

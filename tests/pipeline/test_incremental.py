@@ -187,7 +187,7 @@ def attempt(renderer: Renderer, stores: Stores, quarantine: Quarantine) -> Rende
 
 
 class IncrementalMachine(RuleBasedStateMachine):
-    """A renderer that goes on, against one that begins anew each time."""
+    """An incremental renderer, compared with a new one for each step."""
 
     @initialize(
         main=st.lists(st.sampled_from(PARTS), min_size=1, max_size=5),

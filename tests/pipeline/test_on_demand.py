@@ -16,7 +16,7 @@ from tests.support.on_demand import Pair, config_map, created, service
 
 STEPS = st.one_of(
     st.tuples(st.just("put"), st.sampled_from(["Service", "ConfigMap"]).flatmap(objects)),
-    # The cluster has it before the watch tells.
+    # The cluster has the object before the watch reports it.
     st.tuples(st.just("late"), st.sampled_from(["Service", "ConfigMap"]).flatmap(objects)),
     st.tuples(st.just("remove"), st.integers(0, 20)),
     st.tuples(st.just("relist"), st.sampled_from(["Service", "ConfigMap"])),

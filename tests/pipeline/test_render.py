@@ -256,7 +256,7 @@ async def test_paranoia_compares_every_so_often_and_takes_what_is_rendered_anew(
     stores["services"].upsert(service("a", n=1))
     first = await renderer.render(stores)
     right = await renderer.render(stores)
-    # What nobody may do: the object is changed behind the store's back.
+    # Forbidden in the program: the object changes without a write to the store.
     stores["services"].list()[0]["spec"]["n"] = 2
     wrong = await renderer.render(stores)
     mended = await renderer.render(stores)

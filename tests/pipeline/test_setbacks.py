@@ -94,7 +94,7 @@ async def test_who_recreates_a_crashing_object_again_and_again_does_not_hold_up_
         served.append(attacker.checks)
         mock_clock.jump(5.0)
 
-    # While the namespace, or the object, is held back, one check is enough.
+    # During a hold of the namespace or the object, one check is enough.
     assert served[1:] == [1] * 11
     [held] = bench.quarantine.objects
     assert "new versions are held back until" in held.problem.message

@@ -160,7 +160,7 @@ async def test_rejection_costs_the_fragments_of_the_object_alone(site: Site) -> 
     released = site.rendered_fragments()
     await site.served(others[0])
 
-    # Each once to find out, and the two that do not fail once more to put out what was good; or what is good now.
+    # Each fragment renders once, and the two that do not fail render again to return the last good output.
     assert (rejected, released) == (5, 6)
     assert site.rendered_fragments() == 0
 

@@ -23,7 +23,7 @@ WARM = 200
 MAX_GROWTH = 8 << 20
 """Bytes; coarse, for what Python's allocator does not count: the C library's heap breathes by megabytes."""
 MAX_OBJECTS = (ITERATIONS - WARM) // 4
-"""Less than one for each iteration, so that whatever an iteration leaves behind is found."""
+"""Fewer than one per iteration, so that a leak of one per iteration is found."""
 MAX_BLOCKS = 4 * (ITERATIONS - WARM)
 """Trio keeps the deadlines of up to a thousand ended scopes, of three blocks each."""
 

@@ -191,7 +191,7 @@ async def test_what_haproxy_has_not_refused_yet_of_others_is_not_blamed_on_this_
 ) -> None:
     site = with_snippet(haproxy_binary, tmp_path, "backends-patterns", PATTERNS)
     site.put(service("broken", pattern="(["))
-    # Phase 2 runs beside, and has not come to it.
+    # Phase 2 runs in parallel and has not checked this configuration yet.
     await site.pipeline.prepare("c")
 
     found = await site.try_out(service("two", pattern="x"))
