@@ -68,7 +68,7 @@ def test_warnings_are_part_of_the_answer_about_an_object() -> None:
     assert about(site, "Ingress young").remarks == (
         (
             "HostPathConflict: the entry a.example.com|/ of maps/path-prefix.map has no effect, "
-            "since that of Ingress default/old goes first"
+            "because the entry of Ingress default/old comes first"
         ),
         "ServiceNotFound: the Service default/gone does not exist; requests for it are answered with 503",
     )

@@ -224,8 +224,8 @@ def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not
 
     assert site.remarks == [
         (
-            f"Secret default/young: CertificateConflict: the certificate for {HOST} is only for clients that cannot "
-            "use that of Secret default/old"
+            f"Secret default/young: CertificateConflict: the certificate for {HOST} serves only clients that "
+            "do not support the certificate of Secret default/old"
         )
     ]
     # Another certificate under the same name, for another host.
@@ -241,5 +241,5 @@ def test_the_younger_of_two_in_one_namespace_is_told_which_one_has_the_path() ->
 
     assert said == (
         f"Ingress default/young: HostPathConflict: the entry {HOST}|/x/ of maps/path-prefix.map has no effect, "
-        "since that of Ingress default/old goes first"
+        "because the entry of Ingress default/old comes first"
     )

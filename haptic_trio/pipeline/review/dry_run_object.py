@@ -139,10 +139,10 @@ def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
         refs = overlay.differences
         if refs:
             base = session.stores[name]
-            ahead[name] = Touched(
+            applied[name] = Touched(
                 overlay.touched, {_id_of(ref): overlay.by_ref(ref) for ref in refs}, answers_from(overlay.get)
             )
-            back[name] = Touched(
+            restored[name] = Touched(
                 overlay.touched, {_id_of(ref): base.by_ref(ref) for ref in refs}, answers_from(base.get)
             )
     try:
