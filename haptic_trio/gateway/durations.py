@@ -15,5 +15,7 @@ def milliseconds(text: str) -> int:
     if not text:
         return 0
     if not _DURATION(text):
-        raise GatewayObjectError("a time is not one of up to four numbers, each with h, m, s or ms")
+        raise GatewayObjectError(
+            "invalid duration: use up to four numbers, each with the unit h, m, s or ms, such as 1m30s"
+        )
     return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))

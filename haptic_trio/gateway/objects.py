@@ -151,5 +151,5 @@ def bare_by_age(found: Sequence[Resource]) -> tuple[Resource, ...]:
 def checked_name(text: str) -> str:
     """Return *text* if it is a Kubernetes name, or raise `GatewayObjectError`: it becomes part of a name or key."""
     if not _NAME(text):
-        raise GatewayObjectError("a name has other characters than lower-case letters, digits, '.' and '-'")
+        raise GatewayObjectError("invalid name: use lower-case letters, digits, '.' and '-'")
     return text

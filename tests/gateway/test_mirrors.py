@@ -30,7 +30,7 @@ def test_a_rule_with_more_mirrors_than_are_supported_is_rejected(
 
     (fault,) = faults_of(one, HTTP_ROUTE, stores)
     assert (fault.number, fault.reason) == (1, UNSUPPORTED)
-    wanted = f"Dropped Rule rules[1]: filters: {most} mirrors get a copy of a request; {MOST_MIRRORS} are supported"
+    wanted = f"Dropped Rule rules[1]: filters: {most} mirrors for one request; at most {MOST_MIRRORS} are supported"
     assert dropped_text([fault]) == wanted
     assert [served.number for served in served_rules(one, HTTP_ROUTE, stores)] == [0]
 

@@ -52,7 +52,11 @@ def place_gateways(
         key = namespace_of(gateway), name_of(gateway)
         if key not in placed:
             address = next(free, None)
-            found = Placement(addresses=(known[address],)) if address else Placement(unusable="no address is free")
+            found = (
+                Placement(addresses=(known[address],))
+                if address
+                else Placement(unusable="no address of the pool is free")
+            )
             placed[key] = found
     return placed
 
@@ -69,7 +73,10 @@ def _asked_for(gateway: Resource, known: Mapping[str, str], taken: set[str]) -> 
     found = {value: address for value in values if (address := _canonical(value)) in known and address not in taken}
     usable = tuple(known[found[value]] for value in values if value in found)
     unusable = next((value for value in values if value not in found), "")
-    return Placement(addresses=usable, unusable=f"{unusable} is not ours to give, or taken" if unusable else "")
+    return Placement(
+        addresses=usable,
+        unusable=f"{unusable} is not an address of the pool, or another Gateway has it" if unusable else "",
+    )
 
 
 def _canonical(address: str) -> str:

@@ -31,17 +31,19 @@ def secret_of(lookups: Lookups, reference: Any, *, kind: str, namespace: str) ->
         text_of(reference, "name"),
     )
     if group or ref_kind != "Secret":
-        return CertificateProblem("InvalidCertificateRef", f"a certificate cannot be a {ref_kind} of {group or 'core'}")
+        return CertificateProblem(
+            "InvalidCertificateRef", f"{ref_kind} of the group {group or 'core'} is not supported; use a Secret"
+        )
     target = text_of(reference, "namespace") or namespace
     permitted = is_granted(lookups, kind=kind, namespace=namespace, to_namespace=target, to_kind="Secret", to_name=name)
     if not permitted:
         return CertificateProblem("RefNotPermitted", f"no ReferenceGrant permits the Secret {target}/{name}")
     secret = single(lookups, "tlsSecrets", target, name)
     if secret is None:
-        return CertificateProblem("InvalidCertificateRef", f"there is no TLS Secret {target}/{name}")
+        return CertificateProblem("InvalidCertificateRef", f"the TLS Secret {target}/{name} does not exist")
     if not is_pair(secret):
         return CertificateProblem(
-            "InvalidCertificateRef", f"the Secret {target}/{name} does not hold a certificate and its key"
+            "InvalidCertificateRef", f"the Secret {target}/{name} has no certificate with a matching private key"
         )
     return secret
 

@@ -52,7 +52,7 @@ def client_validation(gateway: Resource, port: int, lookups: Lookups) -> ClientV
 def _authorities(gateway: Resource, reference: Any, lookups: Lookups) -> tuple[str, CertificateProblem | None]:
     kind, name = text_of(reference, "kind"), text_of(reference, "name")
     if text_of(reference, "group") or kind != "ConfigMap":
-        return "", CertificateProblem("InvalidCACertificateKind", "authorities are in a ConfigMap")
+        return "", CertificateProblem("InvalidCACertificateKind", "caCertificateRefs: use a ConfigMap")
     own = namespace_of(gateway)
     namespace = text_of(reference, "namespace") or own
     permitted = is_granted(

@@ -17,9 +17,9 @@ _MOST_LISTENERS: Final = 64
 
 NOT_ALLOWED: Final = "the administrator does not allow this port (gatewayPorts)"
 RESERVED: Final = "the port is reserved (gatewayReservedPorts)"
-BEYOND: Final = "the listeners of this namespace have as many ports as they may (gatewayPortsPerNamespace)"
-TOO_MANY: Final = "this namespace adds as many listeners to the Gateway as it may (gatewayListenersPerNamespace)"
-HELD: Final = "another Gateway, or a frontend of ours, has this port"
+BEYOND: Final = "the namespace has reached its limit of listener ports (gatewayPortsPerNamespace)"
+TOO_MANY: Final = "the namespace has reached its limit of listeners of this Gateway (gatewayListenersPerNamespace)"
+HELD: Final = "another Gateway, or another frontend of HAProxy, has this port"
 
 
 def port_range(value: Any) -> tuple[int, int]:
@@ -27,7 +27,7 @@ def port_range(value: Any) -> tuple[int, int]:
     match = _RANGE(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 0 < first <= last <= _LAST_PORT:
-        raise ValueError("neither a port, 1 to 65535, nor a range such as 8000-8999")
+        raise ValueError("use a port from 1 to 65535, or a range such as 8000-8999")
     return first, last
 
 
@@ -61,7 +61,7 @@ class PortRules(msgspec.Struct, frozen=True):
         try:
             ranges = ((1, _LAST_PORT),) if allowed is None else tuple(port_range(one) for one in allowed)
         except ValueError as exc:
-            raise GatewayObjectError(f"a range of ports is {exc}") from None
+            raise GatewayObjectError(f"invalid range of ports: {exc}") from None
         return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges, most, listeners)
 
     @classmethod

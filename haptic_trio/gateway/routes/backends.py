@@ -94,7 +94,9 @@ def retry_of(rule: Any) -> Retry:
     attempts = 1 if attempts is None else attempts
     is_known = all(isinstance(code, int) and code in _RETRIED for code in codes)
     if not isinstance(attempts, int) or not 0 <= attempts <= _MOST_RETRIES or not is_known:
-        raise GatewayObjectError("a rule retries too often, or after a status code that HAProxy does not retry")
+        raise GatewayObjectError(
+            f"retry: attempts must be 0 to {_MOST_RETRIES}, and codes must be among {sorted(_RETRIED)}"
+        )
     times = _times_of(rule)
     if times.request and times.backend:
         attempts = min(attempts, max(0, times.request // times.backend - 1))
@@ -150,7 +152,7 @@ def _address(text: str) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise GatewayObjectError("an endpoint has an address that is none") from None
+        raise GatewayObjectError("an endpoint has an invalid IP address") from None
     return f"[{address}]" if address.version == 6 else str(address)
 
 
@@ -180,7 +182,11 @@ def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tup
     group, ref_kind = text_of(reference, "group"), text_of(reference, "kind") or "Service"
     name, port = text_of(reference, "name"), reference.get("port")
     if group or ref_kind != "Service":
-        return "", "InvalidKind", f"a backend cannot be a {ref_kind} of {group or 'core'}"
+        return (
+            "",
+            "InvalidKind",
+            f"backendRefs: {ref_kind} of the group {group or 'core'} is not supported; use a Service",
+        )
     namespace = text_of(reference, "namespace") or namespace_of(route)
     permitted = is_granted(
         lookups,
@@ -198,12 +204,16 @@ def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tup
 def _resolve_port(namespace: str, name: str, port: Any, lookups: Lookups) -> tuple[str, str, str]:
     service = derived(lookups, "services", _PortAsked(port if isinstance(port, int) else None), namespace, name)
     if service is None:
-        return "", "BackendNotFound", f"there is no Service {namespace}/{name}"
+        return "", "BackendNotFound", f"the Service {namespace}/{name} does not exist"
     if service.is_external:
-        return "", "BackendNotFound", f"the Service {namespace}/{name} has no endpoints: its type is ExternalName"
+        return "", "BackendNotFound", f"the Service {namespace}/{name} is of type ExternalName, which is not supported"
     if service.name is None or not isinstance(port, int):
         return "", "BackendNotFound", f"the Service {namespace}/{name} has no port {port}"
     protocol = service.protocol.lower()
     if protocol.startswith("kubernetes.io/") and protocol not in _PLAIN_PROTOCOLS:
-        return "", "UnsupportedProtocol", f"port {port} of the Service {namespace}/{name} speaks {protocol}"
+        return (
+            "",
+            "UnsupportedProtocol",
+            f"the appProtocol {protocol} of port {port} of the Service {namespace}/{name} is not supported",
+        )
     return backend_name(namespace, name, port), "", ""

@@ -93,7 +93,7 @@ def _grpc_match(match: Any, field: str) -> Match:
         return Match(path_expression=checked_expression(pattern, f"{field}.method"), headers=headers)
     for name in (service, method):
         if "/" in name or not all(char.isalnum() or char in "._" for char in name):
-            raise GatewayObjectError("a service or method has other characters than letters, digits, '.' and '_'")
+            raise GatewayObjectError("method: use letters, digits, '.' and '_' for service and method")
     if service and method:
         return Match(path_kind=EXACT, path=f"/{service}/{method}", headers=headers)
     if service:

@@ -79,7 +79,7 @@ def _match(match: Any, field: str) -> Match:
     if kind == REGEX:
         expression, kind, path = checked_expression(path, f"{field}.path.value"), PREFIX, "/"
     elif kind not in (EXACT, PREFIX):
-        raise GatewayObjectError("a path has a type that is not supported")
+        raise GatewayObjectError(f"{field}.path.type: use Exact, PathPrefix or RegularExpression")
     return Match(
         path_kind=kind,
         path=checked_path(path) if kind == EXACT else checked_path(path).rstrip("/"),
@@ -113,21 +113,23 @@ def checked_path(path: str) -> str:
     """Return *path* if it means one thing only, or raise `GatewayObjectError`."""
     probe = path + "/"
     if not path.startswith("/") or _NOT_PATH.search(path) or "/./" in probe or "/../" in probe or "//" in path:
-        raise GatewayObjectError("a path must begin with / and hold no blank, empty, . or .. element")
+        raise GatewayObjectError(
+            "a path must begin with / and must not have #, ?, blanks, or elements that are empty, . or .."
+        )
     return path
 
 
 def header_name(name: str) -> str:
     """Return *name* in lower case if it is that of a header, or raise `GatewayObjectError`."""
     if not _TOKEN(name):
-        raise GatewayObjectError("a header's name is not a token")
+        raise GatewayObjectError("a header's name must be an HTTP token")
     return name.lower()
 
 
 def checked_text(text: str) -> str:
     """Return *text* if it holds no control characters, or raise `GatewayObjectError`."""
     if CONTROL.search(text):
-        raise GatewayObjectError("a value holds control characters")
+        raise GatewayObjectError("a value must not have control characters")
     return text
 
 
@@ -141,5 +143,5 @@ def checked_expression(text: str, field: str) -> Expression:
 
 def _method(method: str) -> str:
     if method and not _TOKEN(method):
-        raise GatewayObjectError("a method is not a token")
+        raise GatewayObjectError("a method must be an HTTP token")
     return method

@@ -81,7 +81,9 @@ def check(policy: Resource, lookups: Lookups) -> Checked:
     validation = dig(policy, "spec", "validation")
     hostname = text_of(validation, "hostname").lower()
     if not is_hostname(hostname) or hostname.startswith("*"):
-        return Checked(BackendTls(), "", "the host name is none", is_usable=False)
+        return Checked(
+            BackendTls(), "", "spec.validation.hostname must be a host name without wildcard", is_usable=False
+        )
     asks = text_of(policy, "spec", "options", SNI) != "off"
     try:
         names = alternative_names(items_of(validation, "subjectAltNames"))
@@ -90,7 +92,9 @@ def check(policy: Resource, lookups: Lookups) -> Checked:
     references = items_of(validation, "caCertificateRefs")
     if not references:
         is_system = text_of(validation, "wellKnownCACertificates") == "System"
-        message = "" if is_system else "no authorities are named"
+        message = (
+            "" if is_system else "spec.validation: set caCertificateRefs, or set wellKnownCACertificates to System"
+        )
         tls = BackendTls(hostname, "", names, asks) if is_system else BackendTls()
         return Checked(tls, "", message, is_usable=is_system)
     found: list[str] = []
@@ -115,13 +119,13 @@ def _alternative_name(wanted: Any) -> str:
             return f"d{hostname.encode().hex()}"
         case "URI" if _URI(uri):
             return f"u{uri.encode().hex()}"
-    raise GatewayObjectError("one of subjectAltNames is neither a host name nor a URI")
+    raise GatewayObjectError("spec.validation.subjectAltNames: each entry must be a host name or a URI")
 
 
 def authorities_of(owner: Resource, reference: Any, lookups: Lookups) -> tuple[str, tuple[str, str]]:
     """Return the certificates in the ConfigMap that *reference* of *owner* names, or why there are none."""
     if text_of(reference, "group") or text_of(reference, "kind") != "ConfigMap":
-        return "", ("InvalidKind", "authorities are in a ConfigMap")
+        return "", ("InvalidKind", "caCertificateRefs: use a ConfigMap")
     namespace, name = namespace_of(owner), text_of(reference, "name")
     content = authorities_in(lookups, namespace, name)
     if not content:
@@ -135,9 +139,9 @@ def policy_ancestors(policy: Resource, lookups: Lookups, controller: str) -> lis
     generation = generation if isinstance(generation, int) else 0
     checked = check(policy, lookups)
     if not _has_target(policy, lookups):
-        verdict = False, "TargetNotFound", "there is no such Service, or none with such a port"
+        verdict = False, "TargetNotFound", "spec.targetRefs: the Service, or its port, does not exist"
     elif _is_conflicted(policy, lookups):
-        verdict = False, "Conflicted", "an older policy is for the same"
+        verdict = False, "Conflicted", "spec.targetRefs: an older BackendTLSPolicy has the same target"
     elif not checked.is_usable:
         reason = "NoValidCACertificate" if checked.reason else "Invalid"
         verdict = False, reason, checked.message

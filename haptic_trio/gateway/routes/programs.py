@@ -80,7 +80,7 @@ def list_text(candidates: Iterable[tuple[Match, str]]) -> str:
 def checked_size(text: str) -> str:
     """Return *text*, or raise `GatewayObjectError` if HAProxy could not read it back."""
     if len(text) > MAX_PROGRAM:
-        raise GatewayObjectError("a rule, or the rules for one path, are too long for HAProxy to read")
+        raise GatewayObjectError(f"a rule, or all rules for one path, must not exceed {MAX_PROGRAM} bytes when encoded")
     return text
 
 
@@ -155,7 +155,7 @@ def _share(mirror: Any) -> tuple[int, int]:
         numerator, denominator = (100 if percent is None else percent), 100
     if isinstance(numerator, int) and isinstance(denominator, int) and 0 <= numerator <= denominator > 0:
         return numerator, denominator
-    raise GatewayObjectError("a mirror gets a share of requests that is none")
+    raise GatewayObjectError("requestMirror: the share of mirrored requests must be 0 to 100 percent")
 
 
 def _cors(cors: Any) -> str:
@@ -188,7 +188,9 @@ def _redirect(redirect: Any, match: Match) -> str:
     scheme = text_of(redirect, "scheme")
     port = dig(redirect, "port") or ""
     if code not in _REDIRECTS or scheme not in ("", "http", "https") or not isinstance(port, int | str):
-        raise GatewayObjectError("a redirect has a scheme, a port or a status code that is not supported")
+        raise GatewayObjectError(
+            "requestRedirect: scheme must be http or https, and statusCode 301, 302, 303, 307 or 308"
+        )
     return encode("rd", scheme, _hostname(redirect), port, code, *_path(dig(redirect, "path"), match))
 
 
@@ -203,7 +205,7 @@ def _rewrite(rewrite: Any, match: Match) -> Iterator[str]:
 def _hostname(value: Any) -> str:
     hostname = text_of(value, "hostname").lower()
     if hostname and (not is_hostname(hostname) or hostname.startswith("*")):
-        raise GatewayObjectError("a filter has a host name that is none")
+        raise GatewayObjectError("a filter's hostname must be a host name without wildcard")
     return hostname
 
 
@@ -216,4 +218,4 @@ def _path(modifier: Any, match: Match) -> tuple[str, str, str]:
             return "p", checked_path(text_of(modifier, "replacePrefixMatch") or "/").rstrip("/"), match.path
         case "":
             return "", "", ""
-    raise GatewayObjectError("a path is replaced in a way that is not supported")
+    raise GatewayObjectError("a filter's path.type must be ReplaceFullPath or ReplacePrefixMatch")

@@ -124,13 +124,13 @@ def _is_simple(rule: Any) -> bool:
 
 def _check_filters(filters: Iterable[Any]) -> None:
     if _EXCLUSIVE.issubset(text_of(one, "type") for one in filters):
-        raise IncompatibleFiltersError("a redirect and a rewrite exclude each other")
+        raise IncompatibleFiltersError("filters: RequestRedirect and URLRewrite cannot be combined")
 
 
 def _check_mirrors(rule: Any) -> None:
     most = _mirrors_of(rule) + max(map(_mirrors_of, items_of(rule, "backendRefs")), default=0)
     if most > MOST_MIRRORS:
-        raise GatewayObjectError(f"filters: {most} mirrors get a copy of a request; {MOST_MIRRORS} are supported")
+        raise GatewayObjectError(f"filters: {most} mirrors for one request; at most {MOST_MIRRORS} are supported")
 
 
 def _mirrors_of(owner: Any) -> int:
@@ -142,8 +142,8 @@ def ineffective(route: Resource) -> Iterator[str]:
     for number, rule in rules_of(route):
         if text_of(rule, "retry", "backoff"):
             yield (
-                f"rules[{number}].retry.backoff: HAProxy waits up to a second after connections that fail, "
-                "and not at all after answers"
+                f"rules[{number}].retry.backoff: not supported; HAProxy waits up to a second after a failed "
+                "connection, and does not wait after a response"
             )
         if dig(rule, "sessionPersistence") is not None:
-            yield f"rules[{number}].sessionPersistence: it is not supported"
+            yield f"rules[{number}].sessionPersistence: not supported"
