@@ -75,69 +75,71 @@ class IngressView:
             owners, named = self._certificates.owners_of(host), _named(host)
             others = [str(first) for first in owners.firsts if first.namespace != self._namespace]
             if host == ANY and not self._may_have(ANY) and owners.has_host(self._namespace):
-                yield Note("HostTaken", "rules for every host are for namespaces in catchAllNamespaces alone")
+                yield Note(
+                    "HostTaken", "only namespaces in the setting catchAllNamespaces may have rules for every host"
+                )
             elif not self._may_have(host):
                 yield Note(
                     "HostTaken",
                     f"{named} belongs to the namespace of the Ingress {owners.firsts[0]}, the oldest that serves it"
-                    " (hostOwnership); nothing of it is served for this Ingress",
+                    " (setting hostOwnership); this Ingress serves nothing of it",
                 )
             elif others and self._ownership != SHARED:
-                yield Note("HostWanted", f"{named} is wanted by other namespaces, too: {_listed('Ingress', others)}")
+                yield Note("HostWanted", f"other namespaces have rules for {named}, too: {_listed('Ingress', others)}")
             elif others:
-                yield Note("HostShared", f"{named} has paths of other namespaces, too: {_listed('Ingress', others)}")
+                yield Note("HostShared", f"other namespaces have paths of {named}, too: {_listed('Ingress', others)}")
                 for path in sorted(paths & owners.contests.keys()):
                     contest, text = owners.contests[path], path or "/"
                     if contest.holder.namespace != self._namespace:
                         yield Note(
                             "PathTaken",
-                            f"the path {text} of {named} belongs to the Ingress {contest.holder}, which is older and of"
-                            " another namespace; it is not served for this Ingress",
+                            f"the path {text} of {named} belongs to the older Ingress {contest.holder} of another"
+                            " namespace; this Ingress does not serve it",
                         )
                     elif contest.holder == own:
                         yield Note(
                             "PathWanted",
-                            f"the path {text} of {named} is wanted by the Ingress {contest.rival} of another namespace,"
-                            " too; it stays here, since this Ingress is older",
+                            f"the Ingress {contest.rival} of another namespace has the path {text} of {named}, too;"
+                            " this Ingress is older and serves it",
                         )
 
     def _certificate_notes(self) -> Iterator[Note]:
         served, own = served_by(self._ingress, self._vendors), age_of(self._ingress)[1:]
         listed = tls_of(self._ingress)
         if listed and not served.certificates and not any(hosts for hosts, _ in listed):
-            yield Note("CertificateNotServed", "spec.tls: a certificate is served for hosts that the Ingress names")
+            yield Note("CertificateNotServed", "spec.tls: no certificate is served, since the Ingress names no host")
         for host, secrets in served.certificates.items():
             known, chosen = self._certificates.owners_of(host).tls, self._certificates.choice(host)
             if known.owner is not None and known.owner.namespace != self._namespace:
                 yield Note(
                     "CertificateTaken",
                     f"spec.tls: {host} belongs to the namespace of the Ingress {known.owner}, the oldest that serves"
-                    " it; no certificate of this Ingress is served for it",
+                    " it; the certificate of this Ingress is not used for it",
                 )
             elif chosen is not None and secrets and chosen.claimant != own and set(secrets).isdisjoint(chosen.secrets):
                 yield Note(
                     "CertificateTaken",
-                    f"spec.tls: the certificate for {host} is that of the Ingress {chosen.claimant}, which is older",
+                    f"spec.tls: the older Ingress {chosen.claimant} provides the certificate for {host}",
                 )
             elif chosen is not None and chosen.claimant == own and known.rival not in (None, own):
                 yield Note(
                     "CertificateWanted",
-                    f"spec.tls: the Ingress {known.rival} names another certificate for {host}, too; that of this"
-                    " Ingress is served",
+                    f"spec.tls: the Ingress {known.rival} names another certificate for {host}; the certificate of"
+                    " this Ingress is used",
                 )
             elif host.startswith("*.") and secrets and not self._certificates.is_whole(host, age_of(self._ingress)):
                 yield Note(
                     "CertificateNotServed",
-                    f"spec.tls: there is no certificate for {host}, since too many of its hosts belong to older"
-                    " Ingresses of other namespaces",
+                    f"spec.tls: no certificate is served for {host}, since too many hosts that it covers belong to"
+                    " older Ingresses of other namespaces",
                 )
         for host in served.routes if served.clients else ():
             known = self._certificates.owners_of(host).tls
             if host != ANY and known.owner is not None and not self._certificates.asks(self._ingress, host):
                 yield Note(
                     "ClientsNotAsked",
-                    f"clients of {host} are verified as the Ingress {known.clients or known.owner} says; with other"
-                    " authorities no request comes in through this Ingress",
+                    f"the Ingress {known.clients or known.owner} decides how clients of {host} are verified; this"
+                    " Ingress serves no request of a client that was verified with other CA certificates",
                 )
 
 

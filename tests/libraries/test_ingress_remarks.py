@@ -67,15 +67,15 @@ def test_the_younger_of_two_for_one_host_and_path_is_told_which_one_has_it(kind:
     site = Site(old, young, *services)
 
     assert site.remarks == [
-        f"Ingress default/young: HostShared: the host {HOST} has paths of other namespaces, too: Ingress one/old",
+        f"Ingress default/young: HostShared: other namespaces have paths of the host {HOST}, too: Ingress one/old",
         (
-            f"Ingress default/young: PathTaken: the path /x of the host {HOST} belongs to the Ingress one/old, which "
-            "is older and of another namespace; it is not served for this Ingress"
+            f"Ingress default/young: PathTaken: the path /x of the host {HOST} belongs to the older Ingress one/old of "
+            "another namespace; this Ingress does not serve it"
         ),
-        f"Ingress one/old: HostShared: the host {HOST} has paths of other namespaces, too: Ingress default/young",
+        f"Ingress one/old: HostShared: other namespaces have paths of the host {HOST}, too: Ingress default/young",
         (
-            f"Ingress one/old: PathWanted: the path /x of the host {HOST} is wanted by the Ingress default/young of "
-            "another namespace, too; it stays here, since this Ingress is older"
+            f"Ingress one/old: PathWanted: the Ingress default/young of another namespace has the path /x of the host "
+            f"{HOST}, too; this Ingress is older and serves it"
         ),
     ]
     site.remove(old)
@@ -105,13 +105,13 @@ def test_a_service_that_is_missing_or_has_no_such_port_is_told_of_until_it_has()
     site = Site(web)
 
     assert site.remarks == [
-        f"Ingress default/web: PortNotFound: the Service default/web has no port 81, but 80{UNSERVED}",
-        f"Ingress default/web: PortNotFound: the Service default/web has no port x, but 80{UNSERVED}",
+        f"Ingress default/web: PortNotFound: the Service default/web has no port 81 (ports: 80){UNSERVED}",
+        f"Ingress default/web: PortNotFound: the Service default/web has no port x (ports: 80){UNSERVED}",
         f"Ingress default/web: ServiceNotFound: the Service default/gone does not exist{UNSERVED}",
     ]
     site.put(service("gone"), service("web", {"port": 81}, {"port": 80, "name": "x"}))
     assert site.remarks == [
-        f"Ingress default/web: NoEndpoints: the Service default/gone has no endpoint that is ready{UNSERVED}",
+        f"Ingress default/web: NoEndpoints: the Service default/gone has no ready endpoint{UNSERVED}",
     ]
     site.put(endpoint_slice("gone", endpoint("10.0.0.1"), ports=80))
     assert site.remarks == []
@@ -123,7 +123,7 @@ def test_no_endpoints_behind_an_ingress_with_backends_of_its_own_is_told_of() ->
     )
 
     assert Site(own, service("idle")).remarks == [
-        f"Ingress default/own: NoEndpoints: the Service default/idle has no endpoint that is ready{UNSERVED}"
+        f"Ingress default/own: NoEndpoints: the Service default/idle has no ready endpoint{UNSERVED}"
     ]
 
 
@@ -133,7 +133,7 @@ def test_an_external_name_is_told_to_who_names_it() -> None:
     assert Site(ingress("web", rule(HOST, path("/", "outside"))), outside).remarks == [
         (
             "Ingress default/web: ServiceNotSupported: the Service default/outside is of type ExternalName, "
-            "which cannot be behind an Ingress; one with endpoints can, such as an EndpointSlice of your own"
+            "which is not supported; use a Service with endpoints, such as an EndpointSlice of your own"
         )
     ]
 
@@ -144,8 +144,8 @@ def test_a_path_that_is_taken_for_a_regular_expression_elsewhere_is_told_of(expr
 
     assert Site(web).remarks == [
         (
-            f"Ingress default/web: PathIsLiteral: the path {expression} is a prefix as it is written, "
-            "and no regular expression"
+            f"Ingress default/web: PathIsLiteral: the path {expression} is used as a literal prefix, "
+            "not as a regular expression"
         )
     ]
     pattern = ingress(
@@ -162,7 +162,7 @@ def test_a_certificate_that_is_not_there_is_told_of_until_it_is() -> None:
     assert site.remarks == [
         (
             "Ingress default/web: CertificateNotFound: spec.tls: the Secret default/tls does not exist, or is not of "
-            "type kubernetes.io/tls; clients are shown another certificate, or nothing listens for TLS"
+            "type kubernetes.io/tls; clients get another certificate, or nothing listens for TLS"
         )
     ]
     site.put(certificate("tls", HOST))
@@ -172,9 +172,9 @@ def test_a_certificate_that_is_not_there_is_told_of_until_it_is() -> None:
 @pytest.mark.parametrize(
     ("context", "instead"),
     [
-        ({}, "clients are shown another certificate, or nothing listens for TLS"),
-        ({"defaultCertificate": "default/fallback"}, "clients are shown the default certificate"),
-        ({"strictSni": True}, "clients of its hosts get no connection by TLS"),
+        ({}, "clients get another certificate, or nothing listens for TLS"),
+        ({"defaultCertificate": "default/fallback"}, "clients get the default certificate"),
+        ({"strictSni": True}, "TLS connections of its hosts' clients are rejected"),
     ],
 )
 def test_a_certificate_that_cannot_be_used_is_told_to_those_who_name_it_until_it_can(
