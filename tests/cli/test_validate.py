@@ -51,7 +51,7 @@ def test_what_owners_should_know_is_a_warning_and_no_fault(manifests: Path, hapr
     result = validate(manifests, haproxy_binary)
 
     assert result.exit_code == 0, result.output
-    assert "warning: NoEndpoints: the Service default/web has no endpoint that is ready" in result.stdout
+    assert "warning: NoEndpoints: the Service default/web has no ready endpoint" in result.stdout
     assert "object: Ingress default/demo" in result.stdout
 
 

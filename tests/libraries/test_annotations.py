@@ -137,7 +137,7 @@ def test_an_ingress_with_annotations_of_two_libraries_is_refused() -> None:
         annotations={"nginx.ingress.kubernetes.io/limit-rps": "1", "haproxy.org/rate-limit-requests": "1"},
     )
 
-    assert "more than one library" in rendered(both).refused["Ingress default/both"]
+    assert "more than one annotation library" in rendered(both).refused["Ingress default/both"]
 
 
 @pytest.mark.parametrize("vendor", VENDORS)

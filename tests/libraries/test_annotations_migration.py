@@ -76,7 +76,7 @@ def test_a_canary_changes_with_the_ingress_whose_requests_it_takes_a_part_of() -
     assert "balance leastconn" in text
 
 
-def test_the_owner_of_a_canary_is_told_what_is_without_effect() -> None:
+def test_the_owner_of_a_canary_gets_a_warning_about_annotations_without_effect() -> None:
     main = annotated("main", "web", proxy_body_size="1k", enable_cors="true")
     canary = annotated(
         "canary",
@@ -91,17 +91,20 @@ def test_the_owner_of_a_canary_is_told_what_is_without_effect() -> None:
 
     remarks = [str(remark) for remark in Rendering(main, canary, service("web"), service("next")).again().remarks]
 
-    (told,) = (remark for remark in remarks if "CanaryInherits" in remark)
-    assert "Ingress default/canary" in told
-    assert "said by the Ingress main; without effect here: app-root, proxy-body-size" in told
+    (warning,) = (remark for remark in remarks if "CanaryInherits" in remark)
+    assert "Ingress default/canary" in warning
+    assert (
+        "the annotations of the Ingress main apply to its requests; without effect here: app-root, proxy-body-size"
+        in warning
+    )
 
 
-def test_the_owner_of_a_canary_is_told_of_an_ingress_that_asks_for_other_certificates() -> None:
+def test_the_owner_of_a_canary_gets_a_warning_if_the_main_ingress_verifies_clients_differently() -> None:
     main = annotated("main", "web", auth_tls_verify_client="off")
     canary = annotated("canary", "next", age=2, canary="true", canary_weight="5")
 
     rendered = Rendering(main, canary, service("web"), service("next")).again()
 
-    (told,) = (str(remark) for remark in rendered.remarks if "CanaryDiffers" in str(remark))
-    assert "the Ingress main, which has another auth-tls-verify-client" in told
+    (warning,) = (str(remark) for remark in rendered.remarks if "CanaryDiffers" in str(remark))
+    assert "the Ingress main sends no requests to this canary, since it has another auth-tls-verify-client" in warning
     assert rendered.texts["maps/nginx-canary-paths.map"].text.split() == []

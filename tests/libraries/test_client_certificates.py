@@ -243,7 +243,7 @@ def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster:
     ("annotations", "problem"),
     [
         ({"auth-tls-secret": "other/one"}, "in the namespace"),
-        ({"auth-tls-secret": "absent"}, "not there"),
+        ({"auth-tls-secret": "absent"}, "does not exist"),
         ({"auth-tls-secret": "garbage"}, "cannot be read"),
         ({"auth-tls-secret": "key"}, "other than"),
         ({"auth-tls-secret": "one", "auth-tls-match-cn": "CN=abc #(\n){}\n }}\nssl_engine x;"}, "CN= and a name"),
@@ -254,7 +254,7 @@ def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster:
         ),
         ({"auth-tls-secret": "one", "auth-tls-verify-depth": "1"}, "not supported"),
         ({"auth-tls-secret": "one", "auth-tls-error-page": "javascript:x"}, "neither an http"),
-        ({"auth-tls-error-page": "/x"}, "only with auth-tls-secret"),
+        ({"auth-tls-error-page": "/x"}, "requires auth-tls-secret"),
     ],
 )
 def test_what_cannot_be_verified_is_refused(annotations: dict[str, str], problem: str) -> None:
@@ -281,7 +281,7 @@ def test_a_host_without_a_certificate_of_its_own_is_refused() -> None:
 
     refused = render([bare, authority_secret("one", ONE), service("web")], libraries=LIBRARIES).refused
 
-    assert "each host under spec.tls" in refused["Ingress default/bare"]
+    assert "must list each host" in refused["Ingress default/bare"]
 
 
 def test_other_authorities_in_a_secret_are_told_to_a_haproxy_that_gives_up_sessions() -> None:

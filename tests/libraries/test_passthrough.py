@@ -144,8 +144,8 @@ def test_without_such_an_ingress_the_https_frontend_has_its_port() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"auth-type": "basic"}, "auth-type cannot be done with ssl-passthrough"),
-        ({"whitelist-source-range": "10.0.0.0/8"}, "sees no request"),
+        ({"auth-type": "basic"}, "auth-type cannot be combined with ssl-passthrough"),
+        ({"whitelist-source-range": "10.0.0.0/8"}, "does not see the requests"),
         ({"ssl-passthrough": "perhaps"}, "neither true nor false"),
     ],
 )

@@ -56,7 +56,7 @@ def annotated(name: str, vendor: str, annotations: dict[str, str]) -> Resource:
 
 
 @pytest.mark.haproxy
-def test_who_is_believed_and_what_is_shown(cluster: Cluster) -> None:
+def test_server_certificates_are_verified_and_client_certificates_presented(cluster: Cluster) -> None:
     nginx = {"backend-protocol": "HTTPS", "proxy-ssl-verify": "on", "proxy-ssl-name": "web.internal"}
     hi = {"secure-backends": "true", "secure-crt-secret": "good"}
     expected = {"nginx-good": 200, "nginx-bad": 503, "nginx-name": 503, "nginx-shows": 200, "nginx-bare": 401}
@@ -90,30 +90,36 @@ def test_who_is_believed_and_what_is_shown(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("vendor", "annotations", "problem"),
     [
-        ("nginx", {"proxy-ssl-verify": "on", "backend-protocol": "HTTPS"}, "needs proxy-ssl-secret"),
+        ("nginx", {"proxy-ssl-verify": "on", "backend-protocol": "HTTPS"}, "requires proxy-ssl-secret"),
         ("nginx", {"backend-protocol": "HTTPS", "proxy-ssl-secret": "other/good"}, "in the namespace"),
-        ("nginx", {"enable-modsecurity": "true"}, "enable-modsecurity can only be false"),
-        ("nginx", {"service-upstream": "true"}, "service-upstream can only be false"),
+        ("nginx", {"enable-modsecurity": "true"}, "enable-modsecurity must be false"),
+        ("nginx", {"service-upstream": "true"}, "service-upstream must be false"),
         ("nginx", {"satisfy": "some"}, "satisfy must be all or any"),
-        ("nginx", {"proxy-next-upstream": "error; deny all"}, "proxy-next-upstream can hold"),
-        ("org", {"server-ca": "absent"}, "not there"),
-        ("org", {"server-crt": "absent"}, "not there"),
-        ("org", {"forwarded-for": "false"}, "cannot be off"),
-        ("hi", {"secure-verify-ca-secret": "good"}, "only with TLS"),
-        ("hi", {"affinity": "cookie", "session-cookie-preserve": "true"}, "only be true"),
+        ("nginx", {"proxy-next-upstream": "error; deny all"}, "proxy-next-upstream supports"),
+        ("org", {"server-ca": "absent"}, "does not exist"),
+        ("org", {"server-crt": "absent"}, "does not exist"),
+        ("org", {"forwarded-for": "false"}, "must not be off"),
+        ("hi", {"secure-verify-ca-secret": "good"}, "requires TLS"),
+        (
+            "hi",
+            {"affinity": "cookie", "session-cookie-preserve": "true"},
+            "session-cookie-preserve and session-cookie-shared must be false",
+        ),
     ],
 )
-def test_what_would_be_less_than_asked_for_is_refused(vendor: str, annotations: dict[str, str], problem: str) -> None:
+def test_an_annotation_that_cannot_be_honoured_quarantines_the_ingress(
+    vendor: str, annotations: dict[str, str], problem: str
+) -> None:
     slices = endpoint_slice("web", endpoint("127.0.0.1"), ports=80)
     objects = [annotated("evil", vendor, annotations), secret("good", INSIDE), service("web"), slices]
 
     assert problem in render(objects, libraries=LIBRARIES).refused["Ingress default/evil"]
 
 
-def test_prefixes_that_the_other_controller_takes_for_its_own_are_not_overlooked() -> None:
+def test_annotations_with_another_prefix_of_the_vendor_are_rejected() -> None:
     old = ingress(
         "old", rule("old.example.com", path("/", "web")), annotations={"haproxy.com/allow-list": "10.0.0.0/8"}
     )
     rendered = render([old, service("web")], libraries=("base", "ssl", "ingress", "haproxy-org-annotations"))
 
-    assert "write them under haproxy.org/" in rendered.refused["Ingress default/old"]
+    assert "use the prefix haproxy.org/" in rendered.refused["Ingress default/old"]

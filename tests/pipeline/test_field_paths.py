@@ -12,7 +12,7 @@ from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import EMITTERS
 from tests.webhook.builders import web
 
-PATH_RULE = "a path must begin with / and hold no empty, . or .. element and no encoded slash"
+PATH_RULE = "a path must begin with / and must not have an empty, . or .. element or an encoded slash"
 
 
 def with_paths(*paths: str, host: str = "shop.test", **annotations: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_path_that_a_library_refuses_is_found(path: str) -> None:
 def test_path_of_a_route_is_found() -> None:
     matches = [{"path": {"type": "Exact", "value": value}} for value in ("/", "/a b")]
     route = {"kind": "HTTPRoute", "metadata": {"name": "r"}, "spec": {"rules": [{"matches": matches}]}}
-    message = "a path must begin with / and hold no blank, empty, . or .. element"
+    message = "a path must begin with / and must not have #, ?, blanks, or elements that are empty, . or .."
 
     assert find_fields(route, message) == ("spec.rules[0].matches[1].path.value",)
 
@@ -76,7 +76,7 @@ def test_message_that_could_be_about_anything_leads_nowhere() -> None:
     resource = with_paths("/", "/b", a="x", b="y", c="z")
 
     assert find_fields(resource, refusal_of("duration", "x")) == ()
-    assert find_fields(resource, "a Service of type ExternalName cannot be behind an Ingress") == ()
+    assert find_fields(resource, "a Service of type ExternalName is not supported as a backend of an Ingress") == ()
     assert find_fields(None, PATH_RULE) == ()
 
 
