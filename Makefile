@@ -62,7 +62,7 @@ conformance: $(STAMP)  ## run the official Gateway API suite (PROFILE=…, RUN=t
 image: $(STAMP)  ## build the container image (TAG=…; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
 	@$(if $(BUILDER),BUILDER=$(BUILDER)) $(BIN)/python -m tests.chart.image $(TAG)
 
-chart-golden: $(STAMP)  ## write anew what tests compare the rendered chart with, to be reviewed (needs Go for helm)
+chart-golden: $(STAMP)  ## regenerate the golden files of the rendered chart, for review (needs Go for helm)
 	@$(BIN)/python -m tests.chart.golden_files
 
 docs: $(STAMP)  ## write the generated parts of docs/ anew

@@ -55,7 +55,7 @@
 {{- define "haptic-trio.electsLeader" -}}
 {{- if dig "controller" "leaderElection" "enabled" true .Values.config }}yes
 {{- else if gt (int .Values.controller.replicas) 1 }}
-{{- fail "controller.replicas must be 1 with config.controller.leaderElection.enabled false" }}
+{{- fail "controller.replicas must be 1 if config.controller.leaderElection.enabled is false" }}
 {{- end }}
 {{- end }}
 

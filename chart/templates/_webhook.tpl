@@ -10,10 +10,10 @@
 {{/* Fails unless it is said who may ask: a webhook renders what it is sent. */}}
 {{- define "haptic-trio.webhookIsGuarded" -}}
 {{- if not (or .Values.webhook.clients.caSecret (and .Values.networkPolicy.enabled .Values.networkPolicy.webhookFrom)) }}
-{{- fail "webhook.enabled: say who may ask, by webhook.clients.caSecret, or by networkPolicy.webhookFrom with networkPolicy.enabled" }}
+{{- fail "webhook.enabled requires webhook.clients.caSecret, or networkPolicy.webhookFrom with networkPolicy.enabled" }}
 {{- end }}
 {{- if and .Values.webhook.clients.names (not .Values.webhook.clients.caSecret) }}
-{{- fail "webhook.clients.names is of use only with webhook.clients.caSecret" }}
+{{- fail "webhook.clients.names requires webhook.clients.caSecret" }}
 {{- end }}
 {{- end }}
 

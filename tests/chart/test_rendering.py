@@ -67,7 +67,7 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
         ("config__controller__leaderElection__enabled", False, "controller.replicas must be 1"),
         ("agentTls__mode", "existing", "agentTls.existing.agentSecret is needed with agentTls.mode existing"),
         ("agentTls__mode", "none", "'/agentTls/mode': value must be one of 'generate', 'cert-manager', 'existing'"),
-        ("webhook__enabled", True, "say who may ask, by webhook.clients.caSecret, or by networkPolicy.webhookFrom"),
+        ("webhook__enabled", True, "webhook.enabled requires webhook.clients.caSecret, or networkPolicy.webhookFrom"),
         (
             "webhook",
             {
