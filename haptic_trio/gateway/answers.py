@@ -10,12 +10,12 @@ from haptic_trio.gateway.objects import Lookups
 T = TypeVar("T")
 _NOTHING: Final = object()
 _MOST_FOR_EACH: Final = 40
-"""Answers for each object that is asked for, at most, before all are given up that nobody may ask for any more."""
+"""Maximum number of answers for each object; beyond it all answers are dropped, since most may be unused."""
 _MOST_ANYWAY: Final = 100 * _MOST_FOR_EACH
 
 
 class _Answer:
-    """What one look-up finds, or what was made of it; shared by all who have asked."""
+    """The answer of one lookup, or a value derived from it; shared by all dependents."""
 
     __slots__ = ("_aspect", "_keys", "_lookup", "_version", "changed", "value")
 
@@ -26,10 +26,10 @@ class _Answer:
         self._version = -1
         self.value: Any = _NOTHING
         self.changed = 0
-        """When it became what it is."""
+        """The moment of the last change of `value`."""
 
     def renew(self, moment: int) -> None:
-        """Look again if anything has been written since; what is equal has not changed."""
+        """Look up again if the store has changed since; an equal value counts as unchanged."""
         version = self._lookup.version
         if version == self._version:
             return
@@ -40,14 +40,14 @@ class _Answer:
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What somebody has asked, and when."""
+    """The answers that one question used, and the moment of the question."""
 
     answers: tuple[Any, ...]
     moment: int
 
 
 class _Remembering:
-    """A look-up whose answers are remembered."""
+    """A lookup whose answers are remembered."""
 
     def __init__(self, owner: "Answers", name: str) -> None:
         self._owner = owner
@@ -64,7 +64,7 @@ class _Remembering:
 
 
 class Answers:
-    """The look-ups of *lookups*, stores of which each has a version; not for several threads."""
+    """Remembered answers of *lookups*, which are stores with a version. Not thread-safe."""
 
     def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
@@ -72,15 +72,15 @@ class Answers:
         self._asked: dict[_Answer, None] = {}
         self._moment = 0
         self.lookups: Lookups = {name: _Remembering(self, name) for name in lookups}
-        """For questions that are recorded."""
+        """The lookups to use in questions that `record` records."""
 
     def __len__(self) -> int:
         return len(self._known)
 
     def trim(self, objects: int) -> bool:
-        """Give up all answers if there are more than are asked for *objects*; whether it was so.
+        """Drop all answers if there are too many for the number of *objects*; return whether that was the case.
 
-        Nobody may ask for most of them any more then. Records stay what they are.
+        Most answers may be unused by then. Existing records remain valid.
         """
         is_much = len(self._known) > _MOST_ANYWAY + _MOST_FOR_EACH * objects
         if is_much:
@@ -88,14 +88,14 @@ class Answers:
         return is_much
 
     def record(self, question: Callable[[], T]) -> tuple[T, Record]:
-        """Return what *question* returns, which asks `lookups`, and the record of that."""
+        """Return the result of *question*, which must use `self.lookups`, and the record of its lookups."""
         self._asked = {}
         self._moment += 1
         answer = question()
         return answer, Record(tuple(self._asked), self._moment)
 
     def holds(self, record: Record) -> bool:
-        """Whether all is answered as it was when *record* was made."""
+        """Whether every answer in *record* is unchanged since *record* was made."""
         for answer in record.answers:
             answer.renew(self._moment + 1)
             if answer.changed > record.moment:
@@ -103,7 +103,7 @@ class Answers:
         return True
 
     def ask(self, name: str, keys: tuple[str, ...], aspect: Callable[[Sequence[Any]], Any]) -> Any:
-        """Return what *aspect* makes of what is found under *keys*."""
+        """Return *aspect* of the objects that the lookup *name* finds under *keys*."""
         known = self._known.get((name, keys, aspect))
         if known is None:
             known = self._known[name, keys, aspect] = _Answer(self._lookups[name], keys, aspect)

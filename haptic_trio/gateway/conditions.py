@@ -4,7 +4,7 @@ from typing import Any
 
 
 def condition(kind: str, status: bool | None, reason: str, message: str = "", *, generation: int = 0) -> dict[str, Any]:
-    """Return a condition; *status* None is `Unknown`. The time of its last change is for whoever writes it."""
+    """Return a condition; *status* None is `Unknown`. The writer adds `lastTransitionTime`."""
     text = "Unknown" if status is None else "True" if status else "False"
     return {
         "type": kind,

@@ -50,7 +50,7 @@ FEATURES: Final = frozenset({
     "TLSRouteModeMixed",
     "TLSRouteModeTerminate",
 })  # fmt: skip
-"""Whatever the configuration is."""
+"""Features that every configuration supports."""
 
 WITH_SERVICES: Final = frozenset({"GatewayInfrastructure"})
-"""Where each Gateway gets a Service, too: only that can have labels and annotations of a Gateway's own."""
+"""Additional features with `gatewayServices`: the labels and annotations of `spec.infrastructure` need a Service."""

@@ -17,26 +17,26 @@ def is_hostname(text: str) -> bool:
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether *wide* stands for all that *narrow* stands for; `*.` stands for one label or more."""
+    """Whether *wide* matches all hosts that *narrow* matches; `*.` matches one or more labels."""
     if wide in (ANY, narrow):
         return True
     return wide.startswith("*.") and narrow.removeprefix("*").endswith(wide[1:]) and len(narrow) > len(wide) - 1
 
 
 def intersection(one: str, other: str) -> str | None:
-    """Return what *one* and *other* have in common; None if nothing."""
+    """Return the hosts that both *one* and *other* match, as a host name; None if there are none."""
     if covers(one, other):
         return other
     return one if covers(other, one) else None
 
 
 def specificity(hostname: str) -> tuple[bool, int]:
-    """Return what host names are compared by: greater is more specific."""
+    """Return the sort key of a host name: greater is more specific."""
     return bool(hostname) and not hostname.startswith("*."), len(hostname)
 
 
 def wider(hostname: str) -> Iterator[str]:
-    """Yield the wildcards that cover *hostname* and are not it, the most specific one first."""
+    """Yield the wildcards that cover *hostname*, without itself, the most specific one first."""
     labels = hostname.removeprefix("*.").split(".") if hostname else []
     for index in range(0 if hostname.startswith("*.") else 1, len(labels)):
         wildcard = "*." + ".".join(labels[index:])

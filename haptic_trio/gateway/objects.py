@@ -15,11 +15,11 @@ _IDENTITY: Final = ("namespace", "name", "creationTimestamp")
 
 
 class GatewayObjectError(HapticError):
-    """An object cannot be expressed; trying again helps after it has changed."""
+    """An object cannot be expressed as configuration; permanent until the object changes."""
 
 
 class Same(Generic[T]):
-    """What a lookup found, compared by identity: it finds the same until one of the objects changes."""
+    """The result of a lookup, compared by identity: it stays the same until one of the objects changes."""
 
     __slots__ = ("found",)
 
@@ -34,7 +34,7 @@ class Same(Generic[T]):
 
 
 class Lookup(Protocol):
-    """A kind of object, as templates and status sources may ask for it."""
+    """Lookup of one kind of object, for templates and status sources."""
 
     def list(self) -> Sequence[Any]:
         """Return all objects, ordered by namespace and name."""
@@ -50,21 +50,21 @@ Lookups: TypeAlias = Mapping[str, Any]
 
 
 def dig(value: Any, *fields: str) -> Any:
-    """Return what is at *fields* within *value*; None where anything on the way is absent."""
+    """Return the value at the path *fields* within *value*; None if any part of the path is absent."""
     for field in fields:
-        # To ask for the type is ten times as fast, and nearly all are that.
+        # Comparing the type first is ten times as fast, and nearly all values are plain dictionaries.
         value = value.get(field) if type(value) is dict or isinstance(value, Mapping) else None
     return value
 
 
 def items_of(value: Any, *fields: str) -> Sequence[Any]:
-    """Return the list at *fields* within *value*; empty if there is none."""
+    """Return the list at the path *fields* within *value*; empty if it is absent or no list."""
     found = dig(value, *fields)
     return found if isinstance(found, (list, tuple)) else ()
 
 
 def text_of(value: Any, *fields: str) -> str:
-    """Return the text at *fields* within *value*; empty if there is none."""
+    """Return the text at the path *fields* within *value*; empty if it is absent or no text."""
     found = dig(value, *fields)
     if type(found) is str:
         return found
@@ -82,20 +82,20 @@ def name_of(resource: Resource) -> str:
 
 
 def age_of(resource: Resource) -> tuple[str, str, str]:
-    """Return what objects are ordered by when they compete: the oldest first, then by namespace and name."""
-    # Without a creation time, which a file may lack, an object is the oldest.
+    """Return the sort key for conflicts between objects: the oldest first, then by namespace and name."""
+    # An object without a creation time, as in files, counts as the oldest.
     return text_of(resource, "metadata", "creationTimestamp"), namespace_of(resource), name_of(resource)
 
 
 def single(lookups: Lookups, store: str, *keys: str) -> Resource | None:
-    """Return the object of *store* under *keys*; None without one, or without the store."""
+    """Return the first object of *store* under *keys*; None if there is no such object or no such store."""
     lookup: Lookup | None = lookups.get(store)
     found = lookup.get(*keys) if lookup is not None and all(keys) else ()
     return found[0] if found else None
 
 
 def found_in(lookups: Lookups, store: str, *keys: str) -> Sequence[Any]:
-    """Return the objects of *store* under *keys*, all of them without keys; none without the store."""
+    """Return the objects of *store* under *keys*, or all objects without keys; none if there is no such store."""
     lookup: Lookup | None = lookups.get(store)
     if lookup is None:
         return ()
@@ -103,11 +103,11 @@ def found_in(lookups: Lookups, store: str, *keys: str) -> Sequence[Any]:
 
 
 def derived(lookups: Lookups, store: str, aspect: Callable[[Sequence[Any]], T], *keys: str) -> T:
-    """Return what *aspect* makes of the objects of *store* under *keys*, or of all; of none without the store.
+    """Return *aspect* of the objects of *store* under *keys*, or of all objects without keys.
 
-    Where answers are recorded, who asked depends on this one alone. So
-    *aspect* may depend on the objects alone; it is hashable, and equal to any
-    other that makes the same of them.
+    If lookups are recorded, the dependent depends on this value only. So
+    *aspect* must be a pure function of the objects; it must be hashable, and
+    equal to any other that returns the same values.
     """
     derive = getattr(lookups.get(store), "derive", None)
     if derive is None:
@@ -116,9 +116,9 @@ def derived(lookups: Lookups, store: str, aspect: Callable[[Sequence[Any]], T], 
 
 
 def bare_in(lookups: Lookups, store: str, *keys: str) -> Sequence[Resource]:
-    """Return what `found_in` does, as far as a configuration may depend on it: what it is called, its age and its spec.
+    """Return the objects that `found_in` returns, reduced to kind, identity, creation time and `spec`.
 
-    Labels, annotations and status may change at no cost.
+    A change of labels, annotations or status then renders nothing again.
     """
     if hasattr(lookups.get(store), "derive"):
         return derived(lookups, store, bare_of, *keys)
@@ -126,13 +126,13 @@ def bare_in(lookups: Lookups, store: str, *keys: str) -> Sequence[Resource]:
 
 
 def bare(lookups: Lookups, store: str, *keys: str) -> Resource | None:
-    """Return what `single` does, as far as a configuration may depend on it: see `bare_in`."""
+    """Return the object that `single` returns, reduced as by `bare_in`."""
     found = bare_in(lookups, store, *keys) if all(keys) else ()
     return found[0] if found else None
 
 
 def bare_of(found: Sequence[Resource]) -> tuple[Resource, ...]:
-    """Return *found*, each as far as a configuration may depend on it."""
+    """Return the objects *found*, reduced to kind, identity, creation time and `spec`."""
     return tuple(
         {
             "kind": text_of(resource, "kind"),
@@ -144,7 +144,7 @@ def bare_of(found: Sequence[Resource]) -> tuple[Resource, ...]:
 
 
 def bare_by_age(found: Sequence[Resource]) -> tuple[Resource, ...]:
-    """Return what `bare_of` does, the oldest first."""
+    """Return the reduced objects of `bare_of`, the oldest first."""
     return tuple(sorted(bare_of(found), key=age_of))
 
 

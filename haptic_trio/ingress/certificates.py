@@ -14,7 +14,7 @@ from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Owners, e
 from haptic_trio.ingress.served import ANY, Age, Named, Vendors, age_of, served_by, wildcard_of
 
 _STORE: Final = "ingressesByTlsSecret"
-_MOST_TOLD: Final = 10
+_MOST_REPORTED: Final = 10
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class Certificates(msgspec.Struct, frozen=True):
             tuple(_lines(mine, self._excluded)),
             tuple(
                 {"kind": "Ingress", "metadata": {"namespace": namespace, "name": ingress}}
-                for ingress in named_by[:_MOST_TOLD]
+                for ingress in named_by[:_MOST_REPORTED]
             ),
         )
 

@@ -14,7 +14,7 @@ from haptic_trio.gateway.routes.kinds import RIVALS, ROUTE_KINDS, RouteKind
 
 T = TypeVar("T")
 ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces")
-"""What the attachment of a route depends on beside routes."""
+"""The stores, besides those of routes, that the attachment of a route depends on."""
 
 _OWNERS: Final = ("gateways", "listenerSets")
 _ROUTES: Final = tuple(kind.store for kind in ROUTE_KINDS.values())
@@ -30,18 +30,18 @@ class _Attached(msgspec.Struct, frozen=True):
 
 
 class _Counted(msgspec.Struct):
-    """What the routes of one kind come to for one owner of listeners."""
+    """The counted routes of one kind for one owner of listeners."""
 
     routes: Sequence[Resource]
     versions: tuple[int, ...]
-    """Of the stores that attachment depends on: while they stay, nothing changes but for routes that have rivals."""
+    """Versions of the stores that attachment depends on. While they stay, only routes with rivals can change."""
     counts: Counter[str]
     attached: dict[int, _Attached]
     """By the identity of the route."""
 
 
 class _Noting:
-    """A look-up that notes whether it has found anything."""
+    """A lookup that records whether it has found any object."""
 
     def __init__(self, lookup: Any) -> None:
         self._lookup = lookup
@@ -59,10 +59,10 @@ class _Noting:
 
 
 class Rivalry:
-    """Tells of routes of one kind whether any of another kind may displace them.
+    """Finds out for a route of one kind whether routes of another kind may displace it.
 
-    What displaces may itself be displaced by routes of the first kind, so
-    what is known of such a route holds until one of either kind changes.
+    A displacing route may itself be displaced by routes of the first kind, so
+    the result for such a route is valid until a route of either kind changes.
     """
 
     def __init__(self, kind: RouteKind, lookups: Lookups) -> None:
@@ -80,7 +80,7 @@ class Rivalry:
 
 
 class AttachedRoutes:
-    """Counts the routes of listeners, and looks again only at those for which anything has changed."""
+    """Counts the routes of listeners; only routes whose lookups have changed are attached again."""
 
     def __init__(self, lookups: Lookups, controller: str) -> None:
         self._lookups = lookups
@@ -92,7 +92,7 @@ class AttachedRoutes:
     def counts(self, owner: Resource) -> dict[str, int]:
         """Return how many routes each listener of *owner*, a Gateway or a ListenerSet, has, by its key.
 
-        Listeners of others may be in it, with any number.
+        The result may contain listeners of other owners, with any number.
         """
         self._forget()
         counts: Counter[str] = Counter()
@@ -101,7 +101,7 @@ class AttachedRoutes:
         return counts
 
     def _forget(self) -> None:
-        """Give up what is known of owners that may be gone, and what nobody may ask for any more."""
+        """Drop results of owners that may have been deleted, and unused answers."""
         owners, routes = (
             sum(len(self._lookups[name]) for name in names if name in self._lookups) for names in (_OWNERS, _ROUTES)
         )
@@ -117,7 +117,7 @@ class AttachedRoutes:
         known = self._known.get((kind.name, owner))
         before = known.attached if known is not None else {}
         is_same = known is not None and known.versions == versions
-        # Whatever is attached to one of these listeners is among these routes, and those of other kinds.
+        # Only these routes, and those of other kinds, can be attached to one of these listeners.
         if known is not None and is_same and known.routes is routes:
             return known.counts
         counted = _Counted(routes, versions, Counter(), {})

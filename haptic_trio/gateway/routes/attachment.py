@@ -1,4 +1,4 @@
-"""Attachment of a route to listeners by its parent references, with the reasons for a refusal."""
+"""Attachment of a route to listeners by its parent references, with the reason if there is none."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -43,16 +43,16 @@ class Attached(msgspec.Struct, frozen=True):
 
     listener: Listener
     hostnames: tuple[tuple[str, str], ...]
-    """Each with the route's own, which is `ANY` for a route without."""
+    """Pairs of the shared host name and the route's own host name (`ANY` for a route without host names)."""
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """What became of one parent reference to a Gateway of ours."""
+    """The result of one parent reference to a Gateway of this controller."""
 
     reference: Mapping[str, Any]
     attached: tuple[Attached, ...]
     reason: str = ""
-    """Why there is none; empty if there is one."""
+    """Reason of the condition `Accepted` if `attached` is empty; otherwise empty."""
 
 
 def hostnames_of(route: Resource) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def hostnames_of(route: Resource) -> tuple[str, ...]:
 
 
 def attach(route: Resource, kind: str, lookups: Lookups, controller: str) -> Iterator[Attachment]:
-    """Yield what became of each parent reference of *route*, a route of *kind*, to a Gateway of *controller*."""
+    """Yield the result of each parent reference of *route*, a route of *kind*, to a Gateway of *controller*."""
     for reference in items_of(route, "spec", "parentRefs"):
         if (text_of(reference, "group") or GROUP) != GROUP:
             continue
@@ -82,7 +82,7 @@ def attach(route: Resource, kind: str, lookups: Lookups, controller: str) -> Ite
 
 def _port_of(reference: Mapping[str, Any]) -> int | None:
     port = dig(reference, "port")
-    # No listener has a port that is none.
+    # No listener has the port -1.
     return port if port is None or isinstance(port, int) else -1
 
 
@@ -112,14 +112,14 @@ def _is_displaced(route: Resource, kind: str, attached: Attached, lookups: Looku
         if (*age_of(rival), other.name == "GRPCRoute") < own and _reaches(rival, other.name, listener, lookups):
             shared = _shared_hostnames(rival, listener)
             meets = any(intersection(one, two) is not None for one, _ in attached.hostnames for two, _ in shared)
-            # What is itself displaced displaces nothing. Each is older than the one before, so this ends.
+            # A displaced route displaces nothing. Each rival is older than the one before, so the recursion ends.
             if meets and not _is_displaced(rival, other.name, Attached(listener, shared), lookups):
                 return True
     return False
 
 
 def _rivals(other: RouteKind, attached: Attached, lookups: Lookups) -> Iterator[Resource]:
-    """Yield the routes of the kind *other* that may have a host in common; looks at all only for wildcards."""
+    """Yield the routes of the kind *other* that may share a host; reads all of them only for wildcards."""
     owner, hostnames = attached.listener.owner, [hostname for hostname, _ in attached.hostnames]
     if any(hostname == ANY or hostname.startswith("*") for hostname in hostnames):
         yield from bare_in(lookups, other.by_gateway, owner)
@@ -135,7 +135,7 @@ def _rivals(other: RouteKind, attached: Attached, lookups: Lookups) -> Iterator[
 
 
 def _reaches(route: Resource, kind: str, listener: Listener, lookups: Lookups) -> bool:
-    """Whether *route* would be attached to *listener*, were it not for other routes."""
+    """Whether *route* would be attached to *listener* if there were no other routes."""
     return (
         kind in listener.kinds
         and listener.allows(lookups, namespace_of(route))
@@ -153,18 +153,18 @@ def _reaches(route: Resource, kind: str, listener: Listener, lookups: Lookups) -
 def _shared_hostnames(route: Resource, listener: Listener) -> tuple[tuple[str, str], ...]:
     shared: dict[str, str] = {}
     if has_hostname_fault(listener):
-        # The fault is the listener's, and no reason to refuse a route that has other listeners.
+        # The fault is the listener's; it must not reject a route that has other listeners.
         return ()
     for hostname in hostnames_of(route):
         common = intersection(hostname, listener.hostname) if not hostname or is_hostname(hostname) else None
-        # Of several of the route that mean the same here, the most specific one counts.
+        # Of several host names of the route with the same intersection, the most specific one counts.
         if common is not None and (common not in shared or len(hostname) > len(shared[common])):
             shared[common] = hostname
     return tuple(shared.items())
 
 
 def listeners_for(route: Resource, kind: str, lookups: Lookups, controller: str) -> dict[str, Attached]:
-    """Return each listener that *route* is attached to, once, by its key."""
+    """Return the listeners that *route* is attached to, by their keys."""
     found: dict[str, Attached] = {}
     for attachment in attach(route, kind, lookups, controller):
         for attached in attachment.attached:

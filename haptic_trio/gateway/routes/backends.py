@@ -29,7 +29,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     """A backend reference, resolved."""
 
     name: str
-    """Of the proxy that serves it; empty if `reason` says what is wrong."""
+    """Name of HAProxy's backend; empty if `reason` and `message` have the problem."""
     weight: int
     filters: tuple[Any, ...]
     reason: str = ""
@@ -37,7 +37,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """How often, and after which answers, a request is sent again."""
+    """Number of retries of a request, and the response statuses that cause one."""
 
     attempts: int = 0
     codes: tuple[int, ...] = ()
@@ -45,7 +45,7 @@ class Retry(msgspec.Struct, frozen=True):
 
     @property
     def suffix(self) -> str:
-        """What the names of backends that do so end in."""
+        """Suffix of the names of backends with this setting."""
         return f"_retry{self.attempts}_{'.'.join(map(str, self.codes))}" if self.is_set else ""
 
 
@@ -56,22 +56,22 @@ ENDLESS: Final = 2_147_483_647
 
 
 class _Times(msgspec.Struct, frozen=True):
-    """The times of a rule in milliseconds; 0 is endless, None is not said."""
+    """The timeouts of a rule in milliseconds; 0 is no limit, None is not set."""
 
     request: int | None
     backend: int | None
 
 
 def _times_of(rule: Any) -> _Times:
-    told = [text_of(rule, "timeouts", field) for field in ("request", "backendRequest")]
-    return _Times(*(min(ENDLESS, milliseconds(text)) if text else None for text in told))
+    texts = [text_of(rule, "timeouts", field) for field in ("request", "backendRequest")]
+    return _Times(*(min(ENDLESS, milliseconds(text)) if text else None for text in texts))
 
 
 def limit_of(rule: Any) -> int | None:
-    """Return for how many milliseconds a backend may be silent, in one attempt; None if *rule* says nothing of it.
+    """Return the inactivity timeout of a backend for one attempt, in milliseconds; None if *rule* sets no timeout.
 
-    HAProxy knows no limit for all attempts together. So where there are
-    several, each has its share of what the rule gives to all of them.
+    HAProxy has no limit for all attempts together. So `timeouts.request` is
+    divided by the number of attempts.
     """
     times, retry = _times_of(rule), dig(rule, "retry")
     if times.request is None and times.backend is None:
@@ -83,9 +83,9 @@ def limit_of(rule: Any) -> int | None:
 
 
 def retry_of(rule: Any) -> Retry:
-    """Return how *rule* wants requests sent again; raises `GatewayObjectError` for what HAProxy cannot do.
+    """Return the retries of *rule*; raises `GatewayObjectError` for a number or status that HAProxy cannot retry.
 
-    Not more often than there is time for.
+    The number is limited so that all attempts fit into `timeouts.request`.
     """
     retry = dig(rule, "retry")
     if retry is None:
@@ -104,7 +104,7 @@ def retry_of(rule: Any) -> Retry:
 
 
 class _PortState(msgspec.Struct, frozen=True):
-    """What a Service says of one of its ports."""
+    """The settings of a Service for one of its ports."""
 
     is_external: bool
     """Whether the Service is of the type ExternalName."""
@@ -115,12 +115,12 @@ class _PortState(msgspec.Struct, frozen=True):
 
 
 class _PortAsked(msgspec.Struct, frozen=True):
-    """Asks for the state of a port; None without the Service. Other changes of the Service do not matter then."""
+    """Lookup aspect: the state of a port, None without the Service. Other changes of the Service have no effect."""
 
     port: int | None
 
     def __call__(self, found: Sequence[Resource]) -> _PortState | None:
-        """Return what the Service *found* says."""
+        """Return the state of the port in the Service *found*."""
         if not found:
             return None
         is_external = text_of(found[0], "spec", "type") == "ExternalName"
@@ -157,8 +157,8 @@ def _address(text: str) -> str:
 
 
 def backend_name(namespace: str, service: str, port: int) -> str:
-    """Return the name of the proxy for *port* of a Service; never the same for different ones."""
-    # As `ident` of templates makes names of a kind: no Service of any namespace has this name behind an Ingress.
+    """Return the name of HAProxy's backend for *port* of a Service; it is unique."""
+    # The form of the template function `ident` with a kind, so it never equals a backend name of an Ingress.
     return f"gateway::{checked_name(namespace)}_{checked_name(service)}_{int(port)}"
 
 
@@ -178,7 +178,7 @@ def _backend(route: Resource, reference: Any, kind: RouteKind, lookups: Lookups,
 
 
 def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tuple[str, str, str]:
-    """Return the name of the proxy for *reference*, or why there is none: a reason and a message."""
+    """Return the name of HAProxy's backend for *reference*, or an empty name with a reason and a message."""
     group, ref_kind = text_of(reference, "group"), text_of(reference, "kind") or "Service"
     name, port = text_of(reference, "name"), reference.get("port")
     if group or ref_kind != "Service":

@@ -24,24 +24,24 @@ from haptic_trio.gateway.routes.variants import Variant, variants_of
 
 
 class GatewayFunctions:
-    """`gateway`: what Gateway API objects mean for the configuration. Every look-up is recorded."""
+    """The template namespace `gateway_api`. Every lookup is recorded as a dependency of the fragment."""
 
     __slots__ = ()
 
     def exact_paths(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
-        """Return what *route* contributes to the map of exact paths."""
+        """Return the entries of *route* in the map of exact paths."""
         return list(routing.entries(route, ROUTE_KINDS[kind], EXACT, resources, controller))
 
     def prefixes(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
-        """Return what *route* contributes to the map of path prefixes."""
+        """Return the entries of *route* in the map of path prefixes."""
         return list(routing.entries(route, ROUTE_KINDS[kind], PREFIX, resources, controller))
 
     def rules(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
-        """Return what the rules of *route* do to a request."""
+        """Return the entries of *route* in the map of rules: the effects of each rule on a request."""
         return list(routing.rule_entries(route, ROUTE_KINDS[kind], resources, controller))
 
     def ineffective(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[str]:
-        """Return what *route* asks for, if it is served at all, and does not get."""
+        """Return messages about fields of *route* without effect; empty if the route is not served."""
         found = list(ineffective(route))
         return found if found and listeners_for(route, kind, resources, controller) else []
 
@@ -54,13 +54,13 @@ class GatewayFunctions:
         most: int,
         listeners: int,
     ) -> PortRules:
-        """Return which ports listeners may have.
+        """Return the rules for the ports of listeners.
 
-        Each Gateway has an address of *pool*; without any, all share an
-        address, and *shared* are ports that other frontends have there.
-        Listeners may have the ports and ranges *allowed*, but for those *reserved*; those of one
-        namespace have at most *most*. ListenerSets of one namespace add at most *listeners* to a
-        Gateway of another one.
+        Each Gateway has an address of *pool*; with an empty pool all Gateways
+        share an address, where other frontends use the ports *shared*.
+        Listeners may use the ports and ranges *allowed*, except *reserved*;
+        the listeners of one namespace may use at most *most* ports. ListenerSets of a
+        namespace add at most *listeners* to a Gateway of another namespace.
         """
         return PortRules.of(pool, shared, reserved, allowed, most, listeners)
 
@@ -71,7 +71,7 @@ class GatewayFunctions:
     def refused_ports(
         self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules
     ) -> list[RefusedPort]:
-        """Return the ports that *gateway* asks for and cannot have, once for each owner of listeners."""
+        """Return the unavailable ports of the listeners of *gateway*, once for each owner of listeners."""
         return refused_ports(gateway, resources, controller, rules)
 
     def refused_listeners(
@@ -81,11 +81,11 @@ class GatewayFunctions:
         return refused_listeners(gateway, resources, controller, rules)
 
     def backends(self, service: Resource, resources: Lookups) -> list[Variant]:
-        """Return which backends the routes that name *service* need for each port of it."""
+        """Return the variants of backends that the routes to *service* need, for each of its ports."""
         return variants_of(service, resources)
 
     def tls(self, service: Resource, port_name: str, resources: Lookups) -> BackendTls | None:
-        """Return what connections to a port of *service* have to be; None without a BackendTLSPolicy."""
+        """Return the TLS settings of connections to a port of *service*; None without a BackendTLSPolicy."""
         return tls_for(service, port_name, resources)
 
     def backend_name(self, service: Resource, port: int) -> str:

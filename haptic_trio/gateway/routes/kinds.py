@@ -18,7 +18,7 @@ from haptic_trio.gateway.routes.matches import (
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
-    """What requests are looked up by, on one listener."""
+    """The lookup key of a request on one listener."""
 
     path_kind: str
     hostname: str
@@ -32,9 +32,9 @@ class RouteKind(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     matches: Callable[[Any], tuple[Match, ...]]
     spellings: Callable[[Key], tuple[str, ...]] = lambda _key: ()
-    """What the look-up by host and path has for a key; empty where it cannot be found by path."""
+    """Spellings of a key in the lookup by host and path; empty if routes cannot be found by path."""
     backend: str = ""
-    """What the names of its backends end in."""
+    """Suffix of the names of its backends."""
 
     @property
     def by_host(self) -> str:
@@ -116,4 +116,4 @@ TLS_ROUTE: Final = RouteKind(name="TLSRoute", store="tlsRoutes", matches=_no_mat
 TCP_ROUTE: Final = RouteKind(name="TCPRoute", store="tcpRoutes", matches=_no_matches, backend="_tcp")
 ROUTE_KINDS: Final = {kind.name: kind for kind in (HTTP_ROUTE, GRPC_ROUTE, TLS_ROUTE, TCP_ROUTE)}
 RIVALS: Final = {HTTP_ROUTE.name: GRPC_ROUTE, GRPC_ROUTE.name: HTTP_ROUTE}
-"""Of two routes of such kinds for one host of a listener, one is accepted."""
+"""Route kinds that exclude each other: of two such routes for one host of a listener, the older one is accepted."""

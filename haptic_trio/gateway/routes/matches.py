@@ -18,16 +18,16 @@ CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """What a header or a query parameter must be."""
+    """The condition on a header or a query parameter."""
 
     name: str
     value: str
     expression: Expression | None = None
-    """For the whole value, in place of the value."""
+    """Regular expression for the whole value, instead of `value`."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """One match of a rule. Its path is as the maps have it: a prefix without its last slash."""
+    """One match of a rule. `path` has the form of the maps: a prefix has no slash at its end."""
 
     path_kind: str = PREFIX
     path: str = ""
@@ -38,12 +38,12 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it looks at more than host and path."""
+        """Whether the match has conditions besides host and path."""
         return bool(self.method or self.headers or self.params or self.path_expression)
 
     @property
     def precedence(self) -> tuple[bool, int, int]:
-        """What matches with the same path are ordered by, the smallest first."""
+        """Sort key of matches with the same path; the smallest comes first."""
         return not self.method, -len(self.headers), -len(self.params)
 
 
@@ -54,7 +54,7 @@ def matches_of(rule: Any) -> tuple[Match, ...]:
 
 
 def expression_count(rule: Any) -> int:
-    """Return how many regular expressions the matches of *rule* have."""
+    """Return the number of regular expressions in the matches of *rule*."""
     return sum(
         text_of(item, "type") == REGEX
         for match in items_of(rule, "matches")
@@ -91,7 +91,7 @@ def _match(match: Any, field: str) -> Match:
 
 
 def headers_of(match: Any, field: str) -> tuple[Condition, ...]:
-    """Return what the headers of *match*, which is at *field*, must be."""
+    """Return the conditions on headers of *match*; *field* is its path for error messages."""
     return _conditions(match, "headers", field)
 
 
@@ -104,13 +104,13 @@ def _conditions(match: Any, kind: str, field: str) -> tuple[Condition, ...]:
         expression = None
         if (text_of(item, "type") or EXACT) == REGEX:
             expression = checked_expression(value, f"{field}.{kind}[{position}].value")
-        # Of several with one name the first one counts, as the API says.
+        # Of several conditions with one name the first one counts, as the API specifies.
         found.setdefault(name, Condition(name, value, expression))
     return tuple(found.values())
 
 
 def checked_path(path: str) -> str:
-    """Return *path* if it means one thing only, or raise `GatewayObjectError`."""
+    """Return *path* if it is unambiguous, or raise `GatewayObjectError`."""
     probe = path + "/"
     if not path.startswith("/") or _NOT_PATH.search(path) or "/./" in probe or "/../" in probe or "//" in path:
         raise GatewayObjectError(

@@ -36,20 +36,20 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:[A-Za-z0-9._~:/?#\[\]@!$
 
 
 class BackendTls(msgspec.Struct, frozen=True):
-    """What a connection to a backend has to be."""
+    """TLS settings of the connections to a backend."""
 
     hostname: str = ""
-    """The server's name; empty for a policy that cannot be fulfilled: nothing may be sent then."""
+    """The server's host name; empty for an invalid policy: no request may be sent then."""
     authorities: str = ""
-    """Certificates of those who may vouch for the server, as PEM; empty for those that the system trusts."""
+    """CA certificates that verify the server, as PEM; empty for the CA certificates of the system."""
     names: str = ""
-    """Of these the certificate must have one, as `gateway-names.lua` reads them; empty where `hostname` counts."""
+    """Names in the format of `gateway-names.lua`; the certificate must have one. Empty: `hostname` is verified."""
     asks_for_hostname: bool = True
-    """Whether the server is told `hostname`; HAProxy then wants a certificate for it in any case."""
+    """Whether `hostname` is sent as SNI; HAProxy then always requires a certificate for it."""
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a policy asks for, and what is wrong with its references."""
+    """The TLS settings of a policy, and the problem of its references."""
 
     tls: BackendTls
     reason: str = ""
@@ -58,7 +58,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def tls_for(service: Resource, port_name: str, lookups: Lookups) -> BackendTls | None:
-    """Return what connections to the port *port_name* of *service* have to be; None for no policy."""
+    """Return the TLS settings of connections to the port *port_name* of *service*; None without a policy."""
     namespace, name = namespace_of(service), name_of(service)
     policies = [
         (text_of(target, "sectionName") != port_name, age_of(policy), policy)
@@ -77,7 +77,7 @@ def _is_service(target: Any) -> bool:
 
 
 def check(policy: Resource, lookups: Lookups) -> Checked:
-    """Return what *policy* asks for."""
+    """Return the TLS settings of *policy*, with the problem if a reference is invalid."""
     validation = dig(policy, "spec", "validation")
     hostname = text_of(validation, "hostname").lower()
     if not is_hostname(hostname) or hostname.startswith("*"):
@@ -108,7 +108,7 @@ def check(policy: Resource, lookups: Lookups) -> Checked:
 
 
 def alternative_names(wanted: Sequence[Any]) -> str:
-    """Return *wanted*, of a policy, as the Lua action reads them; raises `GatewayObjectError` for what is no name."""
+    """Return the names *wanted* by a policy in the format of the Lua action; raises `GatewayObjectError`."""
     return ".".join(_alternative_name(one) for one in wanted)
 
 
@@ -123,7 +123,7 @@ def _alternative_name(wanted: Any) -> str:
 
 
 def authorities_of(owner: Resource, reference: Any, lookups: Lookups) -> tuple[str, tuple[str, str]]:
-    """Return the certificates in the ConfigMap that *reference* of *owner* names, or why there are none."""
+    """Return the CA certificates in the ConfigMap that *reference* of *owner* names, and a reason and message."""
     if text_of(reference, "group") or text_of(reference, "kind") != "ConfigMap":
         return "", ("InvalidKind", "caCertificateRefs: use a ConfigMap")
     namespace, name = namespace_of(owner), text_of(reference, "name")
@@ -134,7 +134,7 @@ def authorities_of(owner: Resource, reference: Any, lookups: Lookups) -> tuple[s
 
 
 def policy_ancestors(policy: Resource, lookups: Lookups, controller: str) -> list[dict[str, Any]]:
-    """Return the entries of *policy* for the Gateways of ours that send requests to what it is for."""
+    """Return the status entries of *policy* for the Gateways of *controller* that send requests to its targets."""
     generation = dig(policy, "metadata", "generation")
     generation = generation if isinstance(generation, int) else 0
     checked = check(policy, lookups)

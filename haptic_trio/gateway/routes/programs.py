@@ -25,11 +25,11 @@ from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import Condition, Match, checked_path, checked_text, header_name
 
 MOST_ENDPOINTS: Final = 64
-"""Endpoints that mirrored requests are spread over, at most."""
+"""Maximum number of endpoints that mirrored requests are spread over."""
 MAX_PROGRAM: Final = 12_000
 """HAProxy reads a line of a map into a buffer of 16 KiB."""
 INVALID: Final = "!"
-"""Stands for a backend that is answered with 500."""
+"""Name of an invalid backend: its requests are answered with 500."""
 REFUSED: Final = "x"
 """A directive: every request is answered with 500."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -41,10 +41,10 @@ def encode(*fields: str | int) -> str:
 
 
 def conditions_text(match: Match) -> str:
-    """Return the conditions of *match* beside host and path.
+    """Return the conditions of *match* besides host and path.
 
-    A regular expression is followed by the length of the longest text that
-    it may be matched with, and the coefficients of the bound of its steps.
+    A regular expression is followed by the maximum length of the text that
+    it is matched with, and the coefficients of the bound of its steps.
     """
     parts = [encode("m", match.method)] if match.method else []
     if match.path_expression:
@@ -97,7 +97,7 @@ def is_plain(rule: Any, backends: Sequence[Backend]) -> bool:
 
 
 def rule_text(route: Resource, rule: Any, match: Match, kind: RouteKind, lookups: Lookups) -> str:
-    """Return what *rule* of *route* does to a request that *match* is for."""
+    """Return the effects of *rule* of *route* on a request that *match* matches."""
     filters = items_of(rule, "filters")
     backends = backends_of(route, rule, kind, lookups)
     # Mirrors first: a frontend reads a request's body only for a rule that begins with one.
@@ -127,7 +127,7 @@ def _filters(filters: Iterable[Any], match: Match) -> Iterator[str]:
             case "URLRewrite":
                 yield from _rewrite(dig(item, "urlRewrite"), match)
             case _:
-                # The API wants a request refused rather than served without a filter.
+                # The API requires an error response instead of a request without the filter.
                 yield REFUSED
 
 
@@ -143,7 +143,7 @@ def _mirrors(route: Resource, filters: Iterable[Any], kind: RouteKind, lookups: 
         numerator, denominator = _share(mirror)
         endpoints = endpoints_of(lookups, namespace, text_of(reference, "name"), reference["port"])
         if endpoints:
-            # The namespace of the route counts the copies, wherever they go.
+            # Copies count for the namespace of the route, whatever their target.
             yield encode("mi", numerator, denominator, namespace_of(route), *endpoints[:MOST_ENDPOINTS])
 
 

@@ -1,8 +1,8 @@
 """The entries of the maps that route, as one route contributes to them.
 
 A key is a listener, a host name that route and listener share, and a path.
-Routes that have a key in common have one entry for it, which the oldest of
-them writes; who else has it is found by host name and path.
+Routes with a common key share one entry, which the oldest of them writes; the
+other routes with the key are found by host name and path.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,7 +64,7 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
 
 
 def rule_entries(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> Iterator[Entry]:
-    """Yield what the rules of *route* do, as far as they do more than choose a backend."""
+    """Yield the entries for rules of *route* that do more than choose a backend."""
     if not listeners_for(route, kind.name, lookups, controller):
         return
     for rule in served_rules(route, kind, lookups):
@@ -79,7 +79,7 @@ def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
 
 
 class _Known:
-    """Rules and host names of routes of one kind, which take long to find: those of each route once for an answer."""
+    """Cache of the rules and host names of routes of one kind, for the computation of one result."""
 
     def __init__(self, kind: RouteKind, lookups: Lookups, controller: str) -> None:
         self.kind = kind
@@ -98,7 +98,7 @@ class _Known:
         return known.get(listener.key, {})
 
     def of(self, route: Resource) -> list[ServedRule]:
-        """Return what `served_rules` does, or raise what it does."""
+        """Return the cached result of `served_rules`, or raise its error."""
         key = namespace_of(route), name_of(route)
         known = self._known.get(key)
         if known is None:
@@ -122,7 +122,7 @@ def _own_hostnames(route: Resource, attached: Attached) -> dict[str, str]:
 
 
 class _WithoutHost(msgspec.Struct, frozen=True):
-    """Asks for the routes without host names that may mean a listener."""
+    """Lookup aspect: the routes without host names whose parent references may name a listener."""
 
     section: str
     port: int
@@ -140,7 +140,7 @@ class _WithoutHost(msgspec.Struct, frozen=True):
 
 
 class _Resolver:
-    """Finds what competes for the paths of one host name of a listener."""
+    """Finds the routes that compete for the paths of one host name of a listener."""
 
     def __init__(self, served: _Known, listener: Listener, hostname: str, lookups: Lookups) -> None:
         self._served = served
@@ -163,7 +163,7 @@ class _Resolver:
         return list_text((candidate.match, candidate.target) for candidate in candidates)
 
     def _is_taken(self, route: Resource, key: Key) -> bool:
-        """Whether an older route has *key*; of very many with it, each looks at the oldest alone."""
+        """Whether an older route has *key*. With very many such routes, each reads the oldest only."""
         age = age_of(route)
         for rivals in self._sharing(key):
             for rival in rivals:
@@ -182,7 +182,7 @@ class _Resolver:
         return [route for route in found.values() if self._has(route, key)]
 
     def _sharing(self, key: Key) -> Iterator[Sequence[Resource]]:
-        """Yield all routes that may have *key*, in several pieces, each with its oldest first."""
+        """Yield all routes that may have *key*, in several sequences, each with its oldest first."""
         for hostname in self._hostnames():
             for path in self._kind.spellings(key):
                 keys = (hostname, path) if hostname else (path,)
@@ -201,7 +201,7 @@ class _Resolver:
                 yield derived(self._lookups, store, _WithoutHost(listener.name, listener.port), listener.owner)
 
     def _hostnames(self) -> Iterator[str]:
-        """Yield the host names of routes that come to this one on the listener."""
+        """Yield the host names of routes that match this host name on the listener."""
         if self._hostname:
             yield self._hostname
         if self._hostname == self._listener.hostname:
@@ -218,7 +218,7 @@ class _Resolver:
                 for match in rule.matches
             )
         except GatewayObjectError:
-            # Its own fault, and reported where it is in hand.
+            # The faulty route is reported when it is rendered itself.
             return False
 
     def _candidates(self, routes: Sequence[Resource], key: Key) -> list[_Candidate]:
@@ -241,7 +241,7 @@ class _Resolver:
 
 
 def _fallbacks(key: Key) -> Iterator[Key]:
-    """Yield the keys that requests for *key* belong to as well, the longest path first."""
+    """Yield the wider keys that requests for *key* match as well, the longest path first."""
     path = key.path.rstrip("/") if key.path_kind == EXACT else key.path
     if key.path_kind == EXACT:
         yield Key(PREFIX, key.hostname, path)

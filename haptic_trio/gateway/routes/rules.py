@@ -1,7 +1,7 @@
 """Served rules of a route, and the problems of the others.
 
-A rule that cannot be expressed is dropped, and the others are served. Only if
-there is none at all, the route is refused.
+A rule that cannot be expressed is dropped, and the others are served. A route
+whose rules are all dropped is rejected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,11 +19,11 @@ INCOMPATIBLE: Final = "IncompatibleFilters"
 _EXCLUSIVE: Final = frozenset({"RequestRedirect", "URLRewrite"})
 _MOST_BACKENDS: Final = 16
 """The API allows no more."""
-_MOST_TOLD: Final = 8
+_MOST_REPORTED: Final = 8
 MOST_MIRRORS: Final = 4
-"""Copies of a request that a rule and one of its backends make, at most."""
+"""Maximum number of copies of a request that a rule and one of its backends send."""
 MOST_EXPRESSIONS: Final = 128
-"""Regular expressions of a route, at most: each is analysed whenever the route is rendered."""
+"""Maximum number of regular expressions in a route: each is analysed whenever the route is rendered."""
 
 
 class ServedRule(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class ServedRule(msgspec.Struct, frozen=True):
 
 
 class RuleFault(msgspec.Struct, frozen=True):
-    """Why a rule is not served."""
+    """The problem of a rule that is not served."""
 
     number: int
     name: str
@@ -47,7 +47,7 @@ class RuleFault(msgspec.Struct, frozen=True):
 
 
 class IncompatibleFiltersError(GatewayObjectError):
-    """A rule has filters that exclude each other; trying again helps after the route has changed."""
+    """A rule has filters that cannot be combined; permanent until the route changes."""
 
 
 def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule]:
@@ -65,7 +65,7 @@ def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[Ser
 
 
 def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFault]:
-    """Return what is wrong with rules of *route*."""
+    """Return the faults of the rules of *route* that are not served."""
     found: list[RuleFault] = []
     for number, rule, result in _results(route, kind, lookups):
         if isinstance(result, GatewayObjectError):
@@ -77,7 +77,7 @@ def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFa
 def _results(
     route: Resource, kind: RouteKind, lookups: Lookups
 ) -> Iterator[tuple[int, Any, ServedRule | GatewayObjectError]]:
-    """Yield each rule of *route* with its number, and how it is served or why it is not."""
+    """Yield each rule of *route* with its number, and the served rule or the error."""
     expressions = 0
     for number, rule in rules_of(route):
         count = expression_count(rule)
@@ -93,9 +93,9 @@ def _results(
 
 
 def dropped_text(faults: list[RuleFault]) -> str:
-    """Return the message that rules were dropped for *faults*; it begins as the API wants it."""
-    more = f"; and {len(faults) - _MOST_TOLD} more" if len(faults) > _MOST_TOLD else ""
-    return f"Dropped Rule {'; '.join(map(str, faults[:_MOST_TOLD]))}{more}"
+    """Return the message about rules that were dropped for *faults*; the API specifies how it begins."""
+    more = f"; and {len(faults) - _MOST_REPORTED} more" if len(faults) > _MOST_REPORTED else ""
+    return f"Dropped Rule {'; '.join(map(str, faults[:_MOST_REPORTED]))}{more}"
 
 
 def _checked(route: Resource, number: int, rule: Any, kind: RouteKind, lookups: Lookups) -> ServedRule:
@@ -113,7 +113,7 @@ def _checked(route: Resource, number: int, rule: Any, kind: RouteKind, lookups: 
 
 
 def _is_simple(rule: Any) -> bool:
-    """Whether nothing but the matches of *rule* can be wrong."""
+    """Whether only the matches of *rule* can be invalid."""
     references = items_of(rule, "backendRefs")
     return (
         not any(dig(rule, field) for field in ("filters", "timeouts", "retry"))
@@ -138,7 +138,7 @@ def _mirrors_of(owner: Any) -> int:
 
 
 def ineffective(route: Resource) -> Iterator[str]:
-    """Yield what *route* asks for that has no effect here."""
+    """Yield a message for each field of *route* that has no effect."""
     for number, rule in rules_of(route):
         if text_of(rule, "retry", "backoff"):
             yield (

@@ -89,7 +89,7 @@ class _Rules(msgspec.Struct, frozen=True):
             try:
                 yield retry_of(rule)
             except GatewayObjectError:
-                # Its own fault, and reported where it is in hand.
+                # The faulty route is reported when it is rendered itself.
                 continue
 
 
