@@ -16,14 +16,14 @@ _FEW: Final = 16
 
 
 class Contested(NamedTuple):
-    """A path that several namespaces want: the oldest that has it, and the oldest of another namespace."""
+    """A path that several namespaces have: the oldest Ingress with it, and the oldest of another namespace."""
 
     holder: Age
     rival: Age
 
 
 class HostBook:
-    """Who serves one host, in order of age."""
+    """The Ingresses that serve one host, in order of age."""
 
     __slots__ = ("_by_namespace", "_clients", "_groups", "_host", "_paths", "contests", "firsts", "requests")
 
@@ -34,13 +34,13 @@ class HostBook:
         self._groups: dict[_Group, list[Age]] = {}
         self._clients: dict[str, list[Age]] = {}
         self.firsts: list[Age] = []
-        """The oldest of each namespace."""
+        """The oldest Ingress of each namespace."""
         self.requests: list[Age] = []
-        """Those that have requests for it."""
+        """The Ingresses that serve requests for the host."""
         self.contests: dict[str, Contested] = {}
 
     def change(self, served: Served, *, is_there: bool) -> None:
-        """Count *served*, which serves the host, in or out."""
+        """Add *served*, an Ingress that serves the host, or remove it."""
         age, namespace = served.age, served.age[1]
         own = self._by_namespace.get(namespace)
         if own:
@@ -71,7 +71,7 @@ class HostBook:
             self.contests[path] = Contested(ages[0], rival)
 
     def secrets(self) -> tuple[list[tuple[Age, tuple[Named, ...]]], Age | None]:
-        """Return who has which Secrets in the namespace of the oldest, and the oldest that has others."""
+        """Return the Ingresses with Secrets in the namespace of the oldest one, and the oldest with other Secrets."""
         if not self._groups:
             return [], None
         namespace = self.firsts[0][1]
@@ -81,12 +81,12 @@ class HostBook:
         return own, rival
 
     def clients(self) -> Age | None:
-        """Return the oldest one in the namespace of the oldest that asks clients for certificates."""
+        """Return the oldest Ingress in the owner's namespace that requires client certificates."""
         return next(iter(self._clients.get(self.firsts[0][1], ())), None) if self.firsts else None
 
 
 class Reader:
-    """Tells what comes and goes from one look at Ingresses to the next."""
+    """Finds added and removed Ingresses between two reads of a store."""
 
     __slots__ = ("_classes", "_counted", "_found", "_vendors")
 
@@ -98,11 +98,11 @@ class Reader:
 
     @property
     def others(self) -> frozenset[str]:
-        """The classes of those that do not count."""
+        """The classes of the Ingresses that do not count."""
         return frozenset(self._counted)
 
     def read(self, found: Sequence[Resource], change: Callable[..., Any]) -> None:
-        """Call *change* with each that has come or gone; *found* is all that there is now."""
+        """Call *change* with each added or removed Ingress; *found* has all current ones."""
         gone, come = _differences(self._found, found)
         self._found = found
         for resources, is_there in ((gone, False), (come, True)):
@@ -118,7 +118,7 @@ class Reader:
 
     @property
     def is_small(self) -> bool:
-        """Whether to read it all again costs nothing."""
+        """Whether reading all Ingresses again is cheap."""
         return len(self._found) < _FEW
 
 

@@ -22,13 +22,13 @@ class Line(msgspec.Struct, frozen=True):
 
     hosts: tuple[str, ...]
     excluded: tuple[str, ...] = ()
-    """Hosts that a wildcard covers, and the line is not for."""
+    """Hosts that a wildcard covers, but that the line excludes."""
     suffix: str = ""
-    """What the name of the file has at its end, since a list has each file once."""
+    """Suffix of the file's name, since a list can have each file only once."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """An Ingress that names a Secret, and the hosts that it names it for."""
+    """An Ingress that names a Secret, and the hosts of the Secret."""
 
     age: Age
     class_name: str
@@ -56,31 +56,31 @@ class _AskWanted(msgspec.Struct, frozen=True):
 
 
 class SecretLines(msgspec.Struct, frozen=True):
-    """What a Secret is served for."""
+    """The crt-list lines of a Secret, and the Ingresses that name it."""
 
     lines: tuple[Line, ...]
     named_by: tuple[Mapping[str, Any], ...]
-    """Ingresses that name it, the first few, as far as it takes to remark on them."""
+    """The first Ingresses that name the Secret, reduced to their identity: owners of warnings."""
 
 
 class Certificates(msgspec.Struct, frozen=True):
-    """What there is to ask about certificates, for one who asks within one rendering."""
+    """Certificates and client verification of hosts, for one render of a fragment."""
 
     lookups: Lookups
     own: OwnClasses
     vendors: Vendors
     known: dict[str, Owners] = msgspec.field(default_factory=dict)
-    """By host: what has been asked."""
+    """Cached owners by host."""
 
     def owners_of(self, host: str) -> Owners:
-        """Return who has *host*."""
+        """Return the owners of *host*."""
         found = self.known.get(host)
         if found is None:
             found = self.known[host] = owners_of(host, self.lookups, self.own, self.vendors)
         return found
 
     def lines(self, secret: Resource) -> SecretLines:
-        """Return the lines for *secret*; none for one that decides about no host."""
+        """Return the lines for *secret*; none if it serves no host."""
         namespace, name = namespace_of(secret), name_of(secret)
         hosts: dict[str, Age] = {}
         named_by: list[str] = []
@@ -93,7 +93,7 @@ class Certificates(msgspec.Struct, frozen=True):
                     if not is_implied or _is_for(names(), host):
                         hosts[host] = min(wanted.age, hosts.get(host, wanted.age))
         mine = {host: age for host, age in hosts.items() if self._decides(host, namespace, name)}
-        # Who has the Secret may be another than who has the Ingress. Of more than a few none is told.
+        # The owners of the Secret and of the Ingress may differ. Only the first few Ingresses get a warning.
         return SecretLines(
             tuple(_lines(mine, self._excluded)),
             tuple(
@@ -119,7 +119,7 @@ class Certificates(msgspec.Struct, frozen=True):
         return self.owners_of(host).tls.clients == age_of(ingress)[1:]
 
     def choice(self, host: str) -> Choice | None:
-        """Return who has the certificate for *host*; None for nobody."""
+        """Return the Ingress that provides the certificate for *host*; None if there is none."""
         known = self.owners_of(host).tls
         if known.owner is None or len(known.choices) < 2:
             return next(iter(known.choices), None)
@@ -129,7 +129,7 @@ class Certificates(msgspec.Struct, frozen=True):
         return known.choices[0]
 
     def is_whole(self, wildcard: str, age: Age) -> bool:
-        """Whether all that has to be excluded from *wildcard* can be."""
+        """Whether all hosts that *wildcard* must exclude fit into one line."""
         return exclusions_of(wildcard, age, self.lookups, self.own, self.vendors).is_complete
 
     def _decides(self, host: str, namespace: str, secret: str) -> bool:
@@ -187,5 +187,5 @@ def _digest(text: str) -> str:
 
 
 def _is_for(names: frozenset[str] | None, host: str) -> bool:
-    # What cannot be read is refused where it is used, and its last good version stays.
+    # An unreadable certificate is rejected when it is rendered, and its fallback is used.
     return names is None or host in names or wildcard_of(host) in names

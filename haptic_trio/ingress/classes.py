@@ -11,12 +11,12 @@ _DEFAULT: Final = "ingressclass.kubernetes.io/is-default-class"
 
 
 class OwnClasses(msgspec.Struct, frozen=True):
-    """What makes an Ingress one that is served."""
+    """The classes of the Ingresses that are served."""
 
     name: str
     controller: str
     without: bool
-    """Those without a class as well."""
+    """Whether Ingresses without a class are served as well."""
 
     def handles(self, name: str, lookups: Lookups) -> bool:
         """Whether Ingresses of the class *name*, empty for none, are served."""
@@ -26,7 +26,7 @@ class OwnClasses(msgspec.Struct, frozen=True):
 
 
 class _IsDefault(msgspec.Struct, frozen=True):
-    """Whether one of our classes is the default one."""
+    """Lookup aspect: whether an IngressClass of this controller is the default class."""
 
     name: str
     controller: str

@@ -16,14 +16,14 @@ _vendors: dict[int, tuple[Any, Vendors]] = {}
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What the owner of an Ingress should know."""
+    """A warning to the owner of an Ingress."""
 
     reason: str
     message: str
 
 
 class IngressView:
-    """What an Ingress has of that which it serves; for a template that renders it."""
+    """The hosts, paths and certificates that an Ingress owns; for the template that renders it."""
 
     def __init__(
         self, ingress: Resource, lookups: Lookups, own: OwnClasses, vendors: Vendors, policy: tuple[str, frozenset[str]]
@@ -61,7 +61,7 @@ class IngressView:
         return self._certificates.client_lines(self._ingress)
 
     def notes(self) -> list[Note]:
-        """Return what its owner should know about hosts, paths and certificates that others want, too."""
+        """Return warnings to the owner about hosts, paths and certificates that other Ingresses have, too."""
         return [*self._route_notes(), *self._certificate_notes()]
 
     def _may_have(self, host: str) -> bool:
@@ -144,7 +144,7 @@ class IngressView:
 
 
 class IngressFunctions:
-    """`ingress_api`: which Ingresses are served, and what they have of what they want."""
+    """The template namespace `ingress_api`: selection of Ingresses, and ownership of hosts."""
 
     __slots__ = ()
 
@@ -160,7 +160,7 @@ class IngressFunctions:
         annotations: Mapping[str, Any],
         policy: list[Any],
     ) -> IngressView:
-        """Return what *ingress* has; *classes* are the arguments of `handles`, *policy* says who may have hosts."""
+        """Return the view of *ingress*. *classes* are the arguments of `handles`; *policy* sets host ownership."""
         ownership, catch_all = policy
         return IngressView(
             ingress, resources, _classes(*classes), _vendors_of(annotations), (str(ownership), _texts(catch_all))
@@ -178,7 +178,7 @@ def _classes(name: Any, controller: Any, without: Any) -> OwnClasses:
 
 
 def _vendors_of(annotations: Mapping[str, Any]) -> Vendors:
-    """Return what *annotations* says, the same object for the same mapping: answers are remembered by it."""
+    """Return the vendors in *annotations*; the same mapping gives the same object, by which answers are cached."""
     known = _vendors.get(id(annotations))
     if known is not None and known[0] is annotations:
         return known[1]

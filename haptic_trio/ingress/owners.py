@@ -37,7 +37,7 @@ class Claimant(NamedTuple):
 
 
 class Contest(msgspec.Struct, frozen=True):
-    """A path that several namespaces want."""
+    """A path that several namespaces have."""
 
     holder: Claimant
     rival: Claimant
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 
 class TlsOwners(msgspec.Struct, frozen=True):
-    """Who decides about TLS of a host."""
+    """The Ingresses that decide about TLS of a host."""
 
     owner: Claimant | None = None
     choices: tuple[Choice, ...] = ()
@@ -64,7 +64,7 @@ class TlsOwners(msgspec.Struct, frozen=True):
 
 
 class Owners(msgspec.Struct, frozen=True):
-    """Who has a host and its paths."""
+    """The owners of a host and its paths."""
 
     firsts: tuple[Claimant, ...] = ()
     """The oldest Ingress of each namespace that serves the host, the oldest first; of the first few namespaces."""
@@ -87,7 +87,7 @@ class Owners(msgspec.Struct, frozen=True):
 
 
 class Exclusions(msgspec.Struct, frozen=True):
-    """What a certificate for a wildcard must not be shown for."""
+    """The hosts that a wildcard's certificate must not be used for."""
 
     hosts: tuple[str, ...] = ()
     is_complete: bool = True
@@ -99,7 +99,7 @@ A = TypeVar("A", Owners, Exclusions)
 
 
 def owners_of(host: str, lookups: Lookups, own: OwnClasses, vendors: Vendors) -> Owners:
-    """Return who has *host*, as `normal_host` has it."""
+    """Return the owners of *host*, a host in the form of `normal_host`."""
 
     def ask(classes: frozenset[str]) -> Owners:
         return derived(lookups, _STORE, _AskOwners(host, vendors, classes), host)
@@ -135,7 +135,7 @@ def _claimant(age: Age) -> Claimant:
 
 
 class _Ask:
-    """A question about Ingresses; where they are many, it remembers them, so that an answer costs what has changed."""
+    """A lookup aspect over Ingresses. It keeps a large set of them, so that an answer costs only what has changed."""
 
     def __init__(self, key: str, vendors: Vendors, classes: frozenset[str], *more: Any) -> None:
         self._identity = (key, vendors, classes, *more)
@@ -154,7 +154,7 @@ class _Ask:
         if reader is None:
             self._forget()
             reader = Reader(self._vendors, self._classes)
-        # Until all is read there is nothing to go on from.
+        # The reader is kept only after a complete read.
         self._reader = None
         reader.read(found, self._change)
         if not reader.is_small:
@@ -169,7 +169,7 @@ class _Ask:
 
 
 class _AskOwners(_Ask):
-    """Asks who has a host, of the Ingresses of some classes."""
+    """Lookup aspect: the owners of a host among the Ingresses of some classes."""
 
     def __init__(self, host: str, vendors: Vendors, classes: frozenset[str]) -> None:
         super().__init__(host, vendors, classes)
@@ -178,7 +178,7 @@ class _AskOwners(_Ask):
     def __call__(self, found: Sequence[Resource]) -> Owners:
         reader, book = self._read(found), self._book
         if self._reader is None:
-            # It would cost more to keep than to read again.
+            # Keeping it costs more than reading again.
             del self._book
         return Owners(
             tuple(map(_claimant, book.firsts[:_MOST_NAMED])),
@@ -210,7 +210,7 @@ def _tls_owners(book: HostBook) -> TlsOwners:
 
 
 class _AskExclusions(_Ask):
-    """Asks for what a wildcard is not for; see `exclusions_of`."""
+    """Lookup aspect: the hosts that a wildcard excludes; see `exclusions_of`."""
 
     def __init__(self, key: str, claimant: Age, vendors: Vendors, classes: frozenset[str]) -> None:
         super().__init__(key, vendors, classes, claimant)

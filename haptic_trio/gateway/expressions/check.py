@@ -26,9 +26,9 @@ from haptic_trio.gateway.expressions.nodes import (
 from haptic_trio.gateway.expressions.syntax import ExpressionError, parse
 
 MOST_STEPS: Final = 2_000_000
-"""Steps of PCRE for one text, at most: a few milliseconds."""
+"""Maximum number of PCRE steps for one text: a few milliseconds."""
 LONGEST_TEXT: Final = 8_192
-"""Bytes of text that any expression is matched with, at most."""
+"""Maximum length in bytes of a text that an expression is matched with."""
 SHORTEST_LIMIT: Final = 256
 """An expression that cannot be matched with texts of this length is rejected."""
 _SHOWN: Final = 80
@@ -43,7 +43,7 @@ class Expression(msgspec.Struct, frozen=True):
     longest: int
     """Bytes of the longest text that it may be matched with."""
     bound: tuple[int, ...]
-    """What a text of n bytes takes at most: the sum of `bound[k] * comb(n, k)` steps."""
+    """Upper bound of the steps for a text of n bytes: the sum of `bound[k] * comb(n, k)`."""
 
 
 def expression(text: str) -> Expression:
@@ -57,7 +57,7 @@ def expression(text: str) -> Expression:
 
 @lru_cache(maxsize=8192)
 def _analysed(text: str) -> Expression | str:
-    """Return the expression, or what is wrong with it; both take the same time to find out."""
+    """Return the expression, or its error; both are cached."""
     try:
         node = parse(text)
         parts = _scans(node)

@@ -34,7 +34,7 @@ from haptic_trio.gateway.expressions.syntax import ExpressionError
 MOST_POSITIONS: Final = 500
 MOST_TRANSITIONS: Final = 5_000
 _MOST_COPIES: Final = 64
-"""A set that is repeated more often counts as repeated without end."""
+"""A set that is repeated more often counts as repeated without limit."""
 _MOST_DEGREE: Final = 5
 _STACK_WORDS: Final = 3_000
 """PCRE's compiled code has a stack of 4,096 words (32 KiB); beyond it, a text that should match does not."""

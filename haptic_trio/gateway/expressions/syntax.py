@@ -26,11 +26,11 @@ from haptic_trio.gateway.expressions.nodes import (
 from haptic_trio.gateway.objects import GatewayObjectError
 
 MOST_CHARACTERS: Final = 1_024
-"""Characters of an expression, at most."""
+"""Maximum number of characters in an expression."""
 MOST_REPETITIONS: Final = 1_000
-"""What a counted repetition counts to, at most; as in RE2."""
+"""Maximum count of a repetition, as in RE2."""
 MOST_NESTED: Final = 30
-"""Groups within each other, at most."""
+"""Maximum depth of nested groups."""
 
 _COUNT: Final = re.compile(r"\{([0-9]{1,5})(,([0-9]{0,5}))?\}", re.ASCII)
 _OPEN_COUNT: Final = re.compile(r"\{ *,? *[0-9]+[0-9, ]*\}", re.ASCII)
@@ -85,7 +85,7 @@ _UNSUPPORTED_GROUPS: Final = (
 
 
 class ExpressionError(GatewayObjectError):
-    """A regular expression is not accepted; trying again helps after it has changed."""
+    """A regular expression is rejected; permanent until it changes."""
 
 
 def parse(text: str) -> Node:

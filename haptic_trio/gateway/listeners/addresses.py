@@ -12,19 +12,19 @@ IP_ADDRESS = "IPAddress"
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a Gateway listens."""
+    """The addresses of a Gateway, or the reason why it has none."""
 
     addresses: tuple[str, ...] = ()
     unsupported: str = ""
-    """A type of address that it asks for and that we do not know."""
+    """A requested type of address that is not supported."""
     unusable: str = ""
-    """An address that it asks for and that is not ours to give, or why it has none."""
+    """The problem of a requested address that is not available, or of an exhausted pool."""
 
 
 def place_gateways(
     gateways: Iterable[Resource], pool: Sequence[str], states: Mapping[tuple[str, str], Any]
 ) -> dict[tuple[str, str], Placement]:
-    """Return where each Gateway listens, by namespace and name.
+    """Return the placement of each Gateway, by namespace and name.
 
     An address that a Gateway asks for goes before one that it has had, and
     that before a free one; each time the older Gateway is first. *states*

@@ -17,14 +17,14 @@ from haptic_trio.gateway.objects import Lookups, Resource, derived, dig, items_o
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
-    """Why a certificate reference cannot be served."""
+    """The problem of a certificate reference: reason and message of a condition."""
 
     reason: str
     message: str
 
 
 def secret_of(lookups: Lookups, reference: Any, *, kind: str, namespace: str) -> Resource | CertificateProblem:
-    """Return the TLS Secret that *reference* of an object of *kind* in *namespace* names, or what is wrong with it."""
+    """Return the TLS Secret that *reference* of an object of *kind* in *namespace* names, or its problem."""
     group, ref_kind, name = (
         text_of(reference, "group"),
         text_of(reference, "kind") or "Secret",
@@ -70,7 +70,7 @@ def _is_pair(certificate: str, key: str) -> bool:
 
 @lru_cache(maxsize=20_000)
 def names_in(encoded: str) -> frozenset[str] | None:
-    """Return the names in the first certificate of *encoded*, Base64 of PEM; None for what is no certificate."""
+    """Return the names in the first certificate of *encoded*, PEM in Base64; None if it cannot be read."""
     try:
         certificate = x509.load_pem_x509_certificate(base64.b64decode(encoded))
         found = {str(one.value) for one in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
@@ -85,7 +85,7 @@ def names_in(encoded: str) -> frozenset[str] | None:
 def certificates_of(
     lookups: Lookups, listener: Any, *, kind: str, namespace: str
 ) -> tuple[tuple[Resource, ...], tuple[CertificateProblem, ...]]:
-    """Return the Secrets that *listener*, of an object of *kind*, serves, and what is wrong with others."""
+    """Return the Secrets that *listener*, of an object of *kind*, serves, and the problems of other references."""
     secrets, problems = [], []
     for reference in items_of(listener, "tls", "certificateRefs"):
         found = secret_of(lookups, reference, kind=kind, namespace=namespace)
@@ -97,7 +97,7 @@ def certificates_of(
 
 
 def authorities_in(lookups: Lookups, namespace: str, name: str) -> str:
-    """Return the certificates of authorities in a ConfigMap, as PEM; empty if there are none."""
+    """Return the CA certificates in a ConfigMap, as PEM; empty if there are none."""
     content = derived(lookups, "configMaps", _authorities, namespace, name)
     return content if content and _is_certificates(content) else ""
 

@@ -22,17 +22,17 @@ from haptic_trio.gateway.objects import (
 
 
 class ClientValidation(msgspec.Struct, frozen=True):
-    """What clients must show on a port."""
+    """Validation of client certificates on a port."""
 
     authorities: str = ""
-    """Certificates of those who may vouch for clients, as PEM; empty if there are none."""
+    """CA certificates that verify clients, as PEM; empty if there are none."""
     is_optional: bool = False
     reason: str = ""
     message: str = ""
 
 
 def client_validation(gateway: Resource, port: int, lookups: Lookups) -> ClientValidation | None:
-    """Return what clients must show on *port* of *gateway*; None for nothing."""
+    """Return the validation of client certificates on *port* of *gateway*; None if none are required."""
     frontend = dig(gateway, "spec", "tls", "frontend")
     own = next((entry for entry in items_of(frontend, "perPort") if entry.get("port") == port), None)
     validation = dig(frontend, "default", "validation") if own is None else dig(own, "tls", "validation")
@@ -68,7 +68,7 @@ def _authorities(gateway: Resource, reference: Any, lookups: Lookups) -> tuple[s
 
 
 def has_insecure_fallback(gateway: Resource) -> bool:
-    """Whether clients without a valid certificate are let in on some port."""
+    """Whether some port accepts clients without a valid certificate."""
     frontend = dig(gateway, "spec", "tls", "frontend")
     validations = [dig(frontend, "default", "validation")]
     validations += [dig(entry, "tls", "validation") for entry in items_of(frontend, "perPort")]
@@ -76,12 +76,12 @@ def has_insecure_fallback(gateway: Resource) -> bool:
 
 
 def has_client_certificate(gateway: Resource) -> bool:
-    """Whether *gateway* names a certificate that it shows to backends."""
+    """Whether *gateway* names a client certificate for backends."""
     return dig(gateway, "spec", "tls", "backend", "clientCertificateRef") is not None
 
 
 def client_certificate(gateway: Resource, lookups: Lookups) -> Resource | CertificateProblem | None:
-    """Return the Secret that *gateway* shows to backends, or what is wrong with it; None for none."""
+    """Return the Secret with the client certificate that *gateway* presents to backends, its problem, or None."""
     reference = dig(gateway, "spec", "tls", "backend", "clientCertificateRef")
     if reference is None:
         return None
@@ -92,12 +92,12 @@ def client_certificate(gateway: Resource, lookups: Lookups) -> Resource | Certif
 
 
 def certificate_suffix(gateway: Resource) -> str:
-    """Return what the names of backends that get the certificate of *gateway* end in."""
+    """Return the suffix of the names of backends that get the client certificate of *gateway*."""
     return f"_cert_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
 
 
 def certificates_for(route: Resource, lookups: Lookups) -> dict[str, Resource]:
-    """Return the Secrets that Gateways which *route* names show to backends, by the suffix of these."""
+    """Return the client certificates of the Gateways that *route* names, by the suffix of the backends' names."""
     found: dict[str, Resource] = {}
     for reference in items_of(route, "spec", "parentRefs"):
         if (text_of(reference, "group") or GROUP) != GROUP:

@@ -37,17 +37,17 @@ from haptic_trio.gateway.objects import (
 )
 
 PORT_STORES: Final = ("gatewaysByPort", "listenerSetsByPort")
-"""What is asked who has a port."""
+"""The stores to look up the owners of a port in."""
 
 _FOR_EACH: Final = 6
-"""How many times as many answers as others a Gateway takes: up to three for each of its ports, and some for owners."""
+"""Weight of a Gateway in the limit of answers: up to three for each of its ports, and some for owners."""
 
 Age: TypeAlias = tuple[str, str, str]
 """See `age_of`: that of one Gateway comes before those of all younger ones."""
 
 
 class _Distinct:
-    """Entries of which there may be many: hashed and compared at once, however many they are."""
+    """A large set of entries, hashed once and compared by digest."""
 
     __slots__ = ("_digest", "entries")
 
@@ -233,7 +233,7 @@ def _is_held(port: int, own: Age, lookups: Lookups, classes: frozenset[str]) -> 
 
 
 class HeldPorts:
-    """Answers for stores that change, one Gateway after the other, which ports it cannot have."""
+    """Finds the unavailable ports of Gateways, with answers that are remembered while stores change."""
 
     def __init__(self, lookups: Lookups, controller: str, rules: PortRules) -> None:
         self._lookups = lookups
@@ -242,7 +242,7 @@ class HeldPorts:
         self._answers = Answers(lookups)
 
     def unavailable(self, gateway: Resource, addresses: Sequence[str]) -> dict[int, str]:
-        """Return what `unavailable_ports` does."""
+        """Return the result of `unavailable_ports`."""
         self._answers.trim(_FOR_EACH * len(self._lookups["gateways"]))
         lookups = self._answers.lookups
         question = partial(unavailable_ports, gateway, lookups, self._controller, self.rules, addresses)

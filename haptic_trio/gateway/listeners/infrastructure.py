@@ -27,7 +27,7 @@ def service_name(gateway: Resource) -> str:
 
 
 def is_of(found: Any, gateway: Resource) -> bool:
-    """Whether *found*, an object, was made for *gateway*."""
+    """Whether the object *found* was created for *gateway*."""
     uid = text_of(gateway, "metadata", "uid")
     return any(
         text_of(owner, "kind") == "Gateway" and text_of(owner, "uid") == uid
@@ -95,7 +95,7 @@ def _texts(value: Any, field: str) -> dict[str, str]:
 
 
 def _addresses(known: Iterable[str], version: int) -> list[str]:
-    """Return those that an EndpointSlice may have."""
+    """Return the addresses that an EndpointSlice may have."""
     found = []
     for text in known:
         try:

@@ -32,17 +32,17 @@ KINDS_OF_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
     "TLS": ("TLSRoute",),
     "TCP": ("TCPRoute",),
 }
-"""What may be attached to a listener of each protocol that we speak."""
+"""The route kinds that a listener of each supported protocol accepts."""
 
 
 _KNOWN: Final = 16
-"""How many Gateways with ListenerSets have their listeners known."""
+"""Maximum number of Gateways with ListenerSets whose listeners are cached."""
 PARENT_INDEX: Final = "listener_set_gateway()"
 """In `indexBy`: the namespace and name of the Gateway that a ListenerSet is for, with `/` between them."""
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
-    """A listener of a Gateway of ours, without what it refers to."""
+    """A listener of a Gateway of this controller; references are not resolved."""
 
     kind: str
     """`Gateway` or `ListenerSet`: whose listener it is."""
@@ -55,7 +55,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str
     hostname: str
     kinds: tuple[str, ...]
-    """Kinds of routes that may be attached."""
+    """Kinds of routes that the listener accepts."""
     has_invalid_kinds: bool
     conflict: str
     """Reason of the condition `Conflicted`; empty if there is none."""
@@ -69,7 +69,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_terminated(self) -> bool:
-        """Whether we are the end of its TLS connections, which takes certificates."""
+        """Whether HAProxy terminates its TLS connections, which requires certificates."""
         return self.protocol == "HTTPS" or (self.protocol == "TLS" and not self.is_passed_through)
 
     @property
@@ -84,12 +84,12 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def company(self) -> str:
-        """What those that may share a port with it have in common."""
+        """Key that is equal for listeners that can share a port."""
         return _company(self.source)
 
     @property
     def key(self) -> str:
-        """What its entries in the maps begin with."""
+        """Prefix of its keys in the maps."""
         # Its name is text, as long as no API server has checked it, and may not end a key or be that of a set.
         return f"{self.namespace}/{self.owner}/{quote(self.name, safe='')}" + ("" if self.kind == "Gateway" else "/set")
 
@@ -130,7 +130,7 @@ def class_of(found: Sequence[Resource]) -> str:
 
 
 def is_class_ours(name: str, lookups: Lookups, controller: str) -> bool:
-    """Whether the GatewayClass *name* is there, and of *controller*."""
+    """Whether the GatewayClass *name* exists and has the controller *controller*."""
     return bool(name) and derived(lookups, "gatewayClasses", _controller, name) == controller
 
 
@@ -139,7 +139,7 @@ def _controller(found: Sequence[Resource]) -> str | None:
 
 
 def is_refused(gateway: Resource) -> bool:
-    """Whether *gateway* has parameters, of which we know none: it is not accepted, and not served."""
+    """Whether *gateway* has parameters. None are supported: the Gateway is not accepted, and not served."""
     return dig(gateway, "spec", "infrastructure", "parametersRef") is not None
 
 
@@ -391,5 +391,5 @@ def _fulfils(expression: Any, labels: Mapping[str, Any]) -> bool:
 
 
 def has_hostname_fault(listener: Listener) -> bool:
-    """Whether the listener's host name is none."""
+    """Whether the listener's host name is invalid."""
     return listener.hostname != ANY and not is_hostname(listener.hostname)

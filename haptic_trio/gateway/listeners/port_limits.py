@@ -95,7 +95,7 @@ class _RefusedOfSets(msgspec.Struct, frozen=True):
 
 
 class _Verdict(NamedTuple):
-    """What the claims of a namespace come to."""
+    """The result of the claims of a namespace."""
 
     granted: frozenset[Claim]
     refused: dict[Key, set[int]]

@@ -32,7 +32,7 @@ def port_range(value: Any) -> tuple[int, int]:
 
 
 class PortRules(msgspec.Struct, frozen=True):
-    """What the configuration says of the ports of listeners."""
+    """The configured rules for the ports of listeners."""
 
     pool: tuple[str, ...] = ()
     """Addresses of which each Gateway has one of its own; without any, all Gateways share an address."""

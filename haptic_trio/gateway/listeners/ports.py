@@ -33,19 +33,19 @@ MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})
 _INNER: Final = int(ipaddress.IPv4Address("127.128.0.0"))
 _MOST_INNER: Final = 2**23 - 2
-"""How many addresses there are from `_INNER` on that are this machine's own."""
+"""Number of loopback addresses from `_INNER` on."""
 
 
 class ServedListener(msgspec.Struct, frozen=True):
     """A listener as a frontend serves it."""
 
     key: str
-    """What its entries in the maps begin with; `=` and a backend where that leads to the frontend which serves it."""
+    """Prefix of its keys in the maps; or `=` and the backend that forwards to the frontend that serves it."""
     hostname: str
     """`*` for every host."""
     secrets: tuple[Resource, ...]
     lines: tuple[tuple[Resource, tuple[str, ...], tuple[str, ...]], ...] = ()
-    """For a crt-list: each Secret, the hosts that it is shown for, and those that are excluded from its wildcards."""
+    """Lines of the crt-list: a Secret, the hosts that it serves, and the hosts excluded from its wildcards."""
 
 
 class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +58,10 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     """`http`, `https`, `passthrough`, `tls` (terminated), `tcp`, or `mixed`: several of these, told apart by host."""
     listeners: tuple[ServedListener, ...]
     known: tuple[ServedListener, ...]
-    """Those that hosts are looked up among: a client may have come for one and ask for the host of another."""
+    """Listeners to look hosts up in: a client may connect for one host and request the host of another listener."""
     clients: ClientValidation | None = None
     suffix: str = ""
-    """What the names of its backends end in."""
+    """Suffix of the names of its backends."""
     is_inner: bool = False
     """Whether connections come from the frontend in front, through the backend `entry`, by the PROXY protocol."""
 
@@ -77,7 +77,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verified(self) -> str:
-        """The name of what remembers which certificates of clients were verified here; empty where they need none.
+        """Name of the stick table with the client certificates that were verified here; empty if none are required.
 
         It is another one for other authorities, so that these look at everybody anew.
         """
@@ -106,7 +106,7 @@ class RefusedListeners(msgspec.Struct, frozen=True):
 
 
 def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
-    """Return what is served of *gateway*; nothing if it is not of *controller*, or not accepted."""
+    """Return the served ports of *gateway*; none if it is not of *controller*, or not accepted."""
     if not is_ours(gateway, resources, controller) or is_refused(gateway):
         return []
     placement = _placement(gateway, resources, controller, rules.pool)
@@ -143,7 +143,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
 
 
 def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[RefusedPort]:
-    """Return the ports of *gateway* that it asks for and cannot have, once for each owner of listeners there."""
+    """Return the unavailable ports of the listeners of *gateway*, once for each owner of listeners."""
     if not is_ours(gateway, resources, controller) or is_refused(gateway):
         return []
     placement = _placement(gateway, resources, controller, rules.pool)
@@ -244,7 +244,7 @@ def _served(gateway: Resource, listener: Listener, resources: Lookups) -> Served
 
 
 class PortHosts:
-    """The hosts of all listeners of a port, found by what covers them."""
+    """The hosts of all listeners of a port, indexed by the wildcards that cover them."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._known = frozenset(hosts) - {"*"}
