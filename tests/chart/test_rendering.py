@@ -81,7 +81,7 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
         ("serviceMonitor__interval", 30, "'/serviceMonitor/interval': got number, want string"),
     ],
 )
-def test_wrong_values_are_refused_with_their_place(helm: Helm, setting: str, value: Any, message: str) -> None:
+def test_invalid_values_are_rejected_with_their_place(helm: Helm, setting: str, value: Any, message: str) -> None:
     with pytest.raises(RenderError) as refusal:
         helm.render(**{setting: value})
 

@@ -64,7 +64,7 @@ async def test_its_pods_keep_to_the_restricted_pod_security_standard(
     assert len(workloads) == 2
 
 
-async def test_an_upgrade_keeps_the_certificates_and_deleted_ones_are_made_anew_together(
+async def test_an_upgrade_keeps_certificates_and_creates_deleted_ones_together(
     cluster: Cluster, helm: Helm, namespace: str
 ) -> None:
     idle = {"controller__replicas": 0, "haproxy__replicas": 0, "ingressClass__name": namespace}

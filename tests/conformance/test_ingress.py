@@ -115,9 +115,7 @@ async def test_ingress_of_an_unknown_class_is_neither_served_nor_given_an_addres
 # What is not served as it says
 
 
-async def test_of_two_for_one_host_and_path_the_oldest_wins_and_the_other_is_told(
-    cluster: Cluster, site: IngressSite
-) -> None:
+async def test_the_oldest_ingress_wins_a_path_and_the_other_gets_a_warning(cluster: Cluster, site: IngressSite) -> None:
     rules = {"twice.test": {("Prefix", "/"): "root"}}
     old, young = ingress(site.namespace, "old", rules), ingress(site.namespace, "young", _led_to(rules, "exact-foo"))
     await cluster.apply([old], site.namespace)
@@ -135,7 +133,7 @@ async def test_of_two_for_one_host_and_path_the_oldest_wins_and_the_other_is_tol
     assert "HostPathConflict" in await _wait_note(cluster, site, "young", "Resolved")
 
 
-async def test_resource_backends_are_refused_and_their_owner_is_told(cluster: Cluster, site: IngressSite) -> None:
+async def test_resource_backends_are_rejected_with_an_event(cluster: Cluster, site: IngressSite) -> None:
     bucket = {"resource": {"apiGroup": "example.com", "kind": "Bucket", "name": "files"}}
     refused = ingress(site.namespace, "bucket", {"fine.test": {("Prefix", "/"): "root"}}, defaultBackend=bucket)
     await cluster.apply([refused], site.namespace)
@@ -146,9 +144,7 @@ async def test_resource_backends_are_refused_and_their_owner_is_told(cluster: Cl
     await _assert_served(cluster, site, "root.test", "/", "root")
 
 
-async def test_services_of_type_external_name_are_refused_and_who_names_one_is_told(
-    cluster: Cluster, site: IngressSite
-) -> None:
+async def test_services_of_type_external_name_are_rejected_with_a_warning(cluster: Cluster, site: IngressSite) -> None:
     outside = service("outside")
     outside["spec"] = {"type": "ExternalName", "externalName": "outside.example.com"}
     naming = ingress(site.namespace, "naming", {"outside.test": {("Prefix", "/"): "outside"}})
@@ -159,7 +155,9 @@ async def test_services_of_type_external_name_are_refused_and_who_names_one_is_t
     assert (await ask(cluster, site, "outside.test", "/")).status == 503
 
 
-async def test_what_an_ingress_names_and_is_not_there_is_told_until_it_is(cluster: Cluster, site: IngressSite) -> None:
+async def test_a_missing_object_of_an_ingress_has_a_warning_until_it_exists(
+    cluster: Cluster, site: IngressSite
+) -> None:
     rules = {"late.test": {("Prefix", "/"): "late"}}
     late = ingress(site.namespace, "late", rules, tls=[{"hosts": ["late.test"], "secretName": "late-tls"}])
     await cluster.apply([late], site.namespace)

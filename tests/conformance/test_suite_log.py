@@ -33,7 +33,7 @@ FAIL
 """
 
 
-def test_tests_that_run_side_by_side_are_told_apart() -> None:
+def test_parallel_tests_are_distinguished() -> None:
     log = read_log(LOG)
 
     assert [line.split("/")[-1] for line in log.lines["First"]] == ["first.yaml"]
@@ -58,7 +58,7 @@ def test_without_an_assertion_the_last_word_is_the_reason() -> None:
     assert find_reasons(lines) == ["http.go:2: got 404"]
 
 
-def test_equal_reasons_are_told_once() -> None:
+def test_equal_reasons_are_listed_once() -> None:
     lines = ["        \tError Trace:\tone.go:1", "        \tError:      \tbad", "        \tMessages:   \tvery"]
 
     assert find_reasons(lines * 3) == ["very: bad"]

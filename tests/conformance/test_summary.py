@@ -94,7 +94,7 @@ def test_page_says_why_a_test_was_skipped() -> None:
     assert lines[2] == "- A feature was not declared. Isolation"
 
 
-def test_official_report_is_told_in_a_line_per_profile() -> None:
+def test_official_report_is_summarised_in_a_line_per_profile() -> None:
     core = {"result": "success", "statistics": {"Passed": 3}}
     extended = {"result": "partial", "supportedFeatures": ["A", "B"]}
     report = {"profiles": [{"name": "GATEWAY-HTTP", "core": core, "extended": extended}, {"name": "X", "core": core}]}

@@ -126,7 +126,7 @@ def test_a_server_answers_only_with_one_of_the_names(tmp_path: Path) -> None:
         {"type": "Email", "email": "a@b.test"},
     ],
 )
-def test_what_is_no_name_makes_the_policy_unusable(wanted: dict[str, str]) -> None:
+def test_an_invalid_alternative_name_makes_the_policy_unusable(wanted: dict[str, str]) -> None:
     with pytest.raises(GatewayObjectError):
         alternative_names([wanted])
     checked = check(policy("x", [host("own.test"), wanted]), stores_of(AUTHORITY.config_map()))

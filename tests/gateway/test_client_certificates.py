@@ -114,7 +114,7 @@ def in_front(web: int, ports: Ports, *listeners: dict[str, Any]) -> Iterator[Res
 @pytest.mark.haproxy
 @pytest.mark.parametrize("newest", [False, True], ids=["TLS 1.2", "TLS 1.3"])
 @pytest.mark.parametrize("is_mixed", [False, True], ids=["alone", "mixed"])
-def test_a_session_that_began_at_another_port_brings_nobody_in(tmp_path: Path, newest: bool, is_mixed: bool) -> None:
+def test_a_tls_session_of_another_port_is_rejected(tmp_path: Path, newest: bool, is_mixed: bool) -> None:
     ports = new_ports()
     listeners = [
         {"name": f"web-{port}", "port": port, "protocol": "HTTPS", "hostname": HOST, "tls": PAIR} for port in ports
@@ -149,7 +149,7 @@ def test_a_session_that_began_at_another_port_brings_nobody_in(tmp_path: Path, n
 
 
 @pytest.mark.haproxy
-def test_nor_does_it_to_a_port_whose_connections_end_here(tmp_path: Path) -> None:
+def test_a_tls_session_of_another_port_is_rejected_where_tls_is_terminated(tmp_path: Path) -> None:
     ports = new_ports()
     listeners = [{"name": f"tls-{port}", "port": port, "protocol": "TLS", "tls": PAIR} for port in ports]
     nobody, joe, eve = (client(tmp_path, authority) for authority in (None, ONE, TWO))
@@ -169,7 +169,7 @@ def test_nor_does_it_to_a_port_whose_connections_end_here(tmp_path: Path) -> Non
 
 
 @pytest.mark.haproxy
-def test_a_certificate_for_one_listener_is_none_for_another_one(tmp_path: Path) -> None:
+def test_a_client_certificate_of_one_listener_does_not_count_for_another(tmp_path: Path) -> None:
     ports = new_ports()
     listeners = [
         {"name": name, "port": ports.one, "protocol": "HTTPS", "hostname": f"{name}.test", "tls": PAIR}
@@ -189,7 +189,7 @@ def test_a_certificate_for_one_listener_is_none_for_another_one(tmp_path: Path) 
                 pass
 
 
-def test_other_authorities_look_at_everybody_anew() -> None:
+def test_changed_ca_certificates_verify_every_client_again() -> None:
     strict = ServedPort(
         name="p", addresses=(), port=1, kind="https", listeners=(), known=(), clients=ClientValidation("A")
     )

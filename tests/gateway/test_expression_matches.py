@@ -40,7 +40,7 @@ def outcome(port: int, target: str, headers: tuple[str, ...]) -> str:
     return found.headers["location"].split("/")[2].partition(".")[0] if found.status == 302 else str(found.status)
 
 
-def test_expressions_match_whole_texts_and_too_long_ones_are_refused(tmp_path: Path) -> None:
+def test_expressions_match_whole_texts_and_too_long_texts_are_rejected(tmp_path: Path) -> None:
     port = free_port()
     rendered = render(
         gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),

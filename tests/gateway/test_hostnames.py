@@ -21,7 +21,7 @@ def stands_for(pattern: str, host: str) -> bool:
 
 
 @given(HOSTNAMES, HOSTNAMES, NAMES)
-def test_what_two_have_in_common_is_what_both_stand_for(one: str, other: str, host: str) -> None:
+def test_the_intersection_matches_the_hosts_that_both_match(one: str, other: str, host: str) -> None:
     common = intersection(one, other)
 
     both = stands_for(one, host) and stands_for(other, host)
@@ -48,6 +48,6 @@ def test_every_name_of_the_strategies_is_one(hostname: str) -> None:
     assert hostname == ANY or is_hostname(hostname)
 
 
-def test_what_is_no_host_name() -> None:
+def test_invalid_host_names_are_rejected() -> None:
     for text in ("", "*", "*.", "a..b", "-a", "a|b", "a b", "A", "*.*.a", "a.*", "x" * 64, ".".join(["abc"] * 64)):
         assert not is_hostname(text), text

@@ -103,7 +103,7 @@ async def test_clients_must_show_the_certificates_that_they_must_over_tcp(
 
 @pytest.mark.haproxy
 @pytest.mark.usefixtures("haproxy_with_quic")
-async def test_a_session_that_began_at_another_port_brings_nobody_in(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_a_tls_session_of_another_port_is_rejected(tmp_path: Path, nursery: trio.Nursery) -> None:
     strict, open_port = free_port(), free_port()
     with serving("web") as web:
         found = objects(web["web"], listener(ONE, strict), listener(ONE, open_port), tls=asking(strict))

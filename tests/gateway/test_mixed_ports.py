@@ -122,7 +122,7 @@ def test_each_connection_gets_to_the_listener_of_its_host(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("ways", [*itertools.permutations(WAYS, 2)])
-def test_what_begins_with_a_hello_shares_a_port_unless_the_host_is_the_same(ways: tuple[dict[str, Any], ...]) -> None:
+def test_https_and_tls_listeners_share_a_port_unless_their_hosts_are_equal(ways: tuple[dict[str, Any], ...]) -> None:
     one, other = ways
 
     shared = gateway("gw", {"name": "a", "port": 1, "hostname": "a.test", **one}, {"name": "b", "port": 1, **other})

@@ -60,7 +60,7 @@ CASES: dict[str, tuple[dict[str, Any], int, int]] = {
 
 
 @pytest.mark.haproxy
-def test_a_client_waits_no_longer_than_the_rule_says_however_often_the_backend_is_asked(tmp_path: Path) -> None:
+def test_all_attempts_together_do_not_exceed_the_timeout_of_the_rule(tmp_path: Path) -> None:
     port = free_port()
     rules = [rule(path, **fields) for path, (fields, _, _) in CASES.items()]
     service = made("Service", "app", version="v1", spec={"ports": [{"port": 80}]})

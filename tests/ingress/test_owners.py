@@ -83,7 +83,7 @@ def answers(lookup: Any) -> tuple[Any, ...]:
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(ingresses(), min_size=20, max_size=40), st.lists(st.tuples(st.booleans(), ingresses()), max_size=8))
-def test_change_after_change_it_is_what_a_look_at_everything_says(before: list[Resource], changes: Any) -> None:
+def test_incremental_answers_equal_a_complete_read_after_each_change(before: list[Resource], changes: Any) -> None:
     store = Store("ingressesByHost", [HOSTS_INDEX])
     for one in before:
         store.upsert(one)

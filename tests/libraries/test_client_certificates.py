@@ -257,7 +257,7 @@ def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster:
         ({"auth-tls-error-page": "/x"}, "requires auth-tls-secret"),
     ],
 )
-def test_what_cannot_be_verified_is_refused(annotations: dict[str, str], problem: str) -> None:
+def test_an_ingress_with_unusable_client_verification_is_quarantined(annotations: dict[str, str], problem: str) -> None:
     garbage = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     rendered = render(
         [
@@ -284,7 +284,7 @@ def test_a_host_without_a_certificate_of_its_own_is_refused() -> None:
     assert "must list each host" in refused["Ingress default/bare"]
 
 
-def test_other_authorities_in_a_secret_are_told_to_a_haproxy_that_gives_up_sessions() -> None:
+def test_removed_ca_certificates_reload_a_haproxy_that_cannot_drop_sessions() -> None:
     def generation(*authorities: trustme.CA) -> Generation:
         bundle = b"".join(authority.cert_pem.bytes() for authority in authorities)
         objects = [

@@ -232,7 +232,9 @@ def test_nothing_of_it_is_there_without_a_library_that_knows_it() -> None:
         ({"auth-url": URL, "auth-signin": "javascript:alert(1)"}, "neither an http"),
     ],
 )
-def test_what_could_lead_elsewhere_is_refused(annotations: dict[str, str], problem: str) -> None:
+def test_an_authentication_url_with_an_unsafe_target_quarantines_the_ingress(
+    annotations: dict[str, str], problem: str
+) -> None:
     rendered = render([checked("evil", annotations), *servers(80, 4180)], libraries=LIBRARIES)
 
     assert problem in rendered.refused["Ingress default/evil"]

@@ -55,12 +55,12 @@ def certificate(name: str, *hosts: str, age: int = 1, namespace: str = "default"
     return tls_secret(name, *pair, age=age, namespace=namespace)
 
 
-def test_nothing_is_said_of_what_is_served_as_it_is() -> None:
+def test_a_fully_served_ingress_gets_no_warning() -> None:
     assert Site(ingress("web", rule(HOST, path("/", "web"), path("/x", "web", kind="Exact")))).remarks == []
 
 
 @pytest.mark.parametrize("kind", ["Prefix", "Exact"])
-def test_the_younger_of_two_for_one_host_and_path_is_told_which_one_has_it(kind: str) -> None:
+def test_the_younger_ingress_for_a_path_gets_a_warning_that_names_the_older_one(kind: str) -> None:
     old = ingress("old", rule(HOST, path("/x", "web", kind=kind)), namespace="one")
     young = ingress("young", rule(HOST, path("/x", "web", kind=kind), path("/y", "web")), age=2)
     services = [service("web", namespace="one"), endpoint_slice("web", endpoint("1.1.1.1"), ports=80, namespace="one")]
@@ -82,13 +82,13 @@ def test_the_younger_of_two_for_one_host_and_path_is_told_which_one_has_it(kind:
     assert site.remarks == []
 
 
-def test_who_is_refused_has_nothing_that_others_could_lose_to() -> None:
+def test_a_quarantined_ingress_wins_no_path() -> None:
     refused = ingress("old", rule(HOST, path("/", "web"), path("/a b", "web")))
 
     assert Site(refused, ingress("young", rule(HOST, path("/", "web")), age=2)).remarks == []
 
 
-def test_an_alias_that_somebody_has_for_a_host_is_told_of() -> None:
+def test_an_alias_for_the_host_of_another_ingress_gets_a_warning() -> None:
     alias = ingress(
         "alias", rule("b.example.com", path("/", "web")), annotations={"nginx.ingress.kubernetes.io/server-alias": HOST}
     )
@@ -97,7 +97,7 @@ def test_an_alias_that_somebody_has_for_a_host_is_told_of() -> None:
     assert said.startswith(f"Ingress default/alias: HostPathConflict: the entry {HOST}|/ of maps/path-prefix.map")
 
 
-def test_a_service_that_is_missing_or_has_no_such_port_is_told_of_until_it_has() -> None:
+def test_a_missing_service_or_port_has_a_warning_until_it_exists() -> None:
     web = ingress(
         "web",
         rule(HOST, path("/", "gone"), path("/e", "gone", kind="Exact"), path("/p", "web", 81), path("/n", "web", "x")),
@@ -117,7 +117,7 @@ def test_a_service_that_is_missing_or_has_no_such_port_is_told_of_until_it_has()
     assert site.remarks == []
 
 
-def test_no_endpoints_behind_an_ingress_with_backends_of_its_own_is_told_of() -> None:
+def test_missing_endpoints_of_an_annotated_ingress_have_a_warning() -> None:
     own = ingress(
         "own", rule(HOST, path("/", "idle")), annotations={"nginx.ingress.kubernetes.io/proxy-read-timeout": "5"}
     )
@@ -127,7 +127,7 @@ def test_no_endpoints_behind_an_ingress_with_backends_of_its_own_is_told_of() ->
     ]
 
 
-def test_an_external_name_is_told_to_who_names_it() -> None:
+def test_a_service_of_type_external_name_has_a_warning() -> None:
     outside = service("outside", type="ExternalName", externalName="example.com")
 
     assert Site(ingress("web", rule(HOST, path("/", "outside"))), outside).remarks == [
@@ -139,7 +139,7 @@ def test_an_external_name_is_told_to_who_names_it() -> None:
 
 
 @pytest.mark.parametrize("expression", ["/api/(.*)", "/api.*", "/.+"])
-def test_a_path_that_is_taken_for_a_regular_expression_elsewhere_is_told_of(expression: str) -> None:
+def test_a_path_that_looks_like_a_regular_expression_has_a_warning(expression: str) -> None:
     web = ingress("web", rule(HOST, path(expression, "web", kind="ImplementationSpecific"), path("/a(1)", "web")))
 
     assert Site(web).remarks == [
@@ -156,7 +156,7 @@ def test_a_path_that_is_taken_for_a_regular_expression_elsewhere_is_told_of(expr
     assert Site(pattern).remarks == []
 
 
-def test_a_certificate_that_is_not_there_is_told_of_until_it_is() -> None:
+def test_a_missing_certificate_has_a_warning_until_it_exists() -> None:
     site = Site(ingress("web", rule(HOST, path("/", "web")), tls=[{"hosts": [HOST], "secretName": "tls"}]))
 
     assert site.remarks == [
@@ -177,7 +177,7 @@ def test_a_certificate_that_is_not_there_is_told_of_until_it_is() -> None:
         ({"strictSni": True}, "TLS connections of its hosts' clients are rejected"),
     ],
 )
-def test_a_certificate_that_cannot_be_used_is_told_to_those_who_name_it_until_it_can(
+def test_an_unusable_certificate_has_a_warning_for_each_ingress_that_names_it(
     context: dict[str, Any], instead: str
 ) -> None:
     good, other = certificate("tls", HOST), certificate("fallback", "fallback.example.com")
@@ -195,7 +195,7 @@ def test_a_certificate_that_cannot_be_used_is_told_to_those_who_name_it_until_it
     assert site.remarks == []
 
 
-def test_who_names_a_certificate_that_has_gone_bad_is_told_that_the_former_one_stays() -> None:
+def test_a_certificate_that_becomes_unusable_has_a_warning_that_the_former_one_is_used() -> None:
     good = certificate("tls", HOST)
     web = ingress("web", rule(HOST, path("/", "web")), tls=[{"secretName": "tls"}])
     site = Site(good, web)
@@ -208,7 +208,7 @@ def test_who_names_a_certificate_that_has_gone_bad_is_told_that_the_former_one_s
     assert said.message.endswith("; its last good version is served")
 
 
-def test_of_many_who_name_a_certificate_that_cannot_be_used_ten_are_told() -> None:
+def test_at_most_ten_ingresses_get_a_warning_about_one_unusable_certificate() -> None:
     bad = {**certificate("tls", HOST), "data": {}}
     named = [{"secretName": "tls"}]
     site = Site(bad, *(ingress(f"web{n}", rule(f"{n}.{HOST}", path("/", "web")), tls=named) for n in range(30)))
@@ -216,7 +216,7 @@ def test_of_many_who_name_a_certificate_that_cannot_be_used_ten_are_told() -> No
     assert len(site.remarks) == 10
 
 
-def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not() -> None:
+def test_a_second_certificate_for_a_host_has_a_warning_unless_it_is_a_copy() -> None:
     old, young = certificate("old", HOST), certificate("young", HOST, "b.example.com", age=2)
     copy = {**old, "metadata": {**old["metadata"], "name": "copy", "creationTimestamp": "2026-01-03T00:00:00Z"}}
     names = [{"secretName": name} for name in ("old", "young", "copy")]
@@ -233,7 +233,7 @@ def test_the_younger_of_two_certificates_for_a_host_is_told_of_and_a_copy_is_not
     assert site.remarks == []
 
 
-def test_the_younger_of_two_in_one_namespace_is_told_which_one_has_the_path() -> None:
+def test_within_a_namespace_the_younger_ingress_gets_a_warning_about_the_path() -> None:
     old = ingress("old", rule(HOST, path("/x", "web")))
     young = ingress("young", rule(HOST, path("/x", "other"), path("/y", "web")), age=2)
     services = [service("other"), endpoint_slice("other", endpoint("1.1.1.1"), ports=80)]

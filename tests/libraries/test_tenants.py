@@ -43,7 +43,7 @@ def test_a_path_stays_with_the_older_namespace_whatever_the_types(own: str, thei
     assert found[f"prefix {HOST}|/api/"] == "attacker"
 
 
-def test_within_a_namespace_exact_goes_before_prefix_as_ever() -> None:
+def test_within_a_namespace_exact_takes_precedence_over_prefix() -> None:
     found = routes(
         victim(rule(HOST, path("/login", "web"))),
         victim(rule(HOST, path("/login", "web", kind="Exact")), name="younger", age=2),
@@ -108,7 +108,7 @@ def test_an_alias_counts_as_a_host_of_its_ingress(annotation: str, value: str, a
     }
 
 
-def test_what_serves_every_host_belongs_to_the_oldest_too_and_may_be_for_some_namespaces_alone() -> None:
+def test_rules_for_every_host_belong_to_the_oldest_ingress_and_can_be_limited_to_namespaces() -> None:
     default = victim(defaultBackend=service_backend("web"))
     other = evil(rule(None, path("/", "web"), path("/", "web", kind="Exact"), path("/api", "web")))
 
@@ -127,13 +127,13 @@ def test_a_host_can_belong_to_one_namespace_as_a_whole(older: int) -> None:
     assert found == {**taken, "prefix b.example.com|/": "victim", "prefix c.example.com|/": "attacker"}
 
 
-def test_plain_http_is_redirected_for_hosts_of_its_own_alone() -> None:
+def test_an_ingress_redirects_plain_http_only_for_its_own_hosts() -> None:
     files = render([victim(rule(HOST, path("/", "web"))), evil(tls=secured(HOST, "e.org"))], sslRedirect=True).files
 
     assert files["maps/tls-host.map"].split() == ["e.org", "yes"]
 
 
-def test_connections_of_a_host_of_another_namespace_are_not_taken() -> None:
+def test_passthrough_does_not_take_the_host_of_another_namespace() -> None:
     passing = evil(rule(HOST, path("/", "web")), annotations={NGINX + "ssl-passthrough": "true"})
     for owner in (
         victim(rule(HOST, path("/x", "web"))),
@@ -180,7 +180,7 @@ class Site:
         return {path.rpartition("/")[2]: text.text for path, text in found.texts.items()}
 
 
-def test_what_the_older_one_had_goes_to_the_younger_one_with_it_and_comes_back() -> None:
+def test_paths_move_to_the_younger_ingress_when_the_older_one_is_deleted_and_back() -> None:
     rival = evil(rule(HOST, path("/", "web", kind="Exact")), tls=secured(HOST))
     site = Site(SHOP, rival, SHOP_TLS, secret("attacker", "tls", HOST, by=EVIL))
     both = {("Ingress victim/shop", reason) for reason in ("HostShared", "PathWanted", "CertificateWanted")} | {
@@ -200,7 +200,7 @@ def test_what_the_older_one_had_goes_to_the_younger_one_with_it_and_comes_back()
         site.put(SHOP)
 
 
-def test_a_younger_host_below_a_wildcard_is_looked_at_when_it_comes() -> None:
+def test_a_new_host_below_a_wildcard_is_excluded_from_its_certificate() -> None:
     wide = evil(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD))
     site = Site(wide, secret("attacker", "tls", WILDCARD, by=EVIL))
     assert site.render()["https.list"].split() == ["ssl/attacker_tls.pem", WILDCARD]
@@ -211,7 +211,7 @@ def test_a_younger_host_below_a_wildcard_is_looked_at_when_it_comes() -> None:
     assert site.render()["https.list"].split() == ["ssl/attacker_tls.pem", WILDCARD]
 
 
-def test_a_wildcard_whose_hosts_are_too_many_has_no_certificate_and_its_owner_is_told() -> None:
+def test_a_wildcard_with_too_many_excluded_hosts_has_no_certificate_and_a_warning() -> None:
     wide = evil(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD))
     hosts = [rule(f"h{number}.example.com", path("/", "web")) for number in range(600)]
     site = Site(wide, secret("attacker", "tls", WILDCARD, by=EVIL), victim(*hosts))

@@ -159,7 +159,7 @@ def test_the_oldest_ingress_decides_and_then_the_next_one(cluster: Cluster) -> N
     assert shown(cluster, HOST) == "evil"
 
 
-def test_whether_clients_are_asked_for_certificates_is_said_by_the_owner_of_the_host() -> None:
+def test_the_owner_of_a_host_decides_whether_client_certificates_are_required() -> None:
     def asking(make: Any, **more: Any) -> Resource:
         found: Resource = make(
             rule(HOST, path("/" if make is victim else "/x", "web")),
@@ -202,7 +202,7 @@ def test_whether_clients_are_asked_for_certificates_is_said_by_the_owner_of_the_
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("age", [1, 21])
-def test_authorities_of_a_wildcard_are_none_of_the_host_below_it(cluster: Cluster, age: int) -> None:
+def test_ca_certificates_of_a_wildcard_do_not_apply_to_a_host_below_it(cluster: Cluster, age: int) -> None:
     def asking(make: Any, host: str, age: int) -> Resource:
         annotations = {NGINX + "auth-tls-secret": "clients"}
         found: Resource = make(rule(host, path("/", "web")), tls=secured(host), annotations=annotations, age=age)

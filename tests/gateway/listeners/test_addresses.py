@@ -40,7 +40,7 @@ def test_an_address_that_is_asked_for_goes_before_one_that_another_has_had() -> 
     assert found["a"].addresses == ("10.0.0.1",)
 
 
-def test_what_cannot_be_given_is_said() -> None:
+def test_an_unavailable_address_has_a_reason() -> None:
     found = placed(
         *("a", "b", "c"),
         a=[{"type": "Hostname", "value": "a.example.com"}],

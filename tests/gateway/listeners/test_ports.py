@@ -40,7 +40,7 @@ def test_a_range_has_two_ends(value: object, expected: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 65536, "0-5", "9-5", "1-70000", "80,81", "", "x", "-5", "80-", True, None, 8.0])
-def test_what_is_no_range_is_rejected(value: object) -> None:
+def test_an_invalid_range_of_ports_is_rejected(value: object) -> None:
     with pytest.raises(ValueError, match="use a port"):
         port_range(value)
     with pytest.raises(GatewayObjectError):

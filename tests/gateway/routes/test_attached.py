@@ -37,7 +37,7 @@ _ROUTES = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(_ROUTES, st.booleans()), max_size=12))
-def test_counts_are_those_of_somebody_who_has_never_counted_before(changes: list[tuple[Resource, bool]]) -> None:
+def test_incremental_counts_equal_the_counts_of_a_new_instance(changes: list[tuple[Resource, bool]]) -> None:
     stores = stores_of(gateway_class(), gateway(), gateway("other"))
     attached = AttachedRoutes(stores, CONTROLLER)
 

@@ -101,7 +101,7 @@ def test_listeners_of_one_gateway_that_exclude_each_other_are_both_out() -> None
     }
 
 
-def test_what_a_set_adds_yields_to_what_was_there() -> None:
+def test_listeners_of_a_listener_set_lose_conflicts_with_existing_ones() -> None:
     def listener_set(name: str, created: str, *listeners: dict[str, object]) -> Resource:
         found = made("ListenerSet", name, spec={"parentRef": {"name": "gw"}, "listeners": list(listeners)})
         found["metadata"]["creationTimestamp"] = created
@@ -130,7 +130,7 @@ def test_what_a_set_adds_yields_to_what_was_there() -> None:
     assert reasons(to_set, own, old, young) == ["z1", "http"]
 
 
-def test_a_gateway_allows_sets_only_when_it_says_so() -> None:
+def test_a_gateway_allows_listener_sets_only_if_configured() -> None:
     listener_set = made("ListenerSet", "s", spec={"parentRef": {"name": "gw"}, "listeners": [{**HTTP, "name": "s1"}]})
 
     assert set(conflicts(stores_of(gateway_class(), gateway("gw"), listener_set))) == {"http"}

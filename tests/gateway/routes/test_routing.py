@@ -94,7 +94,7 @@ def test_of_two_routes_for_one_path_the_older_one_wins_and_alone_has_the_entry()
     assert table(stage(young, old, service("old"))) == {"web/gw/http|*|/x/": "gateway::web_old_80"}
 
 
-def test_conditions_go_before_what_has_none_whoever_is_older() -> None:
+def test_a_match_with_conditions_takes_precedence_over_an_older_one_without() -> None:
     old = route("a", rule("/x"), created="2026-01-01T00:00:00Z")
     conditional = rule(matches=[{"path": {"type": "PathPrefix", "value": "/x"}, **headers("v")[0]}], to="new")
     young = route("b", conditional, created="2026-01-02T00:00:00Z")
@@ -129,7 +129,7 @@ def test_grpc_expressions_are_those_of_service_and_method() -> None:
     assert not re.fullmatch(pattern, "/a")
 
 
-def test_what_no_condition_fits_falls_back_to_shorter_prefixes() -> None:
+def test_a_request_that_meets_no_condition_falls_back_to_shorter_prefixes() -> None:
     conditional = rule(matches=[{"path": {"type": "PathPrefix", "value": "/a/b"}, "method": "GET"}], to="new")
     stores = stage(route("r", rule("/a", to="app"), conditional), route("s", rule("/")), service("new"))
 
@@ -218,7 +218,7 @@ def test_connections_are_routed_by_host_alone() -> None:
         {"retry": {"codes": [200]}},
     ],
 )
-def test_what_cannot_be_expressed_is_refused_and_harms_no_other_route(bad: dict[str, Any]) -> None:
+def test_a_route_that_cannot_be_expressed_is_rejected_without_effect_on_others(bad: dict[str, Any]) -> None:
     wrong = route("bad", rule(**bad))
     stores = stage(wrong, route("good", rule("/good")))
     good = stores["httpRoutes"].get("web", "good")[0]

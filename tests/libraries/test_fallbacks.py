@@ -1,4 +1,4 @@
-"""What an Ingress was before it could no longer be rendered stays whole: HAProxy takes it, and no check is missing."""
+"""The fallback of a quarantined Ingress stays complete: HAProxy accepts it, and no check is missing."""
 
 import base64
 from pathlib import Path
@@ -82,7 +82,7 @@ class World:
         ({"auth-type": "basic", "auth-secret": "nobody"}, "http_auth("),
     ],
 )
-def test_what_stands_in_is_taken_by_haproxy_and_keeps_its_checks(
+def test_haproxy_accepts_a_fallback_that_keeps_its_access_rules(
     annotations: dict[str, str], kept: str, tmp_path: Path
 ) -> None:
     world = World()
@@ -97,7 +97,7 @@ def test_what_stands_in_is_taken_by_haproxy_and_keeps_its_checks(
     assert check(tmp_path, text, files) == ""
 
 
-def test_a_lost_bundle_of_authorities_leaves_the_former_one_in_place() -> None:
+def test_the_former_ca_certificates_stay_when_their_object_is_deleted() -> None:
     world = World()
     before = world.serve(1, {"auth-tls-secret": "known"})
     world.put({**KNOWN, "data": {}, "metadata": meta("known") | {"resourceVersion": "2"}})
