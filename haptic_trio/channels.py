@@ -57,8 +57,8 @@ from haptic_trio.messages import (
 )
 
 CHANGE_BUFFER = 100
-EVENT_BUFFER = 50
-FACT_BUFFER = 500
+CYCLE_BUFFER = 50
+EVENT_BUFFER = 500
 
 T = TypeVar("T")
 
@@ -151,17 +151,17 @@ class ConfigSeen(msgspec.Struct, frozen=True):
         return joined_version(self.config_map, self.secret)
 
 
-class Facts:
+class EventBuffer:
     """Bounded buffer of events for the commentator; never blocks a component, and counts dropped events."""
 
-    def __init__(self, size: int = FACT_BUFFER) -> None:
+    def __init__(self, size: int = EVENT_BUFFER) -> None:
         self._in, self._out = trio.open_memory_channel[msgspec.Struct](size)
         self._lost = 0
 
-    def tell(self, fact: msgspec.Struct) -> None:
-        """Add *fact*, or count it as dropped if the buffer is full."""
+    def record(self, event: msgspec.Struct) -> None:
+        """Add *event*, or count it as dropped if the buffer is full."""
         try:
-            self._in.send_nowait(fact)
+            self._in.send_nowait(event)
         except trio.WouldBlock:
             self._lost += 1
         except trio.BrokenResourceError:
@@ -189,8 +189,8 @@ class Channels:
 
     def __init__(self) -> None:
         self.changes_in, self.changes_out = trio.open_memory_channel[Change](CHANGE_BUFFER)
-        self.triggers_in, self.triggers_out = trio.open_memory_channel[ReconcileTriggered](EVENT_BUFFER)
-        self.cycles_in, self.cycles_out = trio.open_memory_channel[CycleEvent](EVENT_BUFFER)
+        self.triggers_in, self.triggers_out = trio.open_memory_channel[ReconcileTriggered](CYCLE_BUFFER)
+        self.cycles_in, self.cycles_out = trio.open_memory_channel[CycleEvent](CYCLE_BUFFER)
         self.config_in, self.config_out = trio.open_memory_channel[ConfigChanged](1)
         self.unread = Latest[ResourceChanged]()
         self.prepared = Latest[ConfigPrepared]()

@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from haptic_trio import messages as m
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
 from haptic_trio.logs import Logger
 from haptic_trio.metrics import Metrics
@@ -21,7 +21,7 @@ Story = tuple[str, str, dict[str, Any]]
 
 
 async def run_commentator(
-    facts: Facts,
+    events: EventBuffer,
     *,
     log: Logger,
     metrics: Metrics,
@@ -32,7 +32,7 @@ async def run_commentator(
 
     Counts lost events in *metrics*; observers update all other metrics.
     """
-    with facts.receiver as receiver:
+    with events.receiver as receiver:
         task_status.started()
         async for fact in receiver:
             story_of = STORIES.get(type(fact))
@@ -41,7 +41,7 @@ async def run_commentator(
                 getattr(log, level)(message, **values)
             if observe is not None:
                 observe(fact)
-            if lost := facts.take_lost():
+            if lost := events.take_lost():
                 metrics.facts_lost.inc(lost)
                 log.warning("events lost", count=lost)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from haptic_trio.channels import FACT_BUFFER, Channels, ConfigSeen, Facts, Latest
+from haptic_trio.channels import EVENT_BUFFER, Channels, ConfigSeen, EventBuffer, Latest
 from haptic_trio.messages import DriftSuspected
 
 
@@ -120,39 +120,39 @@ def test_reader_sees_values_in_order_and_ends_with_the_newest(bursts: list[int])
 
 
 async def test_facts_arrive_in_order() -> None:
-    facts = Facts()
+    events = EventBuffer()
     for number in range(3):
-        facts.tell(Fact(number))
+        events.record(Fact(number))
 
-    assert [facts.receiver.receive_nowait() for _ in range(3)] == [Fact(0), Fact(1), Fact(2)]
-    assert facts.take_lost() == 0
+    assert [events.receiver.receive_nowait() for _ in range(3)] == [Fact(0), Fact(1), Fact(2)]
+    assert events.take_lost() == 0
 
 
 async def test_facts_beyond_the_buffer_are_counted_and_the_earlier_ones_kept() -> None:
-    facts = Facts(size=2)
+    events = EventBuffer(size=2)
     for number in range(5):
-        facts.tell(Fact(number))
+        events.record(Fact(number))
 
-    assert [facts.receiver.receive_nowait() for _ in range(2)] == [Fact(0), Fact(1)]
-    assert facts.take_lost() == 3
-    assert facts.take_lost() == 0
+    assert [events.receiver.receive_nowait() for _ in range(2)] == [Fact(0), Fact(1)]
+    assert events.take_lost() == 3
+    assert events.take_lost() == 0
 
 
 async def test_burst_of_facts_fits_the_default_buffer() -> None:
-    facts = Facts()
-    for number in range(FACT_BUFFER):
-        facts.tell(Fact(number))
+    events = EventBuffer()
+    for number in range(EVENT_BUFFER):
+        events.record(Fact(number))
 
-    assert facts.take_lost() == 0
+    assert events.take_lost() == 0
 
 
 async def test_fact_that_nobody_will_read_disturbs_nobody() -> None:
-    facts = Facts()
-    facts.receiver.close()
+    events = EventBuffer()
+    events.receiver.close()
 
-    facts.tell(Fact(1))
+    events.record(Fact(1))
 
-    assert facts.take_lost() == 0
+    assert events.take_lost() == 0
 
 
 async def test_leaving_the_block_closes_every_end() -> None:

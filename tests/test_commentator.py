@@ -15,7 +15,7 @@ from structlog.testing import CapturingLogger
 from trio.testing import wait_all_tasks_blocked
 
 from haptic_trio import messages as m
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.commentator import STORIES, run_commentator
 from haptic_trio.config.credentials import Credentials
 from haptic_trio.config.load import LoadedConfig
@@ -41,7 +41,7 @@ class Narration:
     """A commentator at work, what it logs, and what it shows."""
 
     def __init__(self) -> None:
-        self.facts = Facts(size=50)
+        self.events = EventBuffer(size=50)
         self.metrics = Metrics(CollectorRegistry())
         self.log = CapturingLogger()
         self.observed: list[msgspec.Struct] = []
@@ -49,14 +49,14 @@ class Narration:
     async def start(self, nursery: trio.Nursery) -> None:
         log: Any = self.log
         await nursery.start(
-            partial(run_commentator, self.facts, log=log, metrics=self.metrics, observe=self.observed.append)
+            partial(run_commentator, self.events, log=log, metrics=self.metrics, observe=self.observed.append)
         )
 
-    async def tell(self, *facts: msgspec.Struct) -> list[tuple[str, str, dict[str, Any]]]:
-        """Tell *facts* and return the lines that follow: level, message, key-values."""
+    async def tell(self, *events: msgspec.Struct) -> list[tuple[str, str, dict[str, Any]]]:
+        """Tell *events* and return the lines that follow: level, message, key-values."""
         self.log.calls.clear()
-        for fact in facts:
-            self.facts.tell(fact)
+        for fact in events:
+            self.events.record(fact)
         await wait_all_tasks_blocked()
         return [(call.method_name, call.args[0], call.kwargs) for call in self.log.calls]
 
@@ -98,7 +98,7 @@ async def test_silent_fact_is_shown_to_observers_all_the_same(narration: Narrati
 async def test_lost_events_are_reported_with_their_number(nursery: trio.Nursery) -> None:
     narration = Narration()
     for _ in range(53):
-        narration.facts.tell(example_of(m.EndpointLost))
+        narration.events.record(example_of(m.EndpointLost))
 
     await narration.start(nursery)
     await wait_all_tasks_blocked()
@@ -224,22 +224,22 @@ async def test_commentator_ends_with_its_facts_and_reads_no_more_when_cancelled(
         await narration.start(nursery)
         nursery.cancel_scope.cancel()
 
-    narration.facts.tell(example_of(m.EndpointLost))
+    narration.events.record(example_of(m.EndpointLost))
 
-    assert narration.facts.take_lost() == 0
+    assert narration.events.take_lost() == 0
     assert narration.log.calls == []
 
 
 async def test_lines_of_a_cycle_can_be_found_by_their_correlation(nursery: trio.Nursery) -> None:
     stream = io.StringIO()
     configure_logs("json", "debug", stream=stream)
-    facts = Facts()
+    events = EventBuffer()
     try:
         await nursery.start(
-            partial(run_commentator, facts, log=get_logger("haptic-trio"), metrics=Metrics(CollectorRegistry()))
+            partial(run_commentator, events, log=get_logger("haptic-trio"), metrics=Metrics(CollectorRegistry()))
         )
         for kind in STORIES:
-            facts.tell(example_of(kind))
+            events.record(example_of(kind))
         await wait_all_tasks_blocked()
     finally:
         structlog.reset_defaults()

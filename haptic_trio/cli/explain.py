@@ -8,7 +8,7 @@ import click
 import msgspec
 import trio
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.cli.inputs.choices import output_option
 from haptic_trio.cli.inputs.oneshot import Snapshot, make_validator, read_snapshot, site_of
 from haptic_trio.cli.inputs.options import InputOptions, input_options
@@ -133,7 +133,7 @@ async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Ex
     parsed: Config | None = None
     problems: tuple[Problem, ...] = ()
     try:
-        valid = await Pipeline(snapshot.stores, renderer, validator, quarantine, Facts()).run("explain")
+        valid = await Pipeline(snapshot.stores, renderer, validator, quarantine, EventBuffer()).run("explain")
         parsed = valid.generation.config
     except RejectedError as exc:
         problems = exc.problems

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from haptic_trio import __version__
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.cli.inputs.choices import state_dir_option
 from haptic_trio.cli.inputs.cluster import make_cluster
 from haptic_trio.cli.inputs.options import InputOptions, check_listen, input_options, log_format_option
@@ -245,7 +245,7 @@ async def _run_locked(
     # collection takes a fifth of the time.
     gc.set_threshold(10_000, 10, 3)
     log = get_logger("haptic-trio")
-    facts, metrics = Facts(), Metrics()
+    events, metrics = EventBuffer(), Metrics()
     binary = find_haproxy(options.input.haproxy)
     # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
     add_process(metrics, __version__, (await trio.to_thread.run_sync(probe_version, binary)).text)
@@ -254,7 +254,7 @@ async def _run_locked(
     leadership: Latest[LeadershipChanged] = Latest()
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
-        facts.tell(ProblemsReported(source=source, problems=problems))
+        events.record(ProblemsReported(source=source, problems=problems))
 
     cluster = make_cluster(options.input, report)
     listens = (options.listen, options.webhook.listen if options.webhook is not None else None)
@@ -270,7 +270,7 @@ async def _run_locked(
         scratch=scratch,
         endpoints=endpoints,
         leadership=leadership,
-        facts=facts,
+        events=events,
         queue_metrics=WorkQueueMetrics(metrics.registry),
         tunes_gc=True,
         follow_log_level=options.follow_log_level,
@@ -288,7 +288,7 @@ async def _run_locked(
         trio.open_nursery() as narrating,
     ):
         observe = observing(Accounts(metrics).take, trace, console.observing(observe))
-        await narrating.start(partial(run_commentator, facts, log=log, metrics=metrics, observe=observe))
+        await narrating.start(partial(run_commentator, events, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
             # Outermost: the Lease is released after the last deployment and before the connection closes.
             async with trio.open_nursery() as electing:
@@ -305,7 +305,7 @@ async def _run_locked(
                     await serving.start(cluster.run)
                     endpoints.put(tuple(await serving.start(_make_instances(options, process, fleet)) or ()))
                     if server is None:
-                        lead_alone(leadership, facts)
+                        lead_alone(leadership, events)
                     else:
                         await electing.start(
                             partial(
@@ -315,7 +315,7 @@ async def _run_locked(
                                 process.election,
                                 leadership,
                                 identity=identity,
-                                facts=facts,
+                                events=events,
                             )
                         )
                     async with serving_control(options.state_dir, process), trio.open_nursery() as controlling:

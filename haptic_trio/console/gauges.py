@@ -2,7 +2,7 @@
 
 import trio
 
-from haptic_trio.channels import Channels, Facts, Latest
+from haptic_trio.channels import Channels, EventBuffer, Latest
 from haptic_trio.console.protocol import ChannelView, StoreView
 from haptic_trio.k8s.store import Stores
 
@@ -14,7 +14,7 @@ class Gauges:
         self._channels: Channels | None = None
         self._high: dict[str, int] = {}
 
-    def read(self, channels: Channels | None, facts: Facts) -> tuple[ChannelView, ...]:
+    def read(self, channels: Channels | None, events: EventBuffer) -> tuple[ChannelView, ...]:
         """Return every channel of the iteration, if one runs, and that of the facts."""
         if channels is not self._channels:
             self._channels = channels
@@ -26,7 +26,7 @@ class Gauges:
             elif isinstance(end, Latest):
                 held = int(end.version > 0)
                 found.append(ChannelView(name=name, kind="latest", used=held, size=1, high=held, puts=end.version))
-        found.append(self._channel("facts", facts.receiver.statistics()))
+        found.append(self._channel("facts", events.receiver.statistics()))
         return tuple(found)
 
     def _channel(self, name: str, now: trio.MemoryChannelStatistics) -> ChannelView:

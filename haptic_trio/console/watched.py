@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from haptic_trio.channels import Channels, Facts
+from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.console.configuration import Configuration, Source
 from haptic_trio.console.gauges import Gauges, read_stores
@@ -40,7 +40,7 @@ class Watched:
     def __init__(
         self,
         recorder: Recorder,
-        facts: Facts,
+        events: EventBuffer,
         *,
         iteration: Callable[[], IterationSnapshot | None],
         leadership: Callable[[], LeadershipChanged | None],
@@ -49,7 +49,7 @@ class Watched:
         """*fleet* returns plain data, or None."""
         self.recorder = recorder
         self.configuration = Configuration(self._source)
-        self._facts = facts
+        self._events = events
         self._iteration = iteration
         self._leadership = leadership
         self._fleet = fleet
@@ -85,7 +85,7 @@ class Watched:
     def channels(self) -> Any:
         """Return the fill levels of the channels."""
         iteration = self._iteration()
-        return self._gauges.read(iteration.channels if iteration is not None else None, self._facts)
+        return self._gauges.read(iteration.channels if iteration is not None else None, self._events)
 
     def stores(self) -> Any:
         """Return the sizes of the stores."""

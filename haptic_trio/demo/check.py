@@ -34,9 +34,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class _Record:
     """The results so far; a failure ends the run, because each step builds on the previous ones."""
 
-    def __init__(self, facts: FactLog) -> None:
+    def __init__(self, events: FactLog) -> None:
         self.results: list[Result] = []
-        self._facts = facts
+        self._events = events
 
     async def take(self, title: str, step: Step) -> None:
         if not all(result.ok for result in self.results):
@@ -45,7 +45,7 @@ class _Record:
             with trio.fail_after(STEP_LIMIT):
                 seconds, detail = await step()
         except trio.TooSlowError:
-            refusal = self._facts.find_last(ValidationFailed)
+            refusal = self._events.find_last(ValidationFailed)
             why = f"; last rejection: {refusal.problems[0]}" if refusal is not None else ""
             self.results.append(Result(title=title, detail=f"not within {STEP_LIMIT:g} s{why}", ok=False))
         except HapticError as exc:
@@ -59,7 +59,7 @@ async def tell_story(open_demo: Callable[[], AbstractAsyncContextManager[Running
     traffic = Traffic()
     began = trio.current_time()
     async with open_demo() as running, DemoClient.open(running.site) as client:
-        record = _Record(running.facts)
+        record = _Record(running.events)
         story = Story(running, client)
         await record.take("start to first answer", lambda: story.start(began))
         async with trio.open_nursery() as nursery:

@@ -90,7 +90,7 @@ def demo(directory: Path, check: bool, haproxy: str | None, instances: int, log_
 async def open_demo(options: DemoOptions) -> AsyncIterator[RunningDemo]:
     """Run backends, controller and HAProxy for the duration of the block."""
     wanted = options.ports
-    facts = FactLog()
+    events = FactLog()
     async with trio.open_nursery() as nursery:
         backends: dict[str, int] = await nursery.start(
             run_backends, {"web-one": wanted.web_one, "web-two": wanted.web_two, "api": wanted.api}
@@ -111,8 +111,8 @@ async def open_demo(options: DemoOptions) -> AsyncIterator[RunningDemo]:
                 listen="127.0.0.1:0",
                 on_exit="stop",
             )
-            serving = await nursery.start(partial(run_serve, serve, observe=facts.take))
-            yield RunningDemo(site=site, serving=serving, facts=facts)
+            serving = await nursery.start(partial(run_serve, serve, observe=events.take))
+            yield RunningDemo(site=site, serving=serving, events=events)
             nursery.cancel_scope.cancel(reason="the demo ended")
 
 

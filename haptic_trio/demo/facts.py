@@ -13,15 +13,15 @@ class FactLog:
     """All recorded events, in order."""
 
     def __init__(self) -> None:
-        self._facts: list[msgspec.Struct] = []
+        self._events: list[msgspec.Struct] = []
         self._changed = trio.Event()
 
     def __len__(self) -> int:
-        return len(self._facts)
+        return len(self._events)
 
     def take(self, fact: msgspec.Struct) -> None:
         """Record *fact* and wake the tasks that wait for events."""
-        self._facts.append(fact)
+        self._events.append(fact)
         self._changed.set()
         self._changed = trio.Event()
 
@@ -29,16 +29,16 @@ class FactLog:
         """Wait for and return the first event of *kind* after the first *since* events for which *where* is true."""
         position = since
         while True:
-            for fact in self._facts[position:]:
+            for fact in self._events[position:]:
                 if isinstance(fact, kind) and where(fact):
                     return fact
-            position = len(self._facts)
+            position = len(self._events)
             await self._changed.wait()
 
     def find_last(self, kind: type[Fact]) -> Fact | None:
         """Return the newest event of *kind*, or None."""
-        return next((fact for fact in reversed(self._facts) if isinstance(fact, kind)), None)
+        return next((fact for fact in reversed(self._events) if isinstance(fact, kind)), None)
 
     def all(self, kind: type[Fact], *, since: int = 0) -> list[Fact]:
         """Return all events of *kind* after the first *since* events, in order."""
-        return [fact for fact in self._facts[since:] if isinstance(fact, kind)]
+        return [fact for fact in self._events[since:] if isinstance(fact, kind)]

@@ -12,7 +12,7 @@ class RunningDemo(msgspec.Struct, frozen=True, kw_only=True):
 
     site: DemoSite
     serving: Serving
-    facts: FactLog
+    events: FactLog
 
     async def count_reloads(self) -> int:
         """Return the number of reloads that the HAProxy processes report."""

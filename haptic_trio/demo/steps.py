@@ -86,7 +86,7 @@ class Story:
     async def move_endpoint(self) -> tuple[float, str]:
         """Move an endpoint to another port: traffic follows, without a reload."""
         ports = self._running.site.ports
-        since, reloads = len(self._running.facts), await self._running.count_reloads()
+        since, reloads = len(self._running.events), await self._running.count_reloads()
         began = self._edit("web.yaml", f"    port: {ports.web_one}", f"    port: {ports.web_two}")
         answered = await self._client.wait_for(lambda answer: answer.backend == "web-two")
         await self._wait_deployed(since)
@@ -96,7 +96,7 @@ class Story:
 
     async def add_ingress(self) -> tuple[float, str]:
         """Add an Ingress for a new host, with a Service that is in use: it is served, without a reload."""
-        since, reloads = len(self._running.facts), await self._running.count_reloads()
+        since, reloads = len(self._running.events), await self._running.count_reloads()
         began = self._write("shop.yaml", INGRESS.format(name="shop", path="/"))
         answered = await self._client.wait_for(lambda answer: answer.status == 200, host="shop.localhost")
         await self._wait_deployed(since)
@@ -106,9 +106,9 @@ class Story:
 
     async def break_ingress(self) -> tuple[float, str]:
         """Add an Ingress whose path is an injection attempt: it is reported, and all others are served."""
-        since = len(self._running.facts)
+        since = len(self._running.events)
         began = self._write("broken.yaml", INGRESS.format(name="broken", path=INJECTION))
-        fact = await self._running.facts.wait_for(Quarantined, lambda fact: fact.ref.name == "broken", since=since)
+        fact = await self._running.events.wait_for(Quarantined, lambda fact: fact.ref.name == "broken", since=since)
         reported = trio.current_time()
         for host in ("demo.localhost", "shop.localhost"):
             answer = await self._client.get(host=host)
@@ -119,7 +119,7 @@ class Story:
 
     async def mend_ingress(self) -> tuple[float, str]:
         """Repair the broken Ingress: it is served."""
-        since = len(self._running.facts)
+        since = len(self._running.events)
         began = self._write("broken.yaml", INGRESS.format(name="broken", path="/"))
         answered = await self._client.wait_for(lambda answer: answer.status == 200, host="broken.localhost")
         await self._wait_deployed(since)
@@ -127,9 +127,9 @@ class Story:
 
     async def break_file(self) -> tuple[float, str]:
         """Add a file that is not YAML: it is reported with its line, and nothing else changes."""
-        since = len(self._running.facts)
+        since = len(self._running.events)
         began = self._write("half.yaml", HALF_WRITTEN)
-        fact = await self._running.facts.wait_for(
+        fact = await self._running.events.wait_for(
             ProblemsReported, lambda fact: bool(fact.problems) and Path(fact.source).name == "half.yaml", since=since
         )
         reported = trio.current_time()
@@ -142,22 +142,22 @@ class Story:
 
     async def change_config(self) -> tuple[float, str]:
         """Change the ConfigMap: a new iteration starts, and its templates reach HAProxy."""
-        since = len(self._running.facts)
+        since = len(self._running.events)
         before = self._running.iteration
         began = self._edit("config.yaml", "greeting: hello", "greeting: howdy")
         answered = await self._client.wait_for(lambda answer: answer.greeting == "howdy")
         await self._wait_deployed(since)
-        await self._running.facts.wait_for(IterationEnded, lambda fact: fact.iteration == before, since=since)
-        ready = await self._running.facts.wait_for(StageReached, lambda fact: fact.stage == 5, since=since)
+        await self._running.events.wait_for(IterationEnded, lambda fact: fact.iteration == before, since=since)
+        ready = await self._running.events.wait_for(StageReached, lambda fact: fact.stage == 5, since=since)
         _require(ready.iteration > before, "no new iteration was started")
         return answered - began, f"iteration {before} ended, iteration {ready.iteration} has deployed"
 
     async def break_config(self) -> tuple[float, str]:
         """Misspell a field of the ConfigMap: it is reported with its line, and the iteration continues."""
-        since = len(self._running.facts)
+        since = len(self._running.events)
         before = self._running.iteration
         began = self._edit("config.yaml", "debounceInterval:", "debounceIntervall:")
-        fact = await self._running.facts.wait_for(ConfigInvalid, lambda fact: bool(fact.problems), since=since)
+        fact = await self._running.events.wait_for(ConfigInvalid, lambda fact: bool(fact.problems), since=since)
         reported = trio.current_time()
         problem = fact.problems[0]
         _require(problem.line > 0, "the report names no line")
@@ -168,7 +168,7 @@ class Story:
 
     async def _wait_deployed(self, since: int) -> None:
         # With several instances, one may answer before another has the change.
-        await self._running.facts.wait_for(DeploymentCompleted, lambda _fact: True, since=since)
+        await self._running.events.wait_for(DeploymentCompleted, lambda _fact: True, since=since)
 
     def _write(self, name: str, text: str) -> float:
         replace_file(self._manifests / name, text)

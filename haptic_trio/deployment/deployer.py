@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.errors import HapticError
@@ -55,7 +55,7 @@ async def run_deployer(
     max_parallel: int,
     verify_interval: float = inf,
     report_ports: Callable[[PortsUnavailableError], None],
-    facts: Facts,
+    events: EventBuffer,
     pulse: Pulse,
     metrics: WorkQueueMetrics | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -84,7 +84,7 @@ async def run_deployer(
 
     async def complete(messages: list[DeploymentCompleted]) -> None:
         for message in messages:
-            facts.tell(message)
+            events.record(message)
             completed.put(message)
             await cycles.send(message)
 
@@ -104,7 +104,7 @@ async def run_deployer(
             verification.forget(name)
             await complete(rounds.drop(name, trio.current_time()))
             return
-        result = await _sync_one(target, verification.sync, deployment_timeout, drain_timeout, facts, report_ports)
+        result = await _sync_one(target, verification.sync, deployment_timeout, drain_timeout, events, report_ports)
         if result is None:
             queue.add_rate_limited(name)
             await complete(rounds.fail(target, trio.current_time()))
@@ -120,7 +120,7 @@ async def run_deployer(
             workers: set[str] = set()
             async for deployment in deployments:
                 names = tuple(endpoint.name for endpoint in deployment.endpoints)
-                facts.tell(
+                events.record(
                     DeploymentStarted(
                         correlation=deployment.correlation, generation=deployment.generation.id, endpoints=names
                     )
@@ -197,14 +197,14 @@ async def _sync_one(
     sync: Callable[[Endpoint, DeploymentScheduled], Awaitable[SyncResult]],
     limit: float,
     drain_timeout: float,
-    facts: Facts,
+    events: EventBuffer,
     report_ports: Callable[[PortsUnavailableError], None],
 ) -> SyncResult | None:
     deployment, endpoint = target.deployment, target.endpoint
     results: list[SyncResult] = []
 
     def report_failure(error: Exception) -> None:
-        facts.tell(
+        events.record(
             InstanceFailed(
                 correlation=deployment.correlation,
                 endpoint=endpoint.name,
@@ -225,9 +225,9 @@ async def _sync_one(
         except (HapticError, OSError) as exc:
             report_failure(exc)
         else:
-            facts.tell(InstanceDeployed(correlation=deployment.correlation, result=result))
+            events.record(InstanceDeployed(correlation=deployment.correlation, result=result))
             if result.drift:
-                facts.tell(_make_drift_event(deployment.correlation, result))
+                events.record(_make_drift_event(deployment.correlation, result))
             results.append(result)
 
     began = trio.current_time()

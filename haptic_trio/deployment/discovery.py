@@ -2,7 +2,7 @@
 
 import trio
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.messages import EndpointLost, EndpointsDiscovered
 
@@ -11,7 +11,7 @@ async def run_discovery(
     instances: Latest[tuple[Endpoint, ...]],
     endpoints: Latest[EndpointsDiscovered],
     *,
-    facts: Facts,
+    events: EventBuffer,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Publish the endpoints in *instances*, and each change, until cancelled.
@@ -26,12 +26,12 @@ async def run_discovery(
     def publish(found: tuple[Endpoint, ...]) -> None:
         names = {endpoint.name for endpoint in found}
         for name in sorted(known - names):
-            facts.tell(EndpointLost(endpoint=name))
+            events.record(EndpointLost(endpoint=name))
         known.clear()
         known.update(names)
         message = EndpointsDiscovered(endpoints=found)
         endpoints.put(message)
-        facts.tell(message)
+        events.record(message)
 
     seen, found = await instances.wait_newer(0)
     publish(found)

@@ -2,7 +2,7 @@
 
 import trio
 
-from haptic_trio.channels import Change, Facts, Latest
+from haptic_trio.channels import Change, EventBuffer, Latest
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import DeploymentCompleted, DriftSuspected
 
@@ -12,7 +12,7 @@ async def run_drift_monitor(
     changes: trio.MemorySendChannel[Change],
     *,
     interval: float,
-    facts: Facts,
+    events: EventBuffer,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -31,7 +31,7 @@ async def run_drift_monitor(
             if not quiet.cancelled_caught:
                 continue
             suspicion = DriftSuspected(idle=interval)
-            facts.tell(suspicion)
+            events.record(suspicion)
             try:
                 await changes.send(suspicion)
             except trio.BrokenResourceError:

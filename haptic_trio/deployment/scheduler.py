@@ -4,7 +4,7 @@ from math import inf
 
 import trio
 
-from haptic_trio.channels import Facts, Latest, News
+from haptic_trio.channels import EventBuffer, Latest, News
 from haptic_trio.deployment.schedule import Input, Schedule
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
@@ -26,7 +26,7 @@ async def run_scheduler(
     deployments: trio.MemorySendChannel[DeploymentScheduled],
     *,
     schedule: Schedule,
-    facts: Facts,
+    events: EventBuffer,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -56,7 +56,7 @@ async def run_scheduler(
                 if messages:
                     continue
                 deployment = schedule.start(trio.current_time())
-                facts.tell(deployment)
+                events.record(deployment)
                 try:
                     await deployments.send(deployment)
                 except trio.BrokenResourceError:

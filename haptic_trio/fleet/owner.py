@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.config.model import InstancesConfig
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.component import DesiredGroups, run_fleet
@@ -63,7 +63,7 @@ class FleetOwner:
         config: Latest[InstancesConfig],
         basis: Latest[str],
         newest: Latest[ConfigValidated],
-        facts: Facts,
+        events: EventBuffer,
         new_id: Callable[[GroupKey], str] = make_id,
         size_override_path: Path | None = None,
         clock: Callable[[], float] = time.time,
@@ -79,7 +79,7 @@ class FleetOwner:
         self._config = config
         self._basis = basis
         self._newest = newest
-        self._facts = facts
+        self._events = events
         self._new_id = new_id
         self._size_override_path = size_override_path
         self._clock = clock
@@ -107,7 +107,7 @@ class FleetOwner:
             nursery.start_soon(_follow, self._config, self._take_config)
             nursery.start_soon(_follow, self._basis, partial(self._change, "basis"))
             nursery.start_soon(self._await_first_generation)
-            nursery.start_soon(_follow, self.snapshots, FleetChangeReporter(self._facts).report)
+            nursery.start_soon(_follow, self.snapshots, FleetChangeReporter(self._events).report)
             await run_terms(self._leadership, self._lead)
 
     async def _lead(self) -> None:
@@ -208,14 +208,14 @@ class FleetOwner:
     def _report_drain(
         self, instance_id: str, group: str, reason: Reason, unhealthy_at: float, delete_at: float
     ) -> None:
-        self._facts.tell(
+        self._events.record(
             InstanceDraining(
                 instance=instance_id, group=group, reason=reason.value, seconds=max(0.0, delete_at - unhealthy_at)
             )
         )
 
     def _report_error(self, group: str, instance_id: str, message: str) -> None:
-        self._facts.tell(InstanceOperationFailed(instance=instance_id, group=group, error=message))
+        self._events.record(InstanceOperationFailed(instance=instance_id, group=group, error=message))
 
 
 async def _follow(cell: Latest[T], take: Callable[[T], None]) -> None:
@@ -228,8 +228,8 @@ async def _follow(cell: Latest[T], take: Callable[[T], None]) -> None:
 class FleetChangeReporter:
     """Emits FleetChanged whenever the number of instances in any state changes."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, events: EventBuffer) -> None:
+        self._events = events
         self._reported: dict[str, FleetChanged] = {}
 
     def report(self, snapshot: FleetSnapshot) -> None:
@@ -246,4 +246,4 @@ class FleetChangeReporter:
             )
             if self._reported.get(fact.group) != fact:
                 self._reported[fact.group] = fact
-                self._facts.tell(fact)
+                self._events.record(fact)

@@ -13,7 +13,7 @@ from math import inf
 
 import trio
 
-from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
@@ -39,7 +39,7 @@ async def run_checker(
     interval: float,
     only_data: OnlyData,
     retry: Callable[[], Awaitable[None]],
-    facts: Facts,
+    events: EventBuffer,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -76,13 +76,13 @@ async def run_checker(
                         correlation=message.correlation,
                         reason=message.reason,
                         started=message.started,
-                        facts=facts,
+                        events=events,
                     )
                     await cycles.send(rejection)
                     rejected.put(rejection)
                     continue
                 last_valid = generation
-                facts.tell(valid)
+                events.record(valid)
                 # The ledger first: it has to know before a deployment completes.
                 await cycles.send(valid)
                 validated.put(valid)

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 import trio
 
-from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -45,7 +45,7 @@ async def run_coordinator(
     *,
     pipeline: Pipeline,
     fast_lane: FastLane | None,
-    facts: Facts,
+    events: EventBuffer,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -62,7 +62,7 @@ async def run_coordinator(
     one_at_a_time = trio.Lock()
 
     async def reconcile(trigger: ReconcileTriggered, progress: Callable[[], None]) -> None:
-        facts.tell(ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes))
+        events.record(ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes))
         started = trio.current_time()
         candidate: Prepared | None = None
         outcome: ConfigPrepared | ConfigValidated | ValidationFailed
@@ -74,10 +74,10 @@ async def run_coordinator(
                 outcome = candidate.message
         except RejectedError as exc:
             outcome = report_rejection(
-                exc, correlation=trigger.correlation, reason=trigger.reason, started=started, facts=facts
+                exc, correlation=trigger.correlation, reason=trigger.reason, started=started, events=events
             )
         else:
-            facts.tell(outcome)
+            events.record(outcome)
         # The ledger first: it has to know the cycle before its deployment completes.
         await cycles.send(outcome)
         match outcome:
@@ -94,7 +94,7 @@ async def run_coordinator(
             trigger = ReconcileTriggered(
                 correlation=lane.next_correlation(), reason=Reason.REFUSED, changes=0, seen=trio.current_time()
             )
-            facts.tell(trigger)
+            events.record(trigger)
             await cycles.send(trigger)
             with pulse.busy() as progress:
                 await reconcile(trigger, progress)
@@ -114,7 +114,7 @@ async def run_coordinator(
                         interval=fast_lane.interval,
                         only_data=fast_lane.only_data,
                         retry=partial(retry, fast_lane),
-                        facts=facts,
+                        events=events,
                         pulse=fast_lane.pulse,
                     )
                 )

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.k8s.resource import ResourceRef
@@ -63,13 +63,13 @@ class Pipeline:
     """Renders the stores and validates the result. One `run` or `prepare` at a time, and one `check` in parallel."""
 
     def __init__(
-        self, stores: Stores, renderer: Renderer, validator: Validator, quarantine: Quarantine, facts: Facts
+        self, stores: Stores, renderer: Renderer, validator: Validator, quarantine: Quarantine, events: EventBuffer
     ) -> None:
         self._stores = stores
         self._renderer = renderer
         self._validator = validator
         self._quarantine = quarantine
-        self._facts = facts
+        self._events = events
         self._contents = renderer.contents
         self._trial = ContentTrial(renderer.contents)
         self._newest: Rendered | None = None
@@ -152,7 +152,7 @@ class Pipeline:
             rendered = await self.render_newest()
         if faults := self._quarantine.find_template_faults(rendered.produced, rendered.refusals):
             raise RejectedError("render", faults)
-        self._facts.tell(
+        self._events.record(
             ConfigRendered(
                 correlation=correlation,
                 bytes=rendered.config.size,
@@ -163,7 +163,7 @@ class Pipeline:
             )
         )
         if rendered.differing:
-            self._facts.tell(RenderDiffered(correlation=correlation, outputs=rendered.differing))
+            self._events.record(RenderDiffered(correlation=correlation, outputs=rendered.differing))
         try:
             with _timed(times, "parse"):
                 generation = await self._validator.parse(rendered)
@@ -276,9 +276,9 @@ class Pipeline:
         fresh, released = self._quarantine.update(rendered.refusals, find_fields)
         count = len(self._quarantine.objects)
         for entry in released:
-            self._facts.tell(Released(correlation=correlation, ref=entry.ref, held=count))
+            self._events.record(Released(correlation=correlation, ref=entry.ref, held=count))
         for entry in fresh:
-            self._facts.tell(
+            self._events.record(
                 Quarantined(
                     correlation=correlation,
                     ref=entry.ref,

@@ -11,7 +11,7 @@ from math import inf
 
 import trio
 
-from haptic_trio.channels import AttemptDue, Change, Facts
+from haptic_trio.channels import AttemptDue, Change, EventBuffer
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DriftSuspected,
@@ -74,7 +74,7 @@ async def run_debouncer(
     *,
     interval: float,
     next_correlation: Callable[[], str],
-    facts: Facts,
+    events: EventBuffer,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -89,7 +89,7 @@ async def run_debouncer(
         seen = debounce.first if debounce.pending else now
         taken = debounce.trigger(now)
         message = ReconcileTriggered(correlation=next_correlation(), reason=reason, changes=taken, seen=seen)
-        facts.tell(message)
+        events.record(message)
         await triggers.send(message)
 
     with changes, triggers:

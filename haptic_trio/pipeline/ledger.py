@@ -7,7 +7,7 @@ when it is validated.
 
 import trio
 
-from haptic_trio.channels import CycleEvent, Facts
+from haptic_trio.channels import CycleEvent, EventBuffer
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -122,7 +122,7 @@ async def run_ledger(
     cycles: trio.MemoryReceiveChannel[CycleEvent],
     *,
     is_leader: bool,
-    facts: Facts,
+    events: EventBuffer,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Report the outcome of each reconciliation until *cycles* ends. Takes ownership of *cycles*."""
@@ -131,4 +131,4 @@ async def run_ledger(
         task_status.started()
         async for event in cycles:
             for message in ledger.take(event, trio.current_time()):
-                facts.tell(message)
+                events.record(message)

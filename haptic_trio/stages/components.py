@@ -44,7 +44,7 @@ async def run_components(
         set_level(config.logging.level)
     stores = make_stores(config, process.client)
     # Compiling the templates takes as much CPU time as a few renders.
-    contents = open_contents(config, report_to(process.facts), process.retained.contents)
+    contents = open_contents(config, report_to(process.events), process.retained.contents)
     renderer = await trio.to_thread.run_sync(Renderer, config, contents)
     directory = CheckDirectory(process.scratch)
     validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, directory=directory)
@@ -57,11 +57,11 @@ async def run_components(
                     run_ledger,
                     channels.cycles_out.clone(),
                     is_leader=leadership is not None and leadership.is_leader,
-                    facts=process.facts,
+                    events=process.events,
                 )
             )
-            nursery.start_soon(partial(run_contents, contents, channels.changes_in.clone(), facts=process.facts))
-            pipeline = Pipeline(stores, renderer, validator, process.retained.quarantine, process.facts)
+            nursery.start_soon(partial(run_contents, contents, channels.changes_in.clone(), events=process.events))
+            pipeline = Pipeline(stores, renderer, validator, process.retained.quarantine, process.events)
             dry_runs = DryRuns(
                 stores,
                 renderer,

@@ -41,21 +41,23 @@ async def run_controller(process: Process) -> None:
             backoff.reset()
         except* StartTimeoutError as group:
             reason = "start timed out"
-            process.facts.tell(_failure(number, group, delay))
+            process.events.record(_failure(number, group, delay))
             if state.loaded is not None and last_good is not None and state.loaded.version != last_good.version:
                 unstartable |= {state.loaded.version}
         except* (HapticError, OSError) as group:
             # Any other exception is a bug and ends the process with a traceback.
             reason = "failed"
             delay = backoff.next()
-            process.facts.tell(_failure(number, group, delay))
+            process.events.record(_failure(number, group, delay))
         finally:
             process.running.put(None)
         if state.stage == 5:
             last_good = state.loaded
         if state.validated is not None and state.validated.value is not None:
             last_valid = state.validated.value
-        process.facts.tell(IterationEnded(iteration=number, reason=reason, seconds=trio.current_time() - state.opened))
+        process.events.record(
+            IterationEnded(iteration=number, reason=reason, seconds=trio.current_time() - state.opened)
+        )
         await trio.sleep(delay)
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import trio
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.config.model import LeaderElection
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.api.lease import LeaseElector, LeaseServer, Standing
@@ -21,11 +21,11 @@ def make_identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
-def lead_alone(leadership: Latest[LeadershipChanged], facts: Facts) -> None:
+def lead_alone(leadership: Latest[LeadershipChanged], events: EventBuffer) -> None:
     """Make this process the leader without an election, for setups with a single replica."""
     message = LeadershipChanged(is_leader=True, identity=f"local-{os.getpid()}", transitions=1)
     leadership.put(message)
-    facts.tell(message)
+    events.record(message)
 
 
 async def run_leadership(
@@ -35,7 +35,7 @@ async def run_leadership(
     leadership: Latest[LeadershipChanged],
     *,
     identity: str,
-    facts: Facts,
+    events: EventBuffer,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> NoReturn:
     """Elect a leader with the Lease in *namespace* until cancelled, and put each change into *leadership*.
@@ -55,20 +55,20 @@ async def run_leadership(
         if not standing.is_leader and standing.leader not in {"", identity, seen_leader}:
             log.info("another replica leads", leader=standing.leader)
         seen_leader = standing.leader
-        _publish(leadership, facts, is_leader=standing.is_leader, identity=identity, transitions=standing.transitions)
+        _publish(leadership, events, is_leader=standing.is_leader, identity=identity, transitions=standing.transitions)
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
-        facts.tell(ProblemsReported(source=source, problems=problems))
+        events.record(ProblemsReported(source=source, problems=problems))
 
     leadership.put(LeadershipChanged(is_leader=False, identity=identity, transitions=0))
     task_status.started()
     seen, wanted = await settings.wait_newer(0)
     while True:
         if not wanted.enabled:
-            _publish(leadership, facts, is_leader=True, identity=identity, transitions=1)
+            _publish(leadership, events, is_leader=True, identity=identity, transitions=1)
             seen, wanted = await settings.wait_newer(seen)
             continue
-        _publish(leadership, facts, is_leader=False, identity=identity, transitions=0)
+        _publish(leadership, events, is_leader=False, identity=identity, transitions=0)
         elector = LeaseElector(
             server, namespace, wanted.lease_name, identity=identity, settings=_lease_settings(wanted), report=report
         )
@@ -83,12 +83,12 @@ async def run_leadership(
 
 
 def _publish(
-    leadership: Latest[LeadershipChanged], facts: Facts, *, is_leader: bool, identity: str, transitions: int
+    leadership: Latest[LeadershipChanged], events: EventBuffer, *, is_leader: bool, identity: str, transitions: int
 ) -> None:
     if leadership.value is None or leadership.value.is_leader != is_leader:
         message = LeadershipChanged(is_leader=is_leader, identity=identity, transitions=transitions)
         leadership.put(message)
-        facts.tell(message)
+        events.record(message)
 
 
 def _lease_settings(wanted: LeaderElection) -> LeaseSettings:

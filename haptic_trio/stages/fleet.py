@@ -69,7 +69,7 @@ def make_local_fleet(process: Process, state: Path, *, size: int, on_exit: OnExi
         config=process.fleet.desired,
         basis=basis,
         newest=newest,
-        facts=process.facts,
+        events=process.events,
         new_id=provider.make_id,
         size_override_path=state / "fleet-size.json",
         metrics=process.queue_metrics,

@@ -77,7 +77,7 @@ async def _start_stages(
 ) -> None:
     def reached(stage: int, name: str) -> None:
         state.stage = stage
-        process.facts.tell(
+        process.events.record(
             StageReached(iteration=state.number, stage=stage, name=name, seconds=trio.current_time() - state.opened)
         )
 
@@ -91,7 +91,7 @@ async def _start_stages(
             checked=opening.checked,
             last_good=opening.last_good,
             unstartable=opening.unstartable,
-            facts=process.facts,
+            events=process.events,
         )
     )
     reached(1, "load_config")
@@ -106,7 +106,7 @@ async def _start_stages(
                 load=process.load,
                 running=loaded.version,
                 ignored=opening.unstartable,
-                facts=process.facts,
+                events=process.events,
             )
         )
         synced.set()
@@ -126,7 +126,7 @@ async def _start_stages(
                 loaded.config.watched_resources,
                 components.stores,
                 channels.changes_in.clone(),
-                facts=process.facts,
+                events=process.events,
                 unlisted=state.unlisted,
                 is_read=components.pipeline.reads,
                 unread=channels.unread,

@@ -5,7 +5,7 @@ from functools import partial
 
 import trio
 
-from haptic_trio.channels import Channels, CycleEvent, Facts, Latest
+from haptic_trio.channels import Channels, CycleEvent, EventBuffer, Latest
 from haptic_trio.config.model import Config, ControllerConfig, ReconcilerMode
 from haptic_trio.dataplane.endpoint import PortsUnavailableError
 from haptic_trio.dataplane.sync import sync_endpoint
@@ -39,7 +39,7 @@ async def run_term(
     config: Config,
     *,
     last_valid: ConfigValidated | None,
-    facts: Facts,
+    events: EventBuffer,
     pulses: Pulses,
     metrics: WorkQueueMetrics | None,
     report_ports: Callable[[PortsUnavailableError], None],
@@ -63,7 +63,7 @@ async def run_term(
                     max_parallel=dataplane.max_parallel,
                     report_ports=report_ports,
                     verify_interval=dataplane.drift_prevention_interval,
-                    facts=facts,
+                    events=events,
                     pulse=pulses.add("deployer", limit=2 * dataplane.deployment_timeout),
                     metrics=metrics,
                 )
@@ -78,7 +78,7 @@ async def run_term(
                     channels.completed,
                     deployments_in,
                     schedule=make_schedule(config, last_valid),
-                    facts=facts,
+                    events=events,
                     pulse=pulses.add("scheduler", limit=30.0),
                 )
             )

@@ -6,7 +6,7 @@ from functools import partial
 
 import trio
 
-from haptic_trio.channels import ConfigSeen, Facts, Latest
+from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.k8s.client import Client, Deleted, Listed, Selection, Upserted, WatchEvent
@@ -27,7 +27,7 @@ async def run_load_config(
     checked: LoadedConfig | None = None,
     last_good: LoadedConfig | None,
     unstartable: AbstractSet[str],
-    facts: Facts,
+    events: EventBuffer,
     task_status: trio.TaskStatus[LoadedConfig] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Watch ConfigMap and Secret until cancelled, and put each new pair of them into *candidates*.
@@ -52,7 +52,7 @@ async def run_load_config(
                 type=resource_type, namespaces=(source.namespace,), field_selector=f"metadata.name={name}"
             )
             await nursery.start(_follow, client, selection, partial(see, resource_type))
-        task_status.started(await _first_valid(candidates, load, checked, last_good, unstartable, source, facts))
+        task_status.started(await _first_valid(candidates, load, checked, last_good, unstartable, source, events))
 
 
 async def _follow(
@@ -90,7 +90,7 @@ async def _first_valid(
     last_good: LoadedConfig | None,
     unstartable: AbstractSet[str],
     source: ConfigSource,
-    facts: Facts,
+    events: EventBuffer,
 ) -> LoadedConfig:
     version = 0
     while True:
@@ -109,7 +109,7 @@ async def _first_valid(
         if last_good is not None:
             # Stage `watch_config` checks the same candidate, and reports it.
             return last_good
-        facts.tell(ConfigInvalid(version=seen.version, problems=problems))
+        events.record(ConfigInvalid(version=seen.version, problems=problems))
 
 
 def _absent(source: ConfigSource) -> Problem:

@@ -46,7 +46,7 @@ def make_pod_fleet(process: Process, server: ApiCluster) -> PodFleet:
     key = group_of(source.config_map)
 
     def report(about: str, problems: tuple[Problem, ...]) -> None:
-        process.facts.tell(ProblemsReported(source=about, problems=problems))
+        process.events.record(ProblemsReported(source=about, problems=problems))
 
     def notice(event: ReconcileEvent) -> None:
         owner.notice(event)
@@ -60,7 +60,7 @@ def make_pod_fleet(process: Process, server: ApiCluster) -> PodFleet:
         config=process.fleet.desired,
         basis=basis,
         newest=process.retained.newest_valid,
-        facts=process.facts,
+        events=process.events,
         metrics=process.queue_metrics,
     )
     return PodFleet(provider=provider, owner=owner, observed=ObservedPods(server, source.namespace))

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from haptic_trio.channels import Channels, Facts, Latest
+from haptic_trio.channels import Channels, EventBuffer, Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
@@ -148,7 +148,7 @@ class Process:
     """Private directory of this process for temporary files, which may contain keys."""
     endpoints: Latest[tuple[Endpoint, ...]]
     leadership: Latest[LeadershipChanged]
-    facts: Facts
+    events: EventBuffer
     retained: RetainedState = field(default_factory=RetainedState)
     fleet: ProcessFleet = field(default_factory=ProcessFleet)
     queue_metrics: WorkQueueMetrics | None = None

@@ -39,12 +39,12 @@ async def run_reconcile(
     *last_valid* comes from the previous iteration; see `run_scheduler`.
     started() when all tasks of the stage are ready.
     """
-    config, facts, pulses = components.config, process.facts, components.pulses
+    config, events, pulses = components.config, process.events, components.pulses
     publish_config(process)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publish_valid, process, channels.validated)
         await nursery.start(
-            partial(run_discovery, process.endpoints, channels.endpoints, facts=facts),
+            partial(run_discovery, process.endpoints, channels.endpoints, events=events),
         )
         await nursery.start(
             partial(
@@ -66,7 +66,7 @@ async def run_reconcile(
                         channels,
                         config,
                         last_valid=last_valid,
-                        facts=facts,
+                        events=events,
                         pulses=pulses,
                         metrics=process.queue_metrics,
                         report_ports=process.retained.taken_ports.report,
@@ -84,7 +84,7 @@ async def run_reconcile(
                 channels.completed,
                 channels.changes_in.clone(),
                 interval=config.dataplane.drift_prevention_interval,
-                facts=facts,
+                events=events,
                 pulse=pulses.add("drift monitor", limit=config.dataplane.drift_prevention_interval),
             )
         )
@@ -101,7 +101,7 @@ async def run_reconcile(
                     else config.reconciler.runtime_interval
                 ),
                 next_correlation=next_correlation,
-                facts=facts,
+                events=events,
                 pulse=pulses.add("debouncer", limit=30.0),
             )
         )
@@ -140,7 +140,7 @@ async def _run_coordinator(
         channels.rejected,
         pipeline=components.pipeline,
         fast_lane=fast_lane,
-        facts=process.facts,
+        events=process.events,
         pulse=pulses.add("coordinator", limit=coordinator_limit),
         task_status=task_status,
     )

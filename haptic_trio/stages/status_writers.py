@@ -93,7 +93,7 @@ def _has_gateway_services(config: Config, stores: Stores) -> bool:
 
 
 def _report_service(process: Process, ref: ResourceRef, problem: str) -> None:
-    process.facts.tell(ProblemsReported(source=f"Service of {ref}", problems=(Problem(message=problem),)))
+    process.events.record(ProblemsReported(source=f"Service of {ref}", problems=(Problem(message=problem),)))
 
 
 def has_addresses(access: StatusAccess) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Set as AbstractSet
 
 import trio
 
-from haptic_trio.channels import ConfigSeen, Facts, Latest
+from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.messages import ConfigChanged, ConfigInvalid
 from haptic_trio.stages.process import Load
@@ -17,7 +17,7 @@ async def run_watch_config(
     load: Load,
     running: str,
     ignored: AbstractSet[str],
-    facts: Facts,
+    events: EventBuffer,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Send `ConfigChanged` for the first valid configuration whose version is not *running*, and end.
@@ -31,18 +31,20 @@ async def run_watch_config(
     with config:
         while True:
             seen, candidate = await candidates.wait_newer(seen)
-            change = await _check(candidate, load, ignored | {running}, facts)
+            change = await _check(candidate, load, ignored | {running}, events)
             if not ready:
                 # Before the change is sent: it may have arrived while stage `load_config` ran.
                 ready = True
                 task_status.started()
             if change is not None:
-                facts.tell(change)
+                events.record(change)
                 await config.send(change)
                 return
 
 
-async def _check(candidate: ConfigSeen, load: Load, known: AbstractSet[str], facts: Facts) -> ConfigChanged | None:
+async def _check(
+    candidate: ConfigSeen, load: Load, known: AbstractSet[str], events: EventBuffer
+) -> ConfigChanged | None:
     if candidate.version in known:
         return None
     problems: tuple[Problem, ...]
@@ -57,5 +59,5 @@ async def _check(candidate: ConfigSeen, load: Load, known: AbstractSet[str], fac
             return ConfigChanged(loaded=await trio.to_thread.run_sync(load, candidate.config_map, candidate.secret))
         except ProblemsError as exc:
             problems = exc.problems
-    facts.tell(ConfigInvalid(version=candidate.version, problems=problems))
+    events.record(ConfigInvalid(version=candidate.version, problems=problems))
     return None

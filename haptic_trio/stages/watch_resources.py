@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 import trio
 
-from haptic_trio.channels import Change, Facts, Latest
+from haptic_trio.channels import Change, EventBuffer, Latest
 from haptic_trio.config.model import WatchedResource
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Selection
@@ -37,7 +37,7 @@ async def run_watch_resources(
     stores: Stores,
     changes: trio.MemorySendChannel[Change],
     *,
-    facts: Facts,
+    events: EventBuffer,
     unlisted: set[str] | None = None,
     is_read: IsRead | None = None,
     unread: Latest[ResourceChanged] | None = None,
@@ -65,7 +65,7 @@ async def run_watch_resources(
             await _send(change, sender, is_read, unread)
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
-        facts.tell(ProblemsReported(source=source, problems=problems))
+        events.record(ProblemsReported(source=source, problems=problems))
 
     async def reflect(
         selection: Selection,
@@ -111,7 +111,7 @@ async def run_watch_resources(
             task_status.started()
             synchronized = True
             message = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
-            facts.tell(message)
+            events.record(message)
             await changes.send(message)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import trio
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.config.model import Config, Duration
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
@@ -125,7 +125,7 @@ class World:
         self.stores = make_stores(self.config)
         self.quarantine = Quarantine()
         validator = Validator(find_haproxy(), check_timeout=CHECK_LIMIT, scratch=directory)
-        self.pipeline = Pipeline(self.stores, Renderer(self.config), validator, self.quarantine, Facts())
+        self.pipeline = Pipeline(self.stores, Renderer(self.config), validator, self.quarantine, EventBuffer())
         self.server = stack.enter_context(serving("good"))["good"]
         self.put(*self.good(), *others)
         self.baseline = trio.run(self.cycle)

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import PortsUnavailableError
 from haptic_trio.deployment.deployer import finish_despite_cancel, run_deployer
 from haptic_trio.heartbeat import Pulse
@@ -33,7 +33,7 @@ class Rig:
         self.endpoints = Latest[EndpointsDiscovered]()
         self.unbound: list[PortsUnavailableError] = []
         self.completed = Latest[DeploymentCompleted]()
-        self.facts = Facts()
+        self.events = EventBuffer()
         self.pulse = Pulse("deployer", 100)
 
     async def start(self, nursery: trio.Nursery, *, max_parallel: int = 0, drain_timeout: float = 5) -> None:
@@ -50,7 +50,7 @@ class Rig:
                 max_parallel=max_parallel,
                 verify_interval=60,
                 report_ports=self.unbound.append,
-                facts=self.facts,
+                events=self.events,
                 pulse=self.pulse,
             )
         )
@@ -75,11 +75,11 @@ class Rig:
         assert isinstance(message, DeploymentCompleted)
         return message
 
-    def events(self) -> list[msgspec.Struct]:
+    def recorded(self) -> list[msgspec.Struct]:
         events: list[msgspec.Struct] = []
         while True:
             try:
-                events.append(self.facts.receiver.receive_nowait())
+                events.append(self.events.receiver.receive_nowait())
             except trio.WouldBlock:
                 return events
 
@@ -102,7 +102,7 @@ async def test_all_endpoints_are_deployed_to_in_parallel_and_completed_once(
     assert [result.endpoint for result in completion.results] == ["e1", "e2", "e3"]
     assert (completion.failed, completion.seconds, completion.started) == ((), 3, 1.5)
     assert rig.completed.value == completion
-    assert [type(fact) for fact in rig.events()] == [
+    assert [type(fact) for fact in rig.recorded()] == [
         DeploymentStarted, InstanceDeployed, InstanceDeployed, InstanceDeployed, DeploymentCompleted,
     ]  # fmt: skip
 
@@ -120,7 +120,7 @@ async def test_failing_and_hanging_endpoints_do_not_disturb_the_others(
     assert trio.current_time() == 30
     assert completion.failed == ("failing", "hanging")
     assert good.running is not None
-    errors = {fact.endpoint: fact.error for fact in rig.events() if isinstance(fact, InstanceFailed)}
+    errors = {fact.endpoint: fact.error for fact in rig.recorded() if isinstance(fact, InstanceFailed)}
     assert errors == {
         "failing": "failing: told to fail",
         "hanging": "hanging: deployment took longer than 30 s",
@@ -368,5 +368,5 @@ async def test_drift_that_a_verification_finds_is_reported(rig: Rig, nursery: tr
     await rig.deploy("d", MemoryEndpoint("a", drift={"server": 2}))
     await rig.next()
 
-    [told] = [fact for fact in rig.events() if isinstance(fact, DriftRepaired)]
+    [told] = [fact for fact in rig.recorded() if isinstance(fact, DriftRepaired)]
     assert (told.correlation, told.endpoint, told.found) == ("d", "a", {"server": 2})

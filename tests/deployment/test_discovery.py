@@ -3,7 +3,7 @@ from functools import partial
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.messages import EndpointLost, EndpointsDiscovered
@@ -16,19 +16,19 @@ async def test_present_endpoints_are_published_before_discovery_is_ready(nursery
     instances, endpoints = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered]()
     instances.put((ONE, TWO))
 
-    await nursery.start(partial(run_discovery, instances, endpoints, facts=Facts()))
+    await nursery.start(partial(run_discovery, instances, endpoints, events=EventBuffer()))
 
     assert endpoints.value == EndpointsDiscovered(endpoints=(ONE, TWO))
 
 
 async def test_lost_endpoint_is_reported_and_no_longer_published(nursery: trio.Nursery) -> None:
-    instances, endpoints, facts = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered](), Facts()
+    instances, endpoints, events = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered](), EventBuffer()
     instances.put((ONE, TWO))
-    await nursery.start(partial(run_discovery, instances, endpoints, facts=facts))
+    await nursery.start(partial(run_discovery, instances, endpoints, events=events))
 
     instances.put((ONE,))
     await wait_all_tasks_blocked()
 
     assert endpoints.value == EndpointsDiscovered(endpoints=(ONE,))
-    recorded = [facts.receiver.receive_nowait() for _ in range(3)]
+    recorded = [events.receiver.receive_nowait() for _ in range(3)]
     assert recorded[1] == EndpointLost(endpoint="two")

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.channels import Change, Facts, Latest
+from haptic_trio.channels import Change, EventBuffer, Latest
 from haptic_trio.deployment.drift import run_drift_monitor
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import DeploymentCompleted, DriftSuspected
@@ -20,7 +20,9 @@ class Rig:
 
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(
-            partial(run_drift_monitor, self.completed, self.changes_in, interval=60, facts=Facts(), pulse=self.pulse)
+            partial(
+                run_drift_monitor, self.completed, self.changes_in, interval=60, events=EventBuffer(), pulse=self.pulse
+            )
         )
 
 

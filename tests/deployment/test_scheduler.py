@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.heartbeat import Pulse
@@ -71,7 +71,7 @@ class Rig:
                 self.completed,
                 self._deployments_in,
                 schedule=without_fast_lane(min_interval),
-                facts=Facts(),
+                events=EventBuffer(),
                 pulse=Pulse("scheduler", 30),
             )
         )

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import DeploymentRefusedError, Endpoint, SyncResult
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.rounds import FIRST_PAUSE, LONGEST_PAUSE, Rounds
@@ -62,7 +62,7 @@ class Rig:
                 drain_timeout=5,
                 max_parallel=0,
                 report_ports=lambda _error: None,
-                facts=Facts(10_000),
+                events=EventBuffer(10_000),
                 pulse=Pulse("deployer", 100),
             )
         )
@@ -76,7 +76,7 @@ class Rig:
                 self.completed,
                 deployments_in,
                 schedule=Schedule(INTERVAL, lambda _valid, prepared: prepared),
-                facts=Facts(10_000),
+                events=EventBuffer(10_000),
                 pulse=Pulse("scheduler", 100),
             )
         )

@@ -159,9 +159,9 @@ def ingress(name: str, host: str, backend: str, path: str = "/") -> dict[str, An
 class Running:
     """A controller at work."""
 
-    def __init__(self, serving: Serving, facts: FactLog) -> None:
+    def __init__(self, serving: Serving, events: FactLog) -> None:
         self.serving = serving
-        self.facts = facts
+        self.events = events
 
     @property
     def iteration(self) -> IterationState | None:
@@ -173,7 +173,7 @@ class Running:
     ) -> Fact:
         """Return the first matching event after the first *since* events."""
         with trio.fail_after(LIMIT):
-            return await self.facts.wait_for(kind, where, since=since)
+            return await self.events.wait_for(kind, where, since=since)
 
     async def settled(self, *, since: int = 0, iteration: int | None = None) -> ReconcileCompleted:
         """Return the first reconciliation, of *iteration* if it is given, that ended after the first *since* facts."""
@@ -204,9 +204,9 @@ class Running:
         """Return once every reconciliation that was triggered has ended."""
         with trio.fail_after(LIMIT):
             while True:
-                ended = {fact.correlation for fact in self.facts.all(ReconcileCompleted)}
-                ended |= {fact.correlation for fact in self.facts.all(ReconcileFailed)}
-                if all(fact.correlation in ended for fact in self.facts.all(ReconcileTriggered)):
+                ended = {fact.correlation for fact in self.events.all(ReconcileCompleted)}
+                ended |= {fact.correlation for fact in self.events.all(ReconcileFailed)}
+                if all(fact.correlation in ended for fact in self.events.all(ReconcileTriggered)):
                     return
                 await trio.sleep(0.01)
 
@@ -243,10 +243,10 @@ async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **optio
     """Run the controller over *site* with *options*; HAProxy is stopped at the end unless *options* keep it."""
     options.setdefault("listen", "127.0.0.1:0")
     serve = ServeOptions(input=site.input(binary), state_dir=site.state, on_exit=on_exit, **options)
-    facts = FactLog()
+    events = FactLog()
     async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(run_serve, serve, observe=facts.take))
-        yield Running(serving, facts)
+        serving = await nursery.start(partial(run_serve, serve, observe=events.take))
+        yield Running(serving, events)
         nursery.cancel_scope.cancel()
 
 

@@ -127,7 +127,7 @@ async def test_no_route_is_lost_whatever_the_api_server_does(
         await traffic.wait_for(5)
 
         assert traffic.failures == []
-        assert len(running.facts.all(IterationEnded)) == 0
+        assert len(running.events.all(IterationEnded)) == 0
         nursery.cancel_scope.cancel()
 
 
@@ -166,6 +166,6 @@ async def test_controller_that_starts_before_the_api_server_waits_for_it(
         site.write_ingress("web", "web.localhost", "web")
         async with controller(site, haproxy_binary) as running:
             await told(running, "is the API server running")
-            assert running.facts.all(StageReached) == []
+            assert running.events.all(StageReached) == []
             await site.server.start()
             await running.serves(site, "web.localhost", "one")

@@ -125,7 +125,7 @@ async def test_configuration_is_searched_explained_and_compared(site: Site, hapr
         assert (await asked(client, "diff"))["before"] == 0
 
         site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
-        await running.wait(InstanceDeployed, since=len(running.facts.all(InstanceDeployed)))
+        await running.wait(InstanceDeployed, since=len(running.events.all(InstanceDeployed)))
         difference = await until(client, "diff", lambda answer: bool(answer["added"]))
         assert difference["removed"] == 0
         assert any("backend default_more_80" in one["text"] for one in difference["lines"])

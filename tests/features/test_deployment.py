@@ -17,7 +17,7 @@ def deployed_to(running: Running, endpoint: str, *, since: int) -> list[str]:
     """Return the correlations of what the endpoint took, in order."""
     return [
         fact.correlation
-        for fact in running.facts.all(InstanceDeployed, since=since)
+        for fact in running.events.all(InstanceDeployed, since=since)
         if fact.result.endpoint == endpoint
     ]
 
@@ -30,13 +30,13 @@ async def test_hanging_instance_holds_nobody_up_and_then_gets_only_the_newest(si
         await running.serves(site, "web.localhost", "one")
         await running.all_deployed(["local-1", "local-2"])
         hanging = live_haproxies(site.state / "instances" / "local-2", within=0)
-        start = len(running.facts)
+        start = len(running.events)
         for pid in hanging:
             os.kill(pid, signal.SIGSTOP)
         try:
             correlations = []
             for number in range(5):
-                since = len(running.facts)
+                since = len(running.events)
                 site.write_service("web", one + number + 1)
                 taken = await running.wait(
                     InstanceDeployed,
@@ -47,7 +47,7 @@ async def test_hanging_instance_holds_nobody_up_and_then_gets_only_the_newest(si
                 assert taken.result.seconds < 1
                 correlations.append(taken.correlation)
             # The attempt after this failure is one with the newest.
-            since = len(running.facts)
+            since = len(running.events)
             await running.wait(InstanceFailed, lambda fact: fact.endpoint == "local-2", since=since)
         finally:
             for pid in hanging:
@@ -73,7 +73,7 @@ async def test_killed_instance_comes_back_with_the_newest_configuration(site: Si
         (before,) = await running.describe()
 
         os.kill(before.pid, signal.SIGKILL)
-        since = len(running.facts)
+        since = len(running.events)
         site.write_service("web", two)
         await running.wait(ReconcileCompleted, since=since)
         await running.serves(site, "web.localhost", "two")

@@ -49,12 +49,12 @@ async def test_file_that_was_edited_by_hand_is_repaired(site: Site, haproxy_bina
         before = path.read_bytes()
         path.chmod(0o600)
         path.write_bytes(before + b"# by hand\n")
-        since = len(running.facts)
+        since = len(running.events)
 
         fixed = await repaired(running, since=since)
 
         assert deployed_file(site, name).read_bytes() == before
-        assert running.facts.all(DriftSuspected, since=since)
+        assert running.events.all(DriftSuspected, since=since)
         assert fixed.result.reloaded
         assert fixed.result.drift == {"files": 1}
         assert await site.get("web.localhost") == (200, "one")
@@ -65,7 +65,7 @@ async def test_file_that_was_deleted_is_put_back(site: Site, haproxy_binary: Pat
     async with serving_web(site, haproxy_binary) as running:
         path = deployed_file(site, "path-prefix.map")
         before = path.read_bytes()
-        since = len(running.facts)
+        since = len(running.events)
         path.unlink()
 
         await repaired(running, since=since)
@@ -88,7 +88,7 @@ async def test_what_was_said_on_the_runtime_socket_is_put_right_without_a_reload
         client = socket_of(site)
         servers = parse_servers_state(await client.ask("show servers state\n"))
         [server] = [one for one in servers if one.port and one.state == "ready"]
-        since = len(running.facts)
+        since = len(running.events)
         await client.ask(f"set server {server.backend}/{server.server} state maint;clear map maps/path-prefix.map\n")
         await running.answers(site, "web.localhost", 404)
 
@@ -109,16 +109,16 @@ async def test_runtime_drift_is_put_right_while_deployments_leave_no_quiet_inter
     site.write_config(dataplane={"driftPreventionInterval": "2s"})
     async with serving_web(site, haproxy_binary) as running:
         client = socket_of(site)
-        since = len(running.facts)
+        since = len(running.events)
         await client.ask("clear map maps/path-prefix.map\n")
         for number in range(40):
             site.write_ingress("more", "more.localhost", "web", path=f"/{number}")
             with trio.move_on_after(0.2):
-                await running.facts.wait_for(DriftRepaired, lambda _fact: True, since=since)
+                await running.events.wait_for(DriftRepaired, lambda _fact: True, since=since)
                 break
 
-        assert dict(running.facts.all(DriftRepaired, since=since)[0].found)["map"] >= 1
-        assert not running.facts.all(DriftSuspected, since=since)
+        assert dict(running.events.all(DriftRepaired, since=since)[0].found)["map"] >= 1
+        assert not running.events.all(DriftSuspected, since=since)
         await running.serves(site, "web.localhost", "one")
 
 
@@ -126,7 +126,7 @@ async def test_instance_as_it_should_be_is_compared_and_left_alone(site: Site, h
     site.write_config(dataplane=EVERY_SECOND)
     async with serving_web(site, haproxy_binary) as running:
         [before] = await running.describe()
-        since = len(running.facts)
+        since = len(running.events)
 
         suspected = await running.wait(DriftSuspected, since=since)
         # One that takes longer than the interval is followed by another, and may be taken together with it.
@@ -138,7 +138,7 @@ async def test_instance_as_it_should_be_is_compared_and_left_alone(site: Site, h
         assert suspected.idle == 1
         assert completed.outcome is Outcome.UNCHANGED
         assert after == before
-        assert not running.facts.all(DriftRepaired)
+        assert not running.events.all(DriftRepaired)
 
 
 async def test_last_valid_configuration_is_deployed_against_drift_while_the_templates_fail(
@@ -152,7 +152,7 @@ async def test_last_valid_configuration_is_deployed_against_drift_while_the_temp
         await running.wait(ValidationFailed)
         path.chmod(0o600)
         path.write_bytes(before + b"# by hand\n")
-        since = len(running.facts)
+        since = len(running.events)
 
         scheduled = await running.wait(DeploymentScheduled, since=since)
         await repaired(running, since=since)
@@ -161,7 +161,7 @@ async def test_last_valid_configuration_is_deployed_against_drift_while_the_temp
         assert deployed_file(site, "haproxy.cfg").read_bytes() == before
         assert await site.get("web.localhost") == (200, "one")
         assert not [
-            fact for fact in running.facts.all(ReconcileCompleted, since=since) if fact.outcome is Outcome.DEPLOYED
+            fact for fact in running.events.all(ReconcileCompleted, since=since) if fact.outcome is Outcome.DEPLOYED
         ]
 
 
@@ -179,7 +179,7 @@ async def test_configuration_of_before_is_deployed_against_drift_while_a_changed
         await running.wait(ValidationFailed)
         path.chmod(0o600)
         path.write_bytes(before + b"# by hand\n")
-        since = len(running.facts)
+        since = len(running.events)
 
         await repaired(running, since=since)
 

@@ -55,7 +55,7 @@ async def test_fleet_is_resized_and_rotated_and_no_client_notices(
         assert client.report.rate > 400
         assert story.fewest >= 1
         assert set(story.reasons) == {"scale-down", "config-drift", "eligible-expiry"}
-        assert not story.facts.all(InstanceOperationFailed)
+        assert not story.events.all(InstanceOperationFailed)
     assert live_haproxies(site.state) == []
 
 
@@ -169,7 +169,7 @@ async def test_people_ask_for_drains_rotations_and_sizes(site: Site, haproxy_bin
         ):
             assert words in await trio.to_thread.run_sync(invoke, site.state, *question)
 
-        await story.wait(lambda: any(fact.size == 1 for fact in story.facts.all(FleetChanged)))
+        await story.wait(lambda: any(fact.size == 1 for fact in story.events.all(FleetChanged)))
         async with httpx.AsyncClient(base_url=story.running.serving.addresses[0], trust_env=False) as client:
             ready = (await client.get("/readyz")).json()
             metrics = (await client.get("/metrics")).text
@@ -220,4 +220,4 @@ async def test_instances_without_a_valid_configuration_wait_for_one(site: Site, 
         await wait_for_body(site.port, "one")
         # They were started one after the other, so that the second got the socket of the first.
         assert len(listening_sockets(site.port)) == 1
-        assert len(story.facts.all(InstanceDeployed)) >= 2
+        assert len(story.events.all(InstanceDeployed)) >= 2

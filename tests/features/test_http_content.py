@@ -85,8 +85,8 @@ async def test_bad_list_is_refused_and_told_once_and_the_former_one_stays(site: 
         await web.wait_asked(len(web.asked) + 4)
         await running.quiet()
         assert (await site.get("web.localhost"))[0] == 403
-        assert len(running.facts.all(HttpContentRefused)) == 1
-        assert running.facts.all(ReconcileFailed) == []
+        assert len(running.events.all(HttpContentRefused)) == 1
+        assert running.events.all(ReconcileFailed) == []
         web.text("/deny.txt", "192.0.2.1\n")
 
         await running.serves(site, "web.localhost", "one")
@@ -119,7 +119,7 @@ async def test_reinitialisation_fetches_nothing_again_and_needs_no_server(site: 
         await running.answers(site, "web.localhost", 403)
         await running.wait(HttpContentAccepted)
         web.pages["/deny.txt"] = Page(status=503)
-        since = len(running.facts)
+        since = len(running.events)
         fields = {"dataplane": {"driftPreventionInterval": "59s"}}
         write_config(site, web.url("/deny.txt"), fields=fields, interval="1h", critical=True)
         await running.wait(IterationEnded, since=since)
@@ -178,7 +178,7 @@ async def test_credentials_are_sent_and_nowhere_to_be_seen(
     assert 'haptic_http_fetches_total{outcome="failed"}' in metrics
     assert 'haptic_http_contents_judged_total{verdict="refused"} 1.0' in metrics
     assert "/deny.txt?…" in out + err
-    for text in (out, err, metrics, shown, repr(running.facts.all(HttpFetched))):
+    for text in (out, err, metrics, shown, repr(running.events.all(HttpFetched))):
         assert token not in text
         assert encoded not in text
         assert in_query not in text

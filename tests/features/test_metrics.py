@@ -75,7 +75,7 @@ async def test_change_is_followed_to_every_instance(site: Site, haproxy_binary: 
         site.write_ingress("web", "web.localhost", "web")
         await running.serves(site, "web.localhost", "one")
         await running.all_deployed(("local-1", "local-2"))
-        before, mark = await scrape(running), len(running.facts)
+        before, mark = await scrape(running), len(running.events)
         site.write_service("web", two)
         counted = before("haptic_propagation_duration_seconds_count") or 0
         after = await scraped(
@@ -85,7 +85,7 @@ async def test_change_is_followed_to_every_instance(site: Site, haproxy_binary: 
                 and found("haptic_unpropagated_changes") == 0
             ),
         )
-        deployed = {fact.result.endpoint for fact in running.facts.all(InstanceDeployed, since=mark)}
+        deployed = {fact.result.endpoint for fact in running.events.all(InstanceDeployed, since=mark)}
 
         assert after.labels("haptic_instance_deployments_total", "haproxy") == deployed
         assert len(deployed) == 2
@@ -110,7 +110,7 @@ async def test_series_of_an_instance_go_with_it_and_an_invalid_configuration_is_
         await running.wait(EndpointsDiscovered, lambda fact: len(fact.endpoints) == 2)
         await running.quiet()
         both = (await scrape(running)).labels("haptic_instance_failing", "haproxy")
-        mark = len(running.facts)
+        mark = len(running.events)
         site.write_config(instances={"size": 1})
         await running.wait(EndpointsDiscovered, lambda fact: len(fact.endpoints) == 1, since=mark)
 
@@ -138,7 +138,7 @@ async def test_certificates_are_counted_by_how_long_they_live(site: Site, haprox
         }
     )
     async with serving_web(site, haproxy_binary) as running:
-        mark = len(running.facts)
+        mark = len(running.events)
         site.write("ingress-web", ingress)
         await running.wait(ReconcileCompleted, since=mark)
         found = await scraped(running, lambda found: found("haptic_certificates_expiring", within="7d") == 1)

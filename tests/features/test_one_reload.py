@@ -32,7 +32,7 @@ async def test_new_backend_and_new_structure_are_one_reload(site: Site, haproxy_
         before = await running.reloads()
         newest = first
         for number in range(2, 5):
-            since = len(running.facts)
+            since = len(running.events)
             newest = msgspec.structs.replace(newest, text=number, hosts=(*newest.hosts, number), mark=number, route=1)
             site.write("wanted", newest.as_object(ports, certificates))
 

@@ -113,7 +113,7 @@ async def test_haproxy_serves_on_when_the_controller_is_killed_and_the_next_one_
         async with controller(site, haproxy_binary) as running:
             await running.serves(site, "web.localhost", "two")
             [info] = await running.describe()
-            [deployed, *_more] = running.facts.all(InstanceDeployed)
+            [deployed, *_more] = running.events.all(InstanceDeployed)
             after = haproxies(site)
 
     assert traffic.failures == []

@@ -22,7 +22,7 @@ async def test_haproxy_stays_the_same_process_across_reinitialisations(site: Sit
     async with serving_web(site, haproxy_binary) as running:
         [before] = await running.describe()
         for number in range(2, 7):
-            since = len(running.facts)
+            since = len(running.events)
             site.write_config(templateSnippets={"global-number": {"template": f"    maxconn {2000 + number}\n"}})
             await next_iteration(running, number, since=since)
         [after] = await running.describe()
@@ -36,7 +36,7 @@ async def test_change_of_intervals_alone_touches_no_instance(site: Site, haproxy
     async with serving_web(site, haproxy_binary) as running:
         [before] = await running.describe()
         for number in range(2, 5):
-            since = len(running.facts)
+            since = len(running.events)
             site.write_config(reconciler={"debounceInterval": f"{number}ms"})
             await next_iteration(running, number, since=since)
             deployed = await running.wait(InstanceDeployed, since=since)
@@ -58,7 +58,7 @@ async def test_broken_configmap_can_be_mended_and_takes_effect_then(site: Site, 
     async with serving_web(site, haproxy_binary) as running:
         site.write_raw_config("templating: {libraries: [nothing]}\n")
         await running.wait(ConfigInvalid)
-        since = len(running.facts)
+        since = len(running.events)
         site.write_config(templateSnippets={"global-number": {"template": "    maxconn 2345\n"}})
         await next_iteration(running, 2, since=since)
         await running.wait(InstanceDeployed, lambda fact: fact.result.changed, since=since)
@@ -89,7 +89,7 @@ async def test_next_controller_adopts_the_haproxy_and_no_connection_is_refused(
         async with controller(site, haproxy_binary) as running:
             await running.settled()
             pids.append([info.pid for info in await running.describe()])
-            deployed = running.facts.all(InstanceDeployed)
+            deployed = running.events.all(InstanceDeployed)
 
     assert traffic.failures == []
     assert pids == [pids[0]] * 4

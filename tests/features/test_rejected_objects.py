@@ -102,7 +102,7 @@ async def test_ingress_is_not_open_where_it_is_to_be_guarded(site: Site, haproxy
 
         site.write("shop", shop(whitelist_source_range="192.0.2.1"))
         await running.answers(site, "shop.test", 403)
-        since = len(running.facts)
+        since = len(running.events)
         site.write("shop", shop(whitelist_source_range="192.0.2.1/33"))
         assert (await rejected(running, "shop", since=since)).has_fallback
         assert (await site.get("shop.test"))[0] == 403
@@ -154,7 +154,7 @@ async def test_recreated_secret_keeps_its_last_good_version_before_it_is_checked
         async with controller(site, haproxy_binary) as running:
             await running.serves(site, "shop.test", "one")
             await running.quiet()
-            since = len(running.facts)
+            since = len(running.events)
             site.write("secret", tls_secret("2024-01-01T00:00:00Z", good, good))
             await running.wait(ConfigPrepared, since=since)
             await running.wait(InstanceDeployed, since=since)

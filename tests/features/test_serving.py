@@ -34,7 +34,7 @@ async def test_stages_are_reached_in_order_and_then_traffic_flows(site: Site, ha
         ready = await running.wait(StageReached, is_last_stage)
         await running.wait(InstanceDeployed)
 
-        stages = [(fact.stage, fact.name) for fact in running.facts.all(StageReached)]
+        stages = [(fact.stage, fact.name) for fact in running.events.all(StageReached)]
         assert stages == [
             (1, "load_config"),
             (2, "components"),
@@ -171,7 +171,7 @@ async def test_configmap_changes_under_traffic_lose_no_request(site: Site, hapro
             nursery.start_soon(traffic.run, site, "web.localhost")
             before = await running.reloads()
             for number in range(2, 22):
-                since = len(running.facts)
+                since = len(running.events)
                 # Every other change alters what HAProxy gets, so that reloads are part of it.
                 site.write_config(
                     reconciler={"debounceInterval": f"{number}ms"},

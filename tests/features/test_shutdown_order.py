@@ -25,7 +25,7 @@ async def test_controller_that_ends_during_a_deployment_starts_no_second_haproxy
             await running.serves(site, "web.localhost", "one")
             await running.quiet()
             before = live_haproxies(site.state, within=0)
-            since = len(running.facts)
+            since = len(running.events)
             site.write_service("api", one)
             site.write_ingress("api", "api.localhost", "api")
             await running.wait(DeploymentStarted, since=since)

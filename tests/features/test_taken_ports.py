@@ -117,7 +117,7 @@ async def test_a_listener_on_a_taken_port_costs_nobody_else_anything(site: Site,
             write_gateway(site, "other", free := free_port())
             await until_answered(free, "any.test", "one")
 
-            failed = running.facts.all(InstanceFailed)
+            failed = running.events.all(InstanceFailed)
             assert 1 <= len(failed) <= 3
             assert all(f"cannot bind 127.0.0.1:{taken}: Address already in use" in fact.error for fact in failed)
             (text,) = remarks(running).values()
@@ -138,7 +138,7 @@ async def test_at_a_cold_start_the_other_listeners_are_served(site: Site, haprox
                 await until_answered(good, "any.test", "one")
                 await running.serves(site, "web.localhost", "one")
                 # Both are reported at once, by the deployment or, if it comes first, by the start that failed.
-                assert len(running.facts.all(InstanceFailed)) + len(running.facts.all(InstanceOperationFailed)) <= 2
+                assert len(running.events.all(InstanceFailed)) + len(running.events.all(InstanceOperationFailed)) <= 2
 
 
 async def test_a_port_that_becomes_free_is_served(
@@ -170,7 +170,7 @@ async def test_ports_of_the_controller_itself_are_reserved(site: Site, haproxy_b
         write_gateway(site, "gw", own, forbidden, good)
         await until_answered(good, "any.test", "one")
 
-        assert running.facts.all(InstanceFailed) == []
+        assert running.events.all(InstanceFailed) == []
         assert remarks(running).keys() == {"Gateway default/gw"}
         texts = {one.message for one in running.serving.process.retained.quarantine.remarks}
         assert any(str(own) in text and "gatewayReservedPorts" in text for text in texts)
@@ -199,7 +199,7 @@ async def test_what_an_agent_cannot_bind_is_left_out_as_well(
                 await running.serves(site, "more.localhost", "one")
 
                 # Until the agent has started it cannot be reached, which is another failure.
-                failed = [fact for fact in running.facts.all(InstanceFailed) if "cannot bind" in fact.error]
+                failed = [fact for fact in running.events.all(InstanceFailed) if "cannot bind" in fact.error]
                 assert 1 <= len(failed) <= 3
                 assert all(f"127.0.0.1:{taken}" in fact.error for fact in failed)
                 # The agent's own port is known beforehand.

@@ -53,10 +53,10 @@ async def test_canaries_with_very_many_paths_do_not_hold_up_others(site: Site, h
             site.write_ingress("after", "after.localhost", "web")
             await running.serves(site, "after.localhost", "victim")
 
-            assert not running.facts.all(Quarantined)
-            assert not running.facts.all(ValidationFailed)
+            assert not running.events.all(Quarantined)
+            assert not running.events.all(ValidationFailed)
             # The victim pays for its own change alone.
-            assert running.facts.all(ConfigRendered)[-1].fragments_rendered < 20
+            assert running.events.all(ConfigRendered)[-1].fragments_rendered < 20
 
 
 async def test_an_object_that_is_too_slow_is_quarantined_and_the_others_are_served(
@@ -87,8 +87,8 @@ async def test_an_object_that_is_too_slow_is_quarantined_and_the_others_are_serv
             site.write_ingress("after", "after.localhost", "web")
             await running.serves(site, "after.localhost", "victim")
 
-            assert not running.facts.all(ValidationFailed)
-            assert [str(fact.ref) for fact in running.facts.all(Quarantined)] == ["Ingress default/slow"]
+            assert not running.events.all(ValidationFailed)
+            assert [str(fact.ref) for fact in running.events.all(Quarantined)] == ["Ingress default/slow"]
             with trio.fail_after(60):
                 slow["metadata"]["annotations"] = annotations | {"example.com/turns": "2"}
                 site.write("attack", slow)

@@ -31,7 +31,7 @@ async def test_change_is_one_trace_from_its_watch_to_each_instance(
         site.write_ingress("web", "web.localhost", "web")
         await running.serves(site, "web.localhost", "one")
         await running.all_deployed(("local-1", "local-2"))
-        mark = len(running.facts)
+        mark = len(running.events)
         site.write_service("web", two)
         trigger = await running.wait(ReconcileTriggered, since=mark)
         await running.wait(ConfigValidated, lambda fact: fact.correlation == trigger.correlation, since=mark)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import trio
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.config.model import Duration, InstancesConfig
 from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import InstanceRecord, InstanceState, ReconcileEvent
@@ -108,7 +108,7 @@ class Replica:
         self.config: Latest[InstancesConfig] = Latest()
         self.basis: Latest[str] = Latest()
         self.newest: Latest[ConfigValidated] = Latest()
-        self.facts = Facts(1000)
+        self.events = EventBuffer(1000)
         self.key = group_of("haptic-trio")
         self.provider = PodProvider(
             cluster,
@@ -128,7 +128,7 @@ class Replica:
             config=self.config,
             basis=self.basis,
             newest=self.newest,
-            facts=self.facts,
+            events=self.events,
         )
         self.provider.aim("haproxy", LABELS)
         self.newest.put(example_of(ConfigValidated))

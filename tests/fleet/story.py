@@ -65,8 +65,8 @@ class Story:
         self.fewest = 1_000
 
     @property
-    def facts(self) -> FactLog:
-        return self.running.facts
+    def events(self) -> FactLog:
+        return self.running.events
 
     @property
     def owner(self) -> FleetOwner:
@@ -87,7 +87,7 @@ class Story:
     @property
     def reasons(self) -> list[str]:
         """Why instances were drained, in order."""
-        return [fact.reason for fact in self.facts.all(InstanceDraining)]
+        return [fact.reason for fact in self.events.all(InstanceDraining)]
 
     async def count(self) -> None:
         """Count, again and again; asserts that there are enough."""
@@ -104,7 +104,7 @@ class Story:
             while not is_so():  # noqa: ASYNC110
                 await trio.sleep(0.02)
             return
-        raise AssertionError(f"it did not come to pass: {self.records} {self.facts.all(FleetChanged)[-3:]}")
+        raise AssertionError(f"it did not come to pass: {self.records} {self.events.all(FleetChanged)[-3:]}")
 
     async def settled(self, size: int) -> list[str]:
         """Return the instances once exactly *size* are ready, made from what they should be, and no other is there."""

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.config.model import Duration, InstancesConfig
 from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, ReconcileEvent
@@ -30,7 +30,7 @@ class Owned:
         self.config: Latest[InstancesConfig] = Latest()
         self.basis: Latest[str] = Latest()
         self.newest: Latest[ConfigValidated] = Latest()
-        self.facts = Facts(1000)
+        self.events = EventBuffer(1000)
         self.owner = FleetOwner(
             self.provider,
             MemoryStore(),
@@ -39,7 +39,7 @@ class Owned:
             config=self.config,
             basis=self.basis,
             newest=self.newest,
-            facts=self.facts,
+            events=self.events,
             size_override_path=size_override_path,
             clock=clock,
         )
@@ -110,7 +110,7 @@ async def test_changes_and_drains_of_instances_are_reported(nursery: trio.Nurser
     nursery.start_soon(owned.owner.run)
     owned.begin()
     await trio.sleep(10)
-    changes = [fact for fact in drain(owned.facts) if isinstance(fact, FleetChanged)]
+    changes = [fact for fact in drain(owned.events) if isinstance(fact, FleetChanged)]
     assert changes[-1].group == "web"
     assert changes[-1].size == changes[-1].states["ready"] == 2
     first = owned.ready[0]
@@ -118,7 +118,7 @@ async def test_changes_and_drains_of_instances_are_reported(nursery: trio.Nurser
     assert owned.owner.describe().groups[0].instances[0].id == first
     await trio.sleep(30)
     assert first not in owned.ready
-    reported = drain(owned.facts)
+    reported = drain(owned.events)
     assert [fact.reason for fact in reported if isinstance(fact, InstanceDraining)] == ["requested"]
     assert not owned.owner.ask(ReconcileEvent(type=EventType.CHECK_INSTANCE, group="web", instance_id="unknown"))
     nursery.cancel_scope.cancel()

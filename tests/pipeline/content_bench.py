@@ -62,7 +62,7 @@ class ContentBench(Bench):
     def configure(self, template: str, **fields: Any) -> None:
         super().configure(template, **fields)
         self.renderer = Renderer(config_of(template, **fields), self.kept.store)
-        self.pipeline = Pipeline(self.stores, self.renderer, self.validator, self.quarantine, self.facts)
+        self.pipeline = Pipeline(self.stores, self.renderer, self.validator, self.quarantine, self.events)
 
     async def give(self, **texts: str) -> None:
         """Have the servers give *texts*, and these fetched."""

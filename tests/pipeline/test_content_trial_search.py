@@ -9,7 +9,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Files, Generation
 from haptic_trio.httpstore.content import Content
@@ -96,7 +96,7 @@ def test_the_bad_contents_are_refused_and_all_others_accepted(rounds: list[list[
         kept = Kept(Servers({request.url: "good first" for request in REQUESTS}))
         await kept.want(*REQUESTS)
         world = World(kept)
-        pipeline = Pipeline(Stores(()), world, world, Quarantine(), Facts())
+        pipeline = Pipeline(Stores(()), world, world, Quarantine(), EventBuffer())
         await pipeline.run("first")
         for number, kinds in enumerate(rounds):
             kept.happened.clear()
@@ -124,7 +124,7 @@ def test_nobody_is_refused_for_what_fails_anyway(phase: str, broken: set[str]) -
         kept = Kept(Servers({request.url: "good first" for request in REQUESTS}))
         await kept.want(*REQUESTS)
         world = World(kept)
-        pipeline = Pipeline(Stores(()), world, world, Quarantine(), Facts())
+        pipeline = Pipeline(Stores(()), world, world, Quarantine(), EventBuffer())
         world.fails_in, world.broken = phase, broken
         for _ in range(3):
             with pytest.raises(RejectedError) as caught:

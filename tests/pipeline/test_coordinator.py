@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigValidated,
@@ -66,7 +66,7 @@ class Rig:
         self.validated = Latest[ConfigValidated]()
         self.refused = Latest[ValidationFailed]()
         self.pipeline = SlowPipeline()
-        self.facts = Facts()
+        self.events = EventBuffer()
         self.pulse = Pulse("coordinator", 10)
 
     async def start(self, nursery: trio.Nursery) -> None:
@@ -79,7 +79,7 @@ class Rig:
                 self.refused,
                 pipeline=self.pipeline,
                 fast_lane=None,
-                facts=self.facts,
+                events=self.events,
                 pulse=self.pulse,
             )
         )
@@ -118,7 +118,7 @@ async def test_valid_cycle_tells_its_story_in_order_with_one_correlation(
         warnings=(PROBLEM,),
         started=7,
     )
-    assert drain(rig.facts) == [
+    assert drain(rig.events) == [
         ReconcileStarted(correlation="c1", reason=Reason.SYNCHRONIZED, changes=1),
         validated,
     ]
@@ -152,7 +152,7 @@ async def test_refused_cycle_says_where_it_failed_and_how_long_each_phase_took(
     _version, refused = await rig.refused.wait_newer(0)
 
     assert refused == ValidationFailed(correlation="c1", reason=Reason.DRIFT, phase="check", problems=(PROBLEM,))
-    assert drain(rig.facts)[1:] == [
+    assert drain(rig.events)[1:] == [
         refused,
         ReconcileFailed(correlation="c1", phase="check", seconds=2, phases=Phases(render=0.5, check=1.5)),
     ]

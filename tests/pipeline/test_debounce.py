@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from haptic_trio.channels import Change, Facts
+from haptic_trio.channels import Change, EventBuffer
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import (
@@ -38,7 +38,7 @@ async def start_debouncer(nursery: trio.Nursery, interval: float = 5) -> Ends:
             triggers_in,
             interval=interval,
             next_correlation=names.__next__,
-            facts=Facts(),
+            events=EventBuffer(),
             pulse=Pulse("debouncer", 30),
         )
     )

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from haptic_trio.channels import CycleEvent, Facts, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.haproxy.model import Generation, make_files
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
@@ -113,7 +113,7 @@ class Rig:
                     next_correlation=self._next,
                     pulse=Pulse("checker", 10),
                 ),
-                facts=Facts(),
+                events=EventBuffer(),
                 pulse=Pulse("coordinator", 10),
             )
         )

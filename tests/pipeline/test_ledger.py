@@ -3,7 +3,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.channels import CycleEvent, Facts
+from haptic_trio.channels import CycleEvent, EventBuffer
 from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -112,15 +112,15 @@ def test_retried_deployment_does_not_end_a_cycle_twice() -> None:
 
 async def test_ledger_tells_how_long_a_cycle_took_and_ends_with_its_input(autojump_clock: MockClock) -> None:
     cycles_in, cycles_out = trio.open_memory_channel[CycleEvent](50)
-    facts = Facts()
+    events = EventBuffer()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(lambda: run_ledger(cycles_out, is_leader=True, facts=facts))
+        nursery.start_soon(lambda: run_ledger(cycles_out, is_leader=True, events=events))
         await cycles_in.send(triggered("a"))
         await trio.sleep(3)
         await cycles_in.send(completed("a"))
         cycles_in.close()
 
-    told = facts.receiver.receive_nowait()
+    told = events.receiver.receive_nowait()
     assert told == ReconcileCompleted(correlation="a", outcome=Outcome.DEPLOYED, seconds=3)
 
 

@@ -55,7 +55,7 @@ async def test_iteration_that_does_not_start_in_time_gives_way_to_the_last_good_
     assert (ended.reason, ended.seconds) == ("start timed out", 60)
     assert rig.stages(2) == [1, 2]
     assert "maxconn 10" in rig.endpoint.text
-    report = rig.facts.all(ProblemsReported)
+    report = rig.events.all(ProblemsReported)
     assert [(fact.source, fact.problems[0].message) for fact in report] == [
         ("iteration 2", "stage `watch_resources` was not ready within 60 s")
     ]
@@ -84,7 +84,7 @@ async def test_version_that_could_not_be_started_is_ignored_until_it_changes(
         rig.cluster.put(watching(HANGING, number=30))
         await rig.deployed("maxconn 30")
 
-    assert [fact.reason for fact in rig.facts.all(IterationEnded)] == [
+    assert [fact.reason for fact in rig.events.all(IterationEnded)] == [
         "configuration changed", "start timed out", "configuration changed",
     ]  # fmt: skip
 
@@ -166,7 +166,7 @@ async def test_configuration_that_is_invalid_at_a_reopening_gives_way_to_the_las
         rig.cluster.put(config_map(number=30))
         await rig.deployed("maxconn 30")
 
-    assert len(rig.facts.all(ConfigInvalid)) == 1
+    assert len(rig.events.all(ConfigInvalid)) == 1
 
 
 async def test_failure_is_reported_with_its_reason_and_when_it_is_tried_again(rig: ControllerRig) -> None:
@@ -205,7 +205,7 @@ async def test_next_iteration_opens_only_after_the_deployment_in_flight_has_ende
         await wait_all_tasks_blocked(0.05)
         assert rig.iteration is not None
         assert rig.iteration.number == 1
-        assert rig.facts.all(IterationEnded) == []
+        assert rig.events.all(IterationEnded) == []
 
         mock_clock.jump(3)
         await rig.ended(1)
@@ -228,7 +228,7 @@ async def test_deployment_that_does_not_end_holds_an_iteration_no_longer_than_th
         await wait_all_tasks_blocked(0.05)
         mock_clock.jump(4.9)
         await wait_all_tasks_blocked(0.01)
-        assert rig.facts.all(IterationEnded) == []
+        assert rig.events.all(IterationEnded) == []
         mock_clock.jump(0.2)
         await rig.ended(1)
         rig.endpoint.seconds = 0
@@ -247,7 +247,7 @@ async def test_iterations_never_overlap_however_fast_the_configuration_changes(r
 
     story = [
         (fact.iteration, isinstance(fact, IterationEnded))
-        for fact in rig.facts.all(msgspec.Struct)
+        for fact in rig.events.all(msgspec.Struct)
         if isinstance(fact, StageReached | IterationEnded)
     ]
     # Nothing of an iteration comes before the end of the one before it.

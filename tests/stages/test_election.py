@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.config.model import Config, ControllerConfig, Duration, LeaderElection
 from haptic_trio.k8s.api.lease import LEASES
 from haptic_trio.messages import LeadershipChanged
@@ -26,7 +26,7 @@ class Candidate:
         self.server = server
         self.wishes: Latest[LeaderElection] = Latest()
         self.leadership: Latest[LeadershipChanged] = Latest()
-        self.facts = Facts()
+        self.events = EventBuffer()
 
     @property
     def is_leader(self) -> bool:
@@ -59,7 +59,7 @@ async def candidate(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Cand
                     candidate.wishes,
                     candidate.leadership,
                     identity="me",
-                    facts=candidate.facts,
+                    events=candidate.events,
                 )
             )
             yield candidate
@@ -72,14 +72,14 @@ async def test_nobody_reaches_for_the_lease_before_there_is_something_to_deploy(
 
     assert candidate.leadership.value == LeadershipChanged(is_leader=False, identity="me", transitions=0)
     assert candidate.server.requests == []
-    assert drain(candidate.facts) == []
+    assert drain(candidate.events) == []
 
 
 async def test_leadership_is_won_told_and_given_back_at_the_end(candidate: Candidate) -> None:
     candidate.wish()
     await candidate.wait(is_leader=True)
 
-    assert drain(candidate.facts) == [LeadershipChanged(is_leader=True, identity="me", transitions=0)]
+    assert drain(candidate.events) == [LeadershipChanged(is_leader=True, identity="me", transitions=0)]
     assert candidate.spec()["holderIdentity"] == "me"
 
 
@@ -88,7 +88,7 @@ async def test_other_durations_keep_the_lease_and_another_name_leaves_it_to_expi
     await candidate.wait(is_leader=True)
     candidate.wish(lease_duration=Duration(40))
     await candidate.server.until(lambda: candidate.spec()["leaseDurationSeconds"] == 40)
-    assert len(drain(candidate.facts)) == 1
+    assert len(drain(candidate.events)) == 1
 
     candidate.wish(lease_name="other")
     await candidate.server.until(
@@ -117,7 +117,7 @@ async def test_without_election_this_replica_leads_and_with_it_again_only_with_t
 async def test_lead_alone_needs_nobody() -> None:
     leadership: Latest[LeadershipChanged] = Latest()
 
-    lead_alone(leadership, Facts())
+    lead_alone(leadership, EventBuffer())
 
     assert leadership.value is not None
     assert leadership.value.is_leader

@@ -29,8 +29,8 @@ async def test_follower_keeps_contents_fresh_and_deploys_them_once_it_leads(rig:
             await rig.wait(HttpContentAccepted)
             web.text("/text", "changed", etag="2")
             await rig.wait(HttpContentAccepted, lambda fact: fact.bytes == len("changed"))
-            assert rig.facts.all(HttpContentChanged)
-            assert rig.facts.all(InstanceDeployed) == []
+            assert rig.events.all(HttpContentChanged)
+            assert rig.events.all(InstanceDeployed) == []
             rig.process.leadership.put(leading())
 
             await rig.deployed("# changed")

@@ -30,7 +30,7 @@ async def test_stages_are_ready_one_after_another_and_then_the_configuration_is_
     async with rig.running():
         await rig.deployed("backend web")
 
-    stages = [(fact.iteration, fact.stage, fact.name) for fact in rig.facts.all(StageReached)]
+    stages = [(fact.iteration, fact.stage, fact.name) for fact in rig.events.all(StageReached)]
     assert stages == [
         (1, 1, "load_config"),
         (1, 2, "components"),
@@ -38,7 +38,7 @@ async def test_stages_are_ready_one_after_another_and_then_the_configuration_is_
         (1, 4, "watch_config"),
         (1, 5, "reconcile"),
     ]
-    assert [fact.counts for fact in rig.facts.all(IndexSynchronized)] == [{"services": 1}]
+    assert [fact.counts for fact in rig.events.all(IndexSynchronized)] == [{"services": 1}]
 
 
 async def test_nothing_is_reconciled_before_every_first_list_is_in_its_store(rig: ControllerRig) -> None:
@@ -56,7 +56,7 @@ async def test_nothing_is_reconciled_before_every_first_list_is_in_its_store(rig
         await rig.deployed("backend web")
 
     assert rig.stages(1) == [1, 2, 3, 4, 5]
-    triggers = rig.facts.all(ReconcileTriggered)
+    triggers = rig.events.all(ReconcileTriggered)
     assert [(fact.correlation, fact.reason.value) for fact in triggers] == [("1-1", "index synchronized")]
 
 
@@ -105,7 +105,7 @@ async def test_absent_configmap_is_reported_and_waited_for(rig: ControllerRig) -
     assert [str(problem) for problem in invalid.problems] == [
         "ConfigMap default/haptic-trio: not found (create it, or name another one with --config-map)"
     ]
-    assert {fact.iteration for fact in rig.facts.all(StageReached)} == {1}
+    assert {fact.iteration for fact in rig.events.all(StageReached)} == {1}
 
 
 async def test_invalid_configuration_at_the_start_is_reported_and_a_valid_one_waited_for(rig: ControllerRig) -> None:
@@ -119,8 +119,8 @@ async def test_invalid_configuration_at_the_start_is_reported_and_a_valid_one_wa
         await rig.deployed("global")
 
     assert [problem.path for problem in invalid.problems] == ["reconciler.debounceIntervall"]
-    assert len(rig.facts.all(ConfigInvalid)) == 1
-    assert rig.facts.all(IterationEnded) == []
+    assert len(rig.events.all(ConfigInvalid)) == 1
+    assert rig.events.all(IterationEnded) == []
 
 
 async def test_changed_configmap_ends_the_iteration_and_the_next_one_runs_it(rig: ControllerRig) -> None:
@@ -171,8 +171,8 @@ async def test_invalid_change_is_reported_once_and_changes_nothing(rig: Controll
         await rig.deployed("backend api")
 
     assert [problem.path for problem in invalid.problems] == ["dataplane.port"]
-    assert len(rig.facts.all(ConfigInvalid)) == 1
-    assert rig.facts.all(IterationEnded) == []
+    assert len(rig.events.all(ConfigInvalid)) == 1
+    assert rig.events.all(IterationEnded) == []
 
 
 async def test_version_that_is_known_changes_nothing_and_is_not_reported_again(rig: ControllerRig) -> None:
@@ -182,16 +182,16 @@ async def test_version_that_is_known_changes_nothing_and_is_not_reported_again(r
         await rig.deployed("backend web")
         rig.cluster.relist()
         await wait_all_tasks_blocked(0.02)
-        assert rig.facts.all(ConfigInvalid) == []
+        assert rig.events.all(ConfigInvalid) == []
         rig.cluster.put(raw_config_map("dataplane: {port: many}\n"))
         await rig.wait(ConfigInvalid)
         rig.cluster.relist()
         rig.cluster.put(service("api"))
         await rig.deployed("backend api")
 
-    assert len(rig.facts.all(ConfigInvalid)) == 1
-    assert rig.facts.all(IterationEnded) == []
-    assert len(rig.facts.all(ReconcileTriggered)) == 2
+    assert len(rig.events.all(ConfigInvalid)) == 1
+    assert rig.events.all(IterationEnded) == []
+    assert len(rig.events.all(ReconcileTriggered)) == 2
 
 
 async def test_change_back_to_what_runs_is_a_change_of_version_all_the_same(rig: ControllerRig) -> None:
@@ -218,7 +218,7 @@ async def test_stores_of_equal_selection_share_one_watch_and_others_have_their_o
         await rig.deployed("backend web")
         # Of the ConfigMap, of the Secret, and two of Services.
         assert rig.cluster.watches == 4
-        [synchronized] = rig.facts.all(IndexSynchronized)
+        [synchronized] = rig.events.all(IndexSynchronized)
 
     assert synchronized.counts == {"services": 1, "byName": 1, "labelled": 0}
 
@@ -234,7 +234,7 @@ async def test_deleted_configmap_is_reported_and_changes_nothing(rig: Controller
         await rig.deployed("backend web")
 
     assert invalid.problems[0].message == "the ConfigMap was deleted"
-    assert rig.facts.all(IterationEnded) == []
+    assert rig.events.all(IterationEnded) == []
 
 
 async def test_change_ends_an_iteration_whose_start_is_held_up(rig: ControllerRig) -> None:
@@ -266,8 +266,8 @@ async def test_change_during_the_very_load_of_the_start_reopens(tmp_path: Path) 
     async with rig.running():
         await rig.deployed("maxconn 20")
 
-    assert [fact.reason for fact in rig.facts.all(IterationEnded)] == ["configuration changed"]
-    assert len(rig.facts.all(ConfigChanged)) == 1
+    assert [fact.reason for fact in rig.events.all(IterationEnded)] == ["configuration changed"]
+    assert len(rig.events.all(ConfigChanged)) == 1
 
 
 async def test_end_of_an_iteration_closes_every_watch(rig: ControllerRig) -> None:

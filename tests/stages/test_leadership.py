@@ -128,7 +128,7 @@ async def test_follower_validates_and_does_not_deploy(rig: ControllerRig) -> Non
         await wait_all_tasks_blocked(0.01)
 
     assert completed.outcome is Outcome.VALIDATED
-    assert rig.facts.all(DeploymentScheduled) == []
+    assert rig.events.all(DeploymentScheduled) == []
     assert rig.endpoint.running is None
 
 
@@ -154,7 +154,7 @@ async def test_leader_that_was_deposed_stops_deploying_until_it_leads_again(rig:
         rig.process.leadership.put(leading(False))
         await wait_all_tasks_blocked(0.01)
         rig.cluster.put(service("api"))
-        since = len(rig.facts)
+        since = len(rig.events)
         followed = await rig.wait(ReconcileCompleted, since=since)
         assert followed.outcome is Outcome.VALIDATED
         assert "backend api" not in rig.endpoint.text
@@ -206,4 +206,4 @@ async def test_leader_stays_leader_across_iterations(rig: ControllerRig) -> None
         rig.cluster.put(config_map(number=20))
         await rig.deployed("maxconn 20")
 
-    assert rig.facts.all(LeadershipChanged) == []
+    assert rig.events.all(LeadershipChanged) == []

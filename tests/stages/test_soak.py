@@ -80,7 +80,7 @@ async def test_thousand_reinitialisations_leak_no_task_descriptor_thread_or_memo
                 rig.forget()
                 rig.cluster.put(config_map(number=text_of(number + 1)))
         late = footprint()
-        assert rig.facts.all(IterationEnded)[-1].iteration == ITERATIONS - 1
+        assert rig.events.all(IterationEnded)[-1].iteration == ITERATIONS - 1
 
     assert early is not None
     assert (late.tasks, late.descriptors) == (early.tasks, early.descriptors)

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from haptic_trio.channels import Change, Facts, Latest
+from haptic_trio.channels import Change, EventBuffer, Latest
 from haptic_trio.k8s.errors import ForbiddenError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
@@ -63,7 +63,7 @@ async def watching(
                     config.watched_resources,
                     stores,
                     changes_in,
-                    facts=Facts(),
+                    events=EventBuffer(),
                     is_read=is_read,
                     unread=unread,
                 )

@@ -12,7 +12,7 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.channels import Facts, Latest
+from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.config.load import load_config
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.demo.facts import FactLog
@@ -121,7 +121,7 @@ class ControllerRig:
     def __init__(self, scratch: Path, *, load: Load = load_config) -> None:
         self.cluster = MemoryCluster()
         self.endpoint = MemoryEndpoint("one")
-        self.facts = FactLog()
+        self.events = FactLog()
         self.process = Process(
             client=self.cluster,
             source=SOURCE,
@@ -130,7 +130,7 @@ class ControllerRig:
             scratch=scratch,
             endpoints=Latest[tuple[Endpoint, ...]](),
             leadership=Latest[LeadershipChanged](),
-            facts=Facts(),
+            events=EventBuffer(),
         )
         self.process.endpoints.put((self.endpoint,))
         self.process.leadership.put(leading())
@@ -152,15 +152,17 @@ class ControllerRig:
                     _let_time_pass()
                     nursery.cancel_scope.cancel(reason="the test is over")
         finally:
-            assert not expired, f"still waiting after {within} s; the last facts: {self.facts.all(msgspec.Struct)[-5:]}"
+            assert not expired, (
+                f"still waiting after {within} s; the last facts: {self.events.all(msgspec.Struct)[-5:]}"
+            )
 
     async def _note_facts(self) -> None:
-        async for fact in self.process.facts.receiver:
-            self.facts.take(fact)
+        async for fact in self.process.events.receiver:
+            self.events.take(fact)
 
     def forget(self) -> None:
         """Begin a new log of facts and deployments, so that what is noted is no leak."""
-        self.facts = FactLog()
+        self.events = FactLog()
         self.endpoint.taken.clear()
         self.endpoint.looked_at.clear()
 
@@ -169,7 +171,7 @@ class ControllerRig:
     ) -> Fact:
         """Return the first such fact of those told after the first *since*."""
         with trio.fail_after(60):
-            return await self.facts.wait_for(kind, where, since=since)
+            return await self.events.wait_for(kind, where, since=since)
 
     async def reached(self, stage: int, iteration: int) -> StageReached:
         """Return once *stage* of *iteration* is ready."""
@@ -185,4 +187,4 @@ class ControllerRig:
 
     def stages(self, iteration: int) -> list[int]:
         """Return the stages that *iteration* has reached, in order of time."""
-        return [fact.stage for fact in self.facts.all(StageReached) if fact.iteration == iteration]
+        return [fact.stage for fact in self.events.all(StageReached) if fact.iteration == iteration]

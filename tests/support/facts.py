@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from haptic_trio import messages as m
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.endpoint import SyncResult
@@ -77,12 +77,12 @@ def example_of(kind: type[Fact]) -> Fact:
     return cast("Fact", _BY_TYPE[kind])
 
 
-def drain(facts: Facts) -> list[msgspec.Struct]:
+def drain(events: EventBuffer) -> list[msgspec.Struct]:
     """Return what has been told since the last call."""
     told = []
     while True:
         try:
-            told.append(facts.receiver.receive_nowait())
+            told.append(events.receiver.receive_nowait())
         except trio.WouldBlock:
             return told
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config
 from haptic_trio.k8s.resource import Resource
@@ -47,7 +47,7 @@ class Bench:
 
     def __init__(self, binary: Path, template: str, **fields: Any) -> None:
         self._binary = binary
-        self.facts = Facts()
+        self.events = EventBuffer()
         self.quarantine = Quarantine()
         self.configure(template, **fields)
 
@@ -60,7 +60,7 @@ class Bench:
         self.quarantine.begin_iteration()
         self.renderer = Renderer(config)
         self.validator = Validator(self._binary, check_timeout=config.validation.check_timeout)
-        self.pipeline = Pipeline(self.stores, self.renderer, self.validator, self.quarantine, self.facts)
+        self.pipeline = Pipeline(self.stores, self.renderer, self.validator, self.quarantine, self.events)
         self._cycles = 0
 
     @property
@@ -80,4 +80,4 @@ class Bench:
 
     def told(self) -> list[msgspec.Struct]:
         """Return the facts since the last call."""
-        return drain(self.facts)
+        return drain(self.events)

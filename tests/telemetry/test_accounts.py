@@ -309,7 +309,7 @@ def validated(correlation: str) -> m.ConfigValidated:
 
 
 @pytest.mark.parametrize(
-    ("facts", "counts"),
+    ("events", "counts"),
     [
         ([validated("1-1"), validated("1-2")], {"render": 2, "parse": 2, "check": 2}),
         # Phase 2 runs beside, and what is newer may have been prepared meanwhile.
@@ -319,9 +319,9 @@ def validated(correlation: str) -> m.ConfigValidated:
     ],
 )
 def test_phases_of_each_cycle_are_counted_once_though_it_may_be_published_twice(
-    metrics: Metrics, accounts: Accounts, facts: list[msgspec.Struct], counts: dict[str, int]
+    metrics: Metrics, accounts: Accounts, events: list[msgspec.Struct], counts: dict[str, int]
 ) -> None:
-    for fact in facts:
+    for fact in events:
         accounts.take(fact)
 
     assert {phase: value(metrics, "phase_duration_seconds_count", phase=phase) for phase in counts} == counts

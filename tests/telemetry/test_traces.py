@@ -188,8 +188,8 @@ def test_no_fact_of_the_program_fails_and_no_word_of_others_becomes_an_attribute
         example_of(m.ConfigChanged).loaded,
         credentials=Credentials(dataplane_username="admin", dataplane_password=secret),
     )
-    facts = [example_of(kind) for kind in message_types()]
-    facts += [
+    events = [example_of(kind) for kind in message_types()]
+    events += [
         m.ConfigChanged(loaded=loaded),
         m.InstanceFailed(correlation="1-1", endpoint="a", error=secret, seconds=0.1),
         deployed("a", reloaded=True, reasons=(f"map a.map changed: key {secret} is there twice",), held=(secret,)),
@@ -197,7 +197,7 @@ def test_no_fact_of_the_program_fails_and_no_word_of_others_becomes_an_attribute
             example_of(m.ValidationFailed), problems=(msgspec.structs.replace(PROBLEM, message=secret),)
         ),
     ]
-    play(traces, enumerate([triggered(), *facts, triggered()]))
+    play(traces, enumerate([triggered(), *events, triggered()]))
     traces.close(100.0)
 
     assert sink.pieces

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.channels import ConfigSeen, Facts, Latest
+from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
 from haptic_trio.config.load import load_config
 from haptic_trio.messages import ConfigChanged
 from haptic_trio.stages.watch_config import run_watch_config
@@ -20,7 +20,7 @@ TESTS = "it: {assertions: [{type: contains, text: maxconn LIMIT}]}\n"
 async def test_a_change_counts_once_its_own_tests_pass(haproxy_binary: Path) -> None:
     candidates: Latest[ConfigSeen] = Latest()
     changes_in, changes_out = trio.open_memory_channel[ConfigChanged](1)
-    facts = Facts()
+    events = EventBuffer()
     with trio.fail_after(30), changes_out:
         async with trio.open_nursery() as nursery:
             candidates.put(ConfigSeen(config_map(TESTS.replace("LIMIT", "200"), version="2"), None))
@@ -32,7 +32,7 @@ async def test_a_change_counts_once_its_own_tests_pass(haproxy_binary: Path) -> 
                     load=GuardedLoad(load_config, haproxy_binary),
                     running="1/",
                     ignored=frozenset(),
-                    facts=facts,
+                    events=events,
                 )
             )
             with pytest.raises(trio.WouldBlock):

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.cli.inputs.cluster import make_cluster
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.inputs.template_lines import with_origins
@@ -254,7 +254,7 @@ async def render_snapshot(
         return Outcome(generation=None, findings=tuple(find(Area.CONFIGURATION, exc.problems)))
     validator = await make_validator(config, haproxy=haproxy, check=check)
     quarantine = Quarantine()
-    pipeline = Pipeline(snapshot.stores, renderer, validator, quarantine, Facts())
+    pipeline = Pipeline(snapshot.stores, renderer, validator, quarantine, EventBuffer())
     try:
         valid = await pipeline.run("oneshot")
     except RejectedError as exc:

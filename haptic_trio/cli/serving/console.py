@@ -77,7 +77,7 @@ class Console(NoConsole):
         self.recorder = Recorder(STORIES.get, redactor.clean_all)
         watched = Watched(
             self.recorder,
-            process.facts,
+            process.events,
             iteration=self._iteration,
             leadership=lambda: self._process.leadership.value,
             fleet=self._fleet,

@@ -253,6 +253,6 @@ async def run_api_list(
 
 def _report_to(process: Process) -> Report:
     def report(source: str, problems: tuple[Problem, ...]) -> None:
-        process.facts.tell(ProblemsReported(source=source, problems=problems))
+        process.events.record(ProblemsReported(source=source, problems=problems))
 
     return report

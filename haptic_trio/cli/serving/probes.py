@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 import trio
 
-from haptic_trio.channels import Channels, Facts
+from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.cli.serving.fleet import count_groups, fleet_of
 from haptic_trio.health import HealthReport
 from haptic_trio.httpstore.store import HttpStore
@@ -162,7 +162,7 @@ class Scrapes:
 
     def _channels(self) -> Iterator[list[Reading]]:
         state = self._process.running.value
-        fills = list(fill_of(state.channels if state is not None else None, self._process.facts))
+        fills = list(fill_of(state.channels if state is not None else None, self._process.events))
         yield [(labels, used) for labels, used, _ in fills]
         yield [(labels, size) for labels, _, size in fills]
 
@@ -179,11 +179,11 @@ class Scrapes:
             yield (within,), float(bisect_right(self._expiries.times, now + seconds))
 
 
-def fill_of(channels: Channels | None, facts: Facts) -> Iterator[tuple[tuple[str], float, float]]:
+def fill_of(channels: Channels | None, events: EventBuffer) -> Iterator[tuple[tuple[str], float, float]]:
     """Yield name, fill level and capacity of each buffered channel."""
     ends = {name.removesuffix("_in"): end for name, end in vars(channels).items()} if channels is not None else {}
-    for name, end in {**ends, "facts": facts.receiver}.items():
-        if isinstance(end, trio.MemorySendChannel) or end is facts.receiver:
+    for name, end in {**ends, "facts": events.receiver}.items():
+        if isinstance(end, trio.MemorySendChannel) or end is events.receiver:
             now = end.statistics()
             yield (name,), float(now.current_buffer_used), float(now.max_buffer_size)
 

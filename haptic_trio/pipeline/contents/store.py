@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import trio
 
-from haptic_trio.channels import Change, Facts
+from haptic_trio.channels import Change, EventBuffer
 from haptic_trio.config.model import Config
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.httpstore.events import ContentEvent, FetchProblem, Report
@@ -20,26 +20,26 @@ def open_contents(config: Config, report: Report, memory: ContentMemory | None =
     return HttpStore(policy, Fetcher(policy), report=report, memory=memory)
 
 
-async def run_contents(store: HttpStore, changes: trio.MemorySendChannel[Change], *, facts: Facts) -> NoReturn:
+async def run_contents(store: HttpStore, changes: trio.MemorySendChannel[Change], *, events: EventBuffer) -> NoReturn:
     """Refresh the contents of *store* and send each change, until cancelled. Takes ownership of *changes*."""
 
     async def send_change(urls: tuple[str, ...]) -> None:
         message = HttpContentChanged(urls=urls)
-        facts.tell(message)
+        events.record(message)
         await changes.send(message)
 
     with changes:
         await store.run(send_change)
 
 
-def report_to(facts: Facts) -> Report:
-    """Return a function that sends each event of a store to *facts*."""
+def report_to(events: EventBuffer) -> Report:
+    """Return a function that sends each event of a store to *events*."""
 
     def report(event: ContentEvent) -> None:
         if isinstance(event, FetchProblem):
             problems = (event.problem,) if event.problem is not None else ()
-            facts.tell(ProblemsReported(source=event.url, problems=problems))
+            events.record(ProblemsReported(source=event.url, problems=problems))
         else:
-            facts.tell(event)
+            events.record(event)
 
     return report

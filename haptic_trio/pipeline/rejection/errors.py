@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import trio
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.httpstore.content import Content
 from haptic_trio.messages import Phases, Reason, ReconcileFailed, ValidationFailed
@@ -49,7 +49,7 @@ class TimedOutError(UndecidedError):
 
 
 def report_rejection(
-    error: RejectedError, *, correlation: str, reason: Reason, started: float, facts: Facts
+    error: RejectedError, *, correlation: str, reason: Reason, started: float, events: EventBuffer
 ) -> ValidationFailed:
     """Record that the cycle *correlation* failed, and return the message to publish.
 
@@ -62,8 +62,8 @@ def report_rejection(
         problems=error.problems,
         is_verdict=not isinstance(error, UndecidedError),
     )
-    facts.tell(message)
-    facts.tell(
+    events.record(message)
+    events.record(
         ReconcileFailed(
             correlation=correlation,
             phase=error.phase,

@@ -107,7 +107,7 @@ async def test_deletion_from_outside_is_a_notice_and_replaces_the_pod_at_once(ku
         assert leaving.drain_deadline is not None
         assert leaving.drain_started_at is not None
         assert leaving.drain_deadline - leaving.drain_started_at <= 5.0
-        reasons = [fact.reason for fact in drain_facts(replica.facts) if isinstance(fact, InstanceDraining)]
+        reasons = [fact.reason for fact in drain_facts(replica.events) if isinstance(fact, InstanceDraining)]
         assert reasons == ["terminating"]
         rig.kubelet.remove(first)
         assert second in await rig.settled(replica, 2)
@@ -237,7 +237,7 @@ async def test_no_pod_is_created_while_the_template_is_missing(kubeconfig: Path)
         begun = len(rig.server.requests)
         replica.want(size=3)
         await rig.wait(
-            lambda: any(isinstance(fact, InstanceOperationFailed) for fact in drain_facts(replica.facts)), replica
+            lambda: any(isinstance(fact, InstanceOperationFailed) for fact in drain_facts(replica.events)), replica
         )
         assert not [request for request in rig.server.requests[begun:] if request.startswith("POST")]
         rig.server.put(make_template())

@@ -10,7 +10,7 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.channels import Facts
+from haptic_trio.channels import EventBuffer
 from haptic_trio.config.load import load_config
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.messages import ConfigValidated
@@ -48,7 +48,7 @@ class Site:
         self.renderer = Renderer(config)
         validator = Validator(binary, check_timeout=60.0, scratch=scratch)
         self.quarantine = Quarantine()
-        self.pipeline = Pipeline(self.stores, self.renderer, validator, self.quarantine, Facts())
+        self.pipeline = Pipeline(self.stores, self.renderer, validator, self.quarantine, EventBuffer())
         self.dry_runs = DryRuns(
             self.stores,
             self.renderer,
