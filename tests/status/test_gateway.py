@@ -249,7 +249,7 @@ def test_a_route_names_its_dropped_rules() -> None:
     assert found["Accepted"]["status"] == "True"
     partial = found["PartiallyInvalid"]
     assert (partial["status"], partial["reason"]) == ("True", "UnsupportedValue")
-    assert partial["message"].startswith("Dropped Rule rules[1] (pay): a rule retries ")
+    assert partial["message"].startswith("Dropped Rule rules[1] (pay): retry: ")
     assert partial["observedGeneration"] == 1
 
     assert "PartiallyInvalid" not in conditions(rule("/a"))
