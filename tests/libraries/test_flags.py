@@ -30,12 +30,6 @@ def written_patterns() -> list[tuple[str, str, str]]:
     ]
 
 
-def canary(name: str, **annotations: str) -> Any:
-    given = {"canary": "true", **{key.replace("_", "-"): value for key, value in annotations.items()}}
-    prefixed = {f"{NGINX}/{key}": value for key, value in given.items()}
-    return ingress(name, rule("good.example.com", path("/", "good")), annotations=prefixed)
-
-
 def becoming(flag: str) -> dict[str, tuple[Any, str]]:
     """Return by library and annotation an object with *flag* in a pattern, and what stands behind `--`."""
     escaped = flag.replace("-", "\\-")
@@ -44,7 +38,6 @@ def becoming(flag: str) -> dict[str, tuple[Any, str]]:
     named = {"auth-tls-secret": "authority", "auth-tls-match-cn": f"CN={flag}"}
     rewrite = {"rewrite-target": "/b"}
     return {
-        "nginx canary-by-header-value": (canary("evil", canary_by_header="x-a", canary_by_header_value=flag), flag),
         "nginx auth-tls-match-cn": (annotated("evil", "nginx", named), flag),
         "nginx from-to-www-redirect": (
             annotated("evil", "nginx", {"from-to-www-redirect": "true"}),

@@ -8,6 +8,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import quote
 
 from haptic_trio.templating.filters.emit import EmitError, describe_chars, number_text
 from haptic_trio.templating.values.text import FORBIDDEN, Emitted
@@ -76,6 +77,11 @@ def map_value(value: Any) -> Emitted:
     if text != text.strip():
         raise EmitError("map_value: the value begins or ends with a blank, which HAProxy would drop")
     return Emitted(text)
+
+
+def map_field(value: Any) -> Emitted:
+    """A field in the second column of a map file, for Lua to decode: percent-encoded, so no separator is in it."""
+    return Emitted(quote(_without(_text(value, "map_field"), "map_field", FORBIDDEN), safe=""))
 
 
 def header_name(value: Any) -> Emitted:
@@ -224,7 +230,7 @@ def _whole(value: Any, emitter: str, low: int | None, high: int | None) -> int:
 EMITTERS: Final[dict[str, Callable[..., Any]]] = {
     function.__name__: function
     for function in (
-        word, pattern, logformat, regex, regex_escape, map_key, map_value, header_name, url_path, hostname, name,
-        address, integer, port, duration, size,
+        word, pattern, logformat, regex, regex_escape, map_key, map_value, map_field, header_name, url_path, hostname,
+        name, address, integer, port, duration, size,
     )
 }  # fmt: skip

@@ -73,7 +73,7 @@ def test_a_regex_matches_its_text_and_nothing_else(value: str) -> None:
     assert not re.fullmatch(pattern, "x" + value)
 
 
-@pytest.mark.parametrize("emitter", ["word", "logformat", "regex", "map_key", "map_value", "url_path"])
+@pytest.mark.parametrize("emitter", ["word", "logformat", "regex", "map_key", "map_value", "map_field", "url_path"])
 @pytest.mark.parametrize("char", LINE_BREAKERS)
 def test_what_could_break_a_line_is_refused(emitter: str, char: str) -> None:
     with pytest.raises(EmitError):
@@ -107,6 +107,8 @@ ACCEPTED: list[tuple[Callable[..., Any], Any, str]] = [
     (emitters.pattern, "it's", "-- 'it'\\''s'"),
     (emitters.map_key, "*.example.com/a#b", "*.example.com/a#b"),
     (emitters.map_value, "a value with blanks # and more", "a value with blanks # and more"),
+    (emitters.map_field, " a,b/%é", "%20a%2Cb%2F%25%C3%A9"),
+    (emitters.map_field, "A-z.0_~", "A-z.0_~"),
     (emitters.header_name, "X-Forwarded-For", "X-Forwarded-For"),
     (emitters.url_path, "/a/b;c=1,2(3)!", "/a/b;c=1,2(3)!"),
     (emitters.url_path, "/caf\u00e9", "/caf%C3%A9"),

@@ -1,0 +1,136 @@
+"""Canaries are data, and a real HAProxy decides on them as its own ACLs would."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from haptic_trio.k8s.resource import Resource
+from tests.libraries.conftest import Cluster
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
+from tests.support.traffic import Answer, ask, serving
+
+NGINX = "nginx.ingress.kubernetes.io"
+LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations")
+HOST = "canary.example.com"
+# Lines of X-Canary, or of cookies: what is `always` or `never` in the sense of HAProxy's ACLs.
+LINES = (
+    "always", "never", "Always", "", " always ", "always,never", "never, always", "x, always", "x , never , y",
+    "alwaysx", "xalways", "not always", "always never", '"always"', '"a, always, b"', '"a, always', '"a\\", always, b"',
+    '"a", always', 'a"b, always"c, never', "never\r\nX-Canary: always", "x\r\nX-Canary: never", ",,,always", ",",
+)  # fmt: skip
+COOKIES = (
+    "t.y=always", "t.y=never", "a=b; t.y=always", "a=b;t.y=never;c=d", "txy=always", "t.y=alwaysx", "xt.y=always",
+    "t.y = always", " t.y=always ;", "t.y=never; t.y=always", "t.y=x; t.y=never", 't.y="always"', 'a="; t.y=always"',
+    'a="b"; t.y=never', "T.Y=always", "t.y=", "t.y", "t.y=x\r\nCookie: t.y=always", "a=b, t.y=always",
+)  # fmt: skip
+
+
+def pair(name: str, **terms: str) -> Iterator[Resource]:
+    """Yield an Ingress and its canary for a host called *name*."""
+    annotations = {f"{NGINX}/canary": "true"}
+    annotations |= {f"{NGINX}/canary-{key.replace('_', '-')}": value for key, value in terms.items()}
+    yield ingress(f"{name}-main", rule(f"{name}.example.com", path("/", "web")))
+    yield ingress(f"{name}-canary", rule(f"{name}.example.com", path("/", "next")), annotations=annotations)
+
+
+@contextmanager
+def applications() -> Iterator[list[Resource]]:
+    """Run the Services `web` and `next` and yield their objects."""
+    with serving("web", "next") as ports:
+        yield [
+            one
+            for name, port in ports.items()
+            for one in (service(name), endpoint_slice(name, endpoint("127.0.0.1"), ports=port))
+        ]
+
+
+def side(answer: Answer) -> str:
+    return answer.body.split("\n")[0]
+
+
+@pytest.mark.haproxy
+def test_header_value_cookie_and_weight_decide_in_this_order(cluster: Cluster) -> None:
+    given: dict[str, dict[str, str]] = {
+        "header": {"by_header": "X-Canary"},
+        "all": {"by_header": "X-Canary", "weight": "100"},
+        "value": {"by_header": "X-Canary", "by_header_value": "be,ta 100% 'é'", "by_cookie": "try"},
+        "order": {"by_header": "X-Canary", "by_cookie": "try"},
+        "most": {"weight": "100", "by_cookie": "try"},
+        "none": {"weight": "0"},
+        "half": {"weight": "50"},
+    }
+    expected: list[tuple[str, dict[str, str], str]] = [
+        ("header", {"X-Canary": "always"}, "next"),
+        ("header", {"x-canary": "always"}, "next"),
+        ("header", {"X-Other": "always"}, "web"),
+        ("header", {}, "web"),
+        ("all", {"X-Canary": "never"}, "web"),
+        ("all", {"X-Canary": "maybe"}, "next"),
+        ("value", {"X-Canary": "be,ta 100% 'é'"}, "next"),
+        ("value", {"X-Canary": "x\r\nX-Canary: be,ta 100% 'é'"}, "next"),
+        ("value", {"X-Canary": "be"}, "web"),
+        ("value", {"X-Canary": "always"}, "web"),
+        ("value", {"X-Canary": "never", "Cookie": "try=always"}, "next"),
+        ("order", {"X-Canary": "never", "Cookie": "try=always"}, "web"),
+        ("order", {"X-Canary": "always", "Cookie": "try=never"}, "next"),
+        ("order", {"Cookie": "try=always"}, "next"),
+        ("most", {"Cookie": "try=never"}, "web"),
+        ("most", {}, "next"),
+        ("none", {"X-Canary": "always", "Cookie": "try=always"}, "web"),
+    ]
+    with applications() as objects:
+        for name, terms in given.items():
+            objects += pair(name, **terms)
+        assert cluster.serve(*objects, libraries=LIBRARIES).refused == {}
+
+        for name, headers, wanted in expected:
+            answer = ask(cluster.http_port, f"{name}.example.com", headers=headers)
+            assert (name, headers, side(answer)) == (name, headers, wanted)
+        drawn = {side(ask(cluster.http_port, "half.example.com")) for _ in range(60)}
+        assert drawn == {"web", "next"}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    ("header", "fetch", "terms", "lines"),
+    [
+        pytest.param("X-Canary", "req.hdr(X-Canary)", {"by_header": "X-Canary"}, LINES, id="header"),
+        pytest.param("Cookie", "req.cook(t.y)", {"by_cookie": "t.y"}, COOKIES, id="cookie"),
+    ],
+)
+def test_always_and_never_are_what_acls_find(
+    cluster: Cluster, header: str, fetch: str, terms: dict[str, Any], lines: tuple[str, ...]
+) -> None:
+    routing = "    use_backend %[var(txn.backend)]\n"
+    asked = "".join(f"    http-request set-header X-Found-{word} yes if {{ {fetch} -m str {word} }}\n"
+                    for word in ("always", "never"))  # fmt: skip
+    with applications() as objects:
+        # Without a decision the weight counts: 0 for one canary, 100 for the other.
+        objects += [*pair("low", **terms, weight="0"), *pair("high", **terms, weight="100")]
+        rendered = cluster.render(*objects, libraries=LIBRARIES)
+        assert rendered.text.count(routing) == 1
+        text = rendered.text.replace(routing, asked + routing)
+
+        with cluster.running(text, rendered):
+            for line in lines:
+                low, high = (
+                    ask(cluster.http_port, f"{name}.example.com", headers={header: line}) for name in ("low", "high")
+                )
+                found = [f"x-found-{word}: yes" in low.body.split("\n") for word in ("always", "never")]
+                wanted = ("next", "next") if found[0] else ("web", "web") if found[1] else ("web", "next")
+                assert (line, side(low), side(high)) == (line, *wanted)
+
+
+@pytest.mark.haproxy
+def test_a_canary_takes_nothing_from_other_hosts(cluster: Cluster) -> None:
+    with applications() as objects:
+        objects += [
+            *pair("own", weight="100"),
+            ingress("other", rule("other.example.com", path("/", "web"))),
+        ]
+        assert cluster.serve(*objects, libraries=LIBRARIES).refused == {}
+
+        assert side(ask(cluster.http_port, "own.example.com", "/x")) == "next"
+        assert side(ask(cluster.http_port, "other.example.com", "/x")) == "web"
