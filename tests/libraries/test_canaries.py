@@ -82,7 +82,7 @@ def test_header_value_cookie_and_weight_decide_in_this_order(cluster: Cluster) -
     ]
     with applications() as objects:
         for name, terms in given.items():
-            objects += pair(name, **terms)
+            objects.extend(pair(name, **terms))
         assert cluster.serve(*objects, libraries=LIBRARIES).refused == {}
 
         for name, headers, wanted in expected:
