@@ -1,1 +1,1 @@
-"""Fetched contents in the pipeline: the store of an iteration, its policy, and the trial of a pending content."""
+"""Fetched contents in the pipeline: the store of an iteration, and its policy."""
