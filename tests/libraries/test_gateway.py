@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
+from tests.gateway.crowd import HOST, crowd, open_gateway, shop
 from tests.gateway.objects import gateway, gateway_class, made, plural_of, route, rule, service
 from tests.support.rendering import library_config
 
@@ -158,3 +160,39 @@ def test_owners_are_told_what_has_no_effect_while_their_route_is_served() -> Non
     }
     site.put(route("slow", slow, parents=[{"name": "gone"}]))
     assert site.render().remarks == ()
+
+
+@pytest.mark.parametrize("day", [1, 28], ids=["older", "younger"])
+@pytest.mark.parametrize("namespace", ["a-victim", "victim"])
+def test_very_many_matches_of_a_namespace_leave_the_routes_of_another_served(day: int, namespace: str) -> None:
+    site = Site()
+    site.put(open_gateway(), service(namespace=namespace), service(namespace="attacker"))
+    site.put(shop(namespace), *crowd(day))
+
+    rendered = site.render()
+
+    assert rendered.refusals == ()
+    candidates = list_in(rendered)
+    assert f"h,x-version,beta>gateway::{namespace}_app_80" in candidates
+    assert candidates[-1] == f">gateway::{namespace}_app_80"
+    assert len(candidates) > 100
+    assert {(remark.subject.namespace, remark.reason) for remark in rendered.remarks} == {
+        ("attacker", "FieldWithoutEffect")
+    }
+
+
+def list_in(rendered: Rendered) -> list[str]:
+    """Return the candidates of the host and path that all routes share."""
+    lines = rendered.texts["maps/gateway-prefix.map"].text.splitlines()
+    (value,) = [line.partition(" ")[2] for line in lines if line.startswith(f"web/gw/http|{HOST}|/cart/ ")]
+    return value.removeprefix("?").split(";")
+
+
+def test_a_change_beside_a_list_that_is_too_long_costs_what_it_changes() -> None:
+    site = Site()
+    site.put(open_gateway(), service(namespace="victim"), service(namespace="attacker"), shop("victim"), *crowd(28))
+    site.render()
+
+    site.put(route("new", rule("/"), hostnames=["new.test"]))
+
+    assert site.render().fragments_rendered == 3

@@ -28,6 +28,8 @@ MOST_ENDPOINTS: Final = 64
 """Maximum number of endpoints that mirrored requests are spread over."""
 MAX_PROGRAM: Final = 12_000
 """HAProxy reads a line of a map into a buffer of 16 KiB."""
+MAX_CONDITIONS: Final = MAX_PROGRAM - 1_000
+"""So a list has room for any match with its target, and for the target without conditions at its end."""
 INVALID: Final = "!"
 """Name of an invalid backend: its requests are answered with 500."""
 REFUSED: Final = "x"
@@ -64,23 +66,10 @@ def _expression(expression: Expression) -> tuple[str | int, ...]:
     return expression.pattern, expression.longest, *expression.bound
 
 
-def list_text(candidates: Iterable[tuple[Match, str]]) -> str:
-    """Return the value of a path's entry for *candidates*, each a match and its target, in order of precedence."""
-    parts: list[str] = []
-    for match, target in candidates:
-        if not match.is_conditional:
-            if not parts:
-                return target
-            parts.append(f">{target}")
-            break
-        parts.append(f"{conditions_text(match)}>{target}")
-    return checked_size("?" + ";".join(parts))
-
-
-def checked_size(text: str) -> str:
+def checked_size(text: str, most: int = MAX_PROGRAM) -> str:
     """Return *text*, or raise `GatewayObjectError` if HAProxy could not read it back."""
-    if len(text) > MAX_PROGRAM:
-        raise GatewayObjectError(f"a rule, or all rules for one path, must not exceed {MAX_PROGRAM} bytes when encoded")
+    if len(text) > most:
+        raise GatewayObjectError(f"a rule must not exceed {most} bytes when encoded")
     return text
 
 

@@ -6,7 +6,6 @@ other routes with the key are found by host name and path.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -28,8 +27,9 @@ from haptic_trio.gateway.objects import (
 from haptic_trio.gateway.routes.attachment import Attached, hostnames_of, listeners_for
 from haptic_trio.gateway.routes.backends import backends_of
 from haptic_trio.gateway.routes.kinds import Key, RouteKind
-from haptic_trio.gateway.routes.matches import EXACT, PREFIX, Match
-from haptic_trio.gateway.routes.programs import is_plain, list_text, rule_text
+from haptic_trio.gateway.routes.lists import Candidate, list_of
+from haptic_trio.gateway.routes.matches import EXACT, PREFIX
+from haptic_trio.gateway.routes.programs import is_plain, rule_text
 from haptic_trio.gateway.routes.rules import ServedRule, served_rules
 
 
@@ -38,12 +38,8 @@ class Entry(msgspec.Struct, frozen=True):
 
     key: str
     value: str
-
-
-class _Candidate(msgspec.Struct, frozen=True):
-    match: Match
-    target: str
-    order: tuple[Any, ...]
+    omitted: tuple[Resource, ...] = ()
+    """Routes with matches that have no room in the value."""
 
 
 def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, controller: str) -> Iterator[Entry]:
@@ -57,10 +53,10 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
         for hostname, _ in attached.hostnames:
             resolver = _Resolver(served, attached.listener, hostname, lookups)
             for path in paths:
-                value = resolver.value(route, Key(path_kind, hostname, path))
+                value, omitted = resolver.value(route, Key(path_kind, hostname, path))
                 if value:
                     shown = f"{attached.listener.key}|{hostname or '*'}|{path}"
-                    yield Entry(shown if path_kind == EXACT else shown + "/", value)
+                    yield Entry(shown if path_kind == EXACT else shown + "/", value, omitted)
 
 
 def rule_entries(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> Iterator[Entry]:
@@ -149,10 +145,13 @@ class _Resolver:
         self._hostname = hostname
         self._lookups = lookups
 
-    def value(self, route: Resource, key: Key) -> str:
-        """Return the value of the entry for *key*; empty if another route than *route* writes it."""
+    def value(self, route: Resource, key: Key) -> tuple[str, tuple[Resource, ...]]:
+        """Return the value of the entry for *key*, and the routes that it omits.
+
+        The value is empty if another route than *route* writes it.
+        """
         if self._is_taken(route, key):
-            return ""
+            return "", ()
         own = namespace_of(route), name_of(route)
         rivals = [rival for rival in self._routes(key) if (namespace_of(rival), name_of(rival)) != own]
         candidates = self._candidates([*rivals, route], key)
@@ -160,7 +159,7 @@ class _Resolver:
             if any(not candidate.match.is_conditional for candidate in candidates):
                 break
             candidates += self._candidates(self._routes(wider_key), wider_key)
-        return list_text((candidate.match, candidate.target) for candidate in candidates)
+        return list_of(candidates)
 
     def _is_taken(self, route: Resource, key: Key) -> bool:
         """Whether an older route has *key*. With very many such routes, each reads the oldest only."""
@@ -221,7 +220,7 @@ class _Resolver:
             # The faulty route is reported when it is rendered itself.
             return False
 
-    def _candidates(self, routes: Sequence[Resource], key: Key) -> list[_Candidate]:
+    def _candidates(self, routes: Sequence[Resource], key: Key) -> list[Candidate]:
         found = []
         for route in routes:
             own = self._served.hostnames_of(route, self._listener).get(self._hostname, ANY)
@@ -236,7 +235,7 @@ class _Resolver:
                     target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
                     exact, length = specificity(own)
                     order = (not exact, -length, match.precedence, age_of(route), rule.number, position)
-                    found.append(_Candidate(match, target, order))
+                    found.append(Candidate(match, target, route, order, (rule.number, position)))
         return sorted(found, key=lambda candidate: candidate.order)
 
 

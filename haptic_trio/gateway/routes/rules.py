@@ -12,7 +12,7 @@ import msgspec
 from haptic_trio.gateway.objects import GatewayObjectError, Lookups, Resource, dig, items_of, text_of
 from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import Match, expression_count, rules_of
-from haptic_trio.gateway.routes.programs import checked_size, conditions_text, rule_text
+from haptic_trio.gateway.routes.programs import MAX_CONDITIONS, checked_size, conditions_text, rule_text
 
 UNSUPPORTED: Final = "UnsupportedValue"
 INCOMPATIBLE: Final = "IncompatibleFilters"
@@ -106,7 +106,7 @@ def _checked(route: Resource, number: int, rule: Any, kind: RouteKind, lookups: 
             _check_filters(items_of(owner, "filters"))
         _check_mirrors(rule)
     for match in matches:
-        checked_size(conditions_text(match))
+        checked_size(conditions_text(match), MAX_CONDITIONS)
         if not is_simple:
             rule_text(route, rule, match, kind, lookups)
     return ServedRule(number, rule, matches)
