@@ -198,8 +198,8 @@ def shared() -> Sharing:
         pytest.param(lambda c: c.put(slices(0)), 1, 40, id="no endpoint"),
         pytest.param(lambda c: c.put(slices(0, "10.0.0.9")), 1, 20, id="endpoint again"),
         # Its own parts and the backend; with a host the certificate, too.
-        pytest.param(lambda c: c.put(sharing(SHARING)), 16, 90, id="new ingress"),
-        pytest.param(lambda c: c.put(sharing(7, "/x")), 15, 90, id="path"),
+        pytest.param(lambda c: c.put(sharing(SHARING)), 15, 90, id="new ingress"),
+        pytest.param(lambda c: c.put(sharing(7, "/x")), 14, 90, id="path"),
         pytest.param(lambda c: c.remove(sharing(8)), 2, 30, id="ingress gone"),
         pytest.param(lambda c: c.put(labelled(service("web0"))), 1, 20, id="service with a label"),
         pytest.param(lambda c: c.put(tls_secret("used", *BUNDLE, age=3)), 1, 20, id="certificate"),
