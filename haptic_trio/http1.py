@@ -174,17 +174,24 @@ class _ResponseBody(httpx.AsyncByteStream):
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        # Not by `aiter_stream`, a generator that would not be closed where the reader stops early.
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        # No generator: it would not be closed where the reader stops early.
         stream = self._response.stream
         assert isinstance(stream, AsyncIterable)
-        with _httpx_errors():
-            async for chunk in stream:
-                yield chunk
+        return _ResponseChunks(aiter(stream))
 
     async def aclose(self) -> None:
         with _httpx_errors():
             await self._response.aclose()
+
+
+class _ResponseChunks(AsyncIterator[bytes]):
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+
+    async def __anext__(self) -> bytes:
+        with _httpx_errors():
+            return await anext(self._chunks)
 
 
 class _Body(httpx.AsyncByteStream):

@@ -29,12 +29,15 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A Trio stream as httpcore uses it; httpcore's own class of this kind is private."""
+    """A Trio stream as httpcore uses it; httpcore's own class of this kind is private.
+
+    The parameters `timeout` are part of the interface of httpcore.
+    """
 
     def __init__(self, stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]) -> None:
         self._stream = stream
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         try:
             with trio.fail_after(float("inf") if timeout is None else timeout):
                 return bytes(await self._stream.receive_some(max_bytes))
@@ -43,7 +46,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             raise httpcore.ReadError(str(exc)) from exc
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
         try:
             with trio.fail_after(float("inf") if timeout is None else timeout):
                 await self._stream.send_all(buffer)
@@ -56,7 +59,10 @@ class _Stream(httpcore.AsyncNetworkStream):
         await self._stream.aclose()
 
     async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore.AsyncNetworkStream:
         assert isinstance(self._stream, trio.SocketStream)
         secure = trio.SSLStream(self._stream, ssl_context, server_hostname=server_hostname, https_compatible=True)
