@@ -185,7 +185,7 @@ def test_what_a_responder_says_is_fetched_and_stapled(cluster: Cluster) -> None:
             self.wfile.write(body)
 
     with answering(Handler) as place:
-        port = serve(cluster, responder.secret(place), ocspUpdate=True)
+        port = serve(cluster, responder.secret(place), ocspUpdate=True, ocspUpdateNamespaces=["default"])
         deadline = time.monotonic() + 60
         while not (response := stapled(port)):
             assert time.monotonic() < deadline
