@@ -165,7 +165,7 @@ async def test_a_missing_object_of_an_ingress_has_a_warning_until_it_exists(
     assert f"{site.namespace}/late does not exist" in await _wait_note(cluster, site, "late", "ServiceNotFound")
     assert f"{site.namespace}/late-tls" in await _wait_note(cluster, site, "late", "CertificateNotFound")
     await cluster.apply([service("late")], site.namespace)
-    assert "no endpoint" in await _wait_note(cluster, site, "late", "NoEndpoints")
+    assert "no ready endpoint" in await _wait_note(cluster, site, "late", "NoEndpoints")
     assert "ServiceNotFound" in await _wait_note(cluster, site, "late", "Resolved")
     told = [one["reason"] for one in await events_about(cluster, site.namespace, "Ingress", "late")]
     assert sorted(told) == ["CertificateNotFound", "NoEndpoints", "Resolved", "ServiceNotFound"]
