@@ -1,6 +1,7 @@
 """Attachment of a route to listeners by its parent references, with the reason if there is none."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -103,35 +104,87 @@ def _attach(
 
 
 def _is_displaced(route: Resource, kind: str, attached: Attached, lookups: Lookups) -> bool:
-    """Whether an older route of the other kind has one of the hosts of *route* on the listener."""
-    other = RIVALS.get(kind)
-    if other is None:
+    """Whether an older route of the other kind, not displaced itself, has one of the hosts of *route* on the listener.
+
+    Decided from the oldest route on, each once, so the cost is linear in the
+    number of older routes that share hosts, directly or through others.
+    """
+    if RIVALS.get(kind) is None:
         return False
-    listener, own = attached.listener, (*age_of(route), kind == "GRPCRoute")
-    for rival in _rivals(other, attached, lookups):
-        if (*age_of(rival), other.name == "GRPCRoute") < own and _reaches(rival, other.name, listener, lookups):
-            shared = _shared_hostnames(rival, listener)
-            meets = any(intersection(one, two) is not None for one, _ in attached.hostnames for two, _ in shared)
-            # A displaced route displaces nothing. Each rival is older than the one before, so the recursion ends.
-            if meets and not _is_displaced(rival, other.name, Attached(listener, shared), lookups):
-                return True
-    return False
+    taken: dict[str, set[str]] = {"HTTPRoute": set(), "GRPCRoute": set()}
+    for _, one, hosts in sorted(_older_contenders(route, kind, attached, lookups)):
+        if not _meet(hosts, taken[RIVALS[one].name]):
+            taken[one].update(hosts)
+    return _meet(_hosts(attached), taken[RIVALS[kind].name])
 
 
-def _rivals(other: RouteKind, attached: Attached, lookups: Lookups) -> Iterator[Resource]:
-    """Yield the routes of the kind *other* that may share a host; reads all of them only for wildcards."""
-    owner, hostnames = attached.listener.owner, [hostname for hostname, _ in attached.hostnames]
-    if any(hostname == ANY or hostname.startswith("*") for hostname in hostnames):
-        yield from bare_in(lookups, other.by_gateway, owner)
-        return
-    known: set[tuple[str, str]] = set()
-    found = [bare_in(lookups, other.without_host, owner)]
-    found += [bare_in(lookups, other.by_host, name) for one in hostnames for name in (one, *wider(one))]
-    for rival in (rival for rivals in found for rival in rivals):
-        key = namespace_of(rival), name_of(rival)
-        if key not in known:
+def _older_contenders(
+    route: Resource, kind: str, attached: Attached, lookups: Lookups
+) -> Iterator[tuple[tuple[Any, ...], str, tuple[str, ...]]]:
+    """Yield age, kind and hosts of each route older than *route* that may decide about it; each route once."""
+    listener, own = attached.listener, _order(route, kind)
+    known = {(kind, namespace_of(route), name_of(route))}
+    asked: set[tuple[str, str]] = set()
+    waiting = [(kind, _hosts(attached))]
+    while waiting:
+        one, hosts = waiting.pop()
+        other = RIVALS[one]
+        for rival in _rivals(other, hosts, listener, asked, lookups):
+            key = other.name, namespace_of(rival), name_of(rival)
+            if key in known:
+                continue
             known.add(key)
-            yield rival
+            order = _order(rival, other.name)
+            if order < own and _reaches(rival, other.name, listener, lookups):
+                shared = tuple(host for host, _ in _shared_hostnames(rival, listener))
+                if shared:
+                    yield order, other.name, shared
+                    waiting.append((other.name, shared))
+
+
+def _order(route: Resource, kind: str) -> tuple[Any, ...]:
+    return (*age_of(route), kind == "GRPCRoute")
+
+
+def _hosts(attached: Attached) -> tuple[str, ...]:
+    return tuple(host for host, _ in attached.hostnames)
+
+
+def _is_wide(host: str) -> bool:
+    return host == ANY or host.startswith("*")
+
+
+def _meet(hosts: Iterable[str], taken: AbstractSet[str]) -> bool:
+    """Whether one of *hosts* has a name in common with one of *taken*."""
+    return any(
+        any(intersection(host, other) is not None for other in taken)
+        if _is_wide(host)
+        else not taken.isdisjoint((host, ANY, *wider(host)))
+        for host in hosts
+    )
+
+
+def _rivals(
+    other: RouteKind, hosts: Iterable[str], listener: Listener, asked: set[tuple[str, str]], lookups: Lookups
+) -> Iterator[Resource]:
+    """Yield the routes of the kind *other* that may share one of *hosts*; reads all of them only for wildcards.
+
+    *asked* has the lookups made before, which are not repeated.
+    """
+
+    def find(index: str, key: str) -> Sequence[Resource]:
+        if (index, key) in asked:
+            return ()
+        asked.add((index, key))
+        return bare_in(lookups, index, key)
+
+    if any(map(_is_wide, hosts)):
+        yield from find(other.by_gateway, listener.owner)
+        return
+    yield from find(other.without_host, listener.owner)
+    for host in hosts:
+        for name in (host, *wider(host)):
+            yield from find(other.by_host, name)
 
 
 def _reaches(route: Resource, kind: str, listener: Listener, lookups: Lookups) -> bool:

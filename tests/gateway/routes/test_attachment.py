@@ -217,3 +217,28 @@ def test_no_two_kinds_share_a_host_and_the_oldest_is_never_displaced(found: list
             assert any(
                 other["kind"] != one["kind"] and attached[other["metadata"]["name"]] is not None for other in routes
             )
+
+
+def alternating(count: int, host: str) -> list[Resource]:
+    """Return HTTPRoutes and GRPCRoutes in turns, the oldest with the last name; *host* may contain `{i}` and `{j}`."""
+    return [
+        route(
+            f"r{count - i:05d}",
+            rule(),
+            kind="HTTPRoute" if i % 2 == 0 else "GRPCRoute",
+            hostnames=[name.format(i=i, j=i + 1) for name in host.split()],
+            created=f"2026-01-01T{i // 3600:02d}:{i // 60 % 60:02d}:{i % 60:02d}Z",
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("host", ["a.example", "h{i}.example h{j}.example"])
+def test_rivals_of_one_host_are_compared_once_each(host: str) -> None:
+    routes = alternating(2_000, host)
+    lookups = stores_of(gateway_class(), gateway("gw", HTTP), *routes)
+
+    # Each comparison of a route with all that are older, and of these again, would never end; recursion overflows.
+    found = {attachment.reason for attachment in attach(routes[-1], routes[-1]["kind"], lookups, CONTROLLER)}
+
+    assert found == {"HostnameConflict"}
