@@ -190,6 +190,8 @@ class StatusWriter:
             return self._ledger.compare(key) is not None
         except ContentUnavailableError:
             return True
+        except Exception:  # noqa: BLE001  the work queue retries the object, logs the error, and goes on with others
+            return True
 
     async def _compare(self, key: StatusKey) -> Difference | None:
         """Return `StatusLedger.compare`, fetching on-demand objects for it; raises `ContentUnavailableError`."""

@@ -14,6 +14,7 @@ import msgspec
 from cryptography import x509
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
+from haptic_trio.x509_errors import UNREADABLE
 
 SOONEST: Final = 10
 """Number of certificates with their own series."""
@@ -60,5 +61,5 @@ def _expiries(files: Iterable[AuxFile]) -> Iterable[Expiry]:
 def _expiry_of(pem: bytes) -> float | None:
     try:
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
-    except ValueError:
+    except UNREADABLE:
         return None

@@ -1,7 +1,6 @@
 """Certificates that a listener can serve, and the reasons against the others."""
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -9,11 +8,11 @@ from typing import Any
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.objects import Lookups, Resource, derived, dig, items_of, single, text_of
+from haptic_trio.x509_errors import UNREADABLE
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
@@ -63,7 +62,7 @@ def _is_pair(certificate: str, key: str) -> bool:
         chain = base64.b64decode(certificate, validate=True)
         certified = x509.load_pem_x509_certificate(chain).public_key().public_bytes(*form)
         own = load_pem_private_key(base64.b64decode(key, validate=True), None).public_key().public_bytes(*form)
-    except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
+    except UNREADABLE:
         return False
     return certified == own
 
@@ -77,7 +76,7 @@ def names_in(encoded: str) -> frozenset[str] | None:
         with suppress(x509.ExtensionNotFound):
             names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             found.update(names.get_values_for_type(x509.DNSName))
-    except ValueError:
+    except UNREADABLE:
         return None
     return frozenset(name.lower().rstrip(".") for name in found)
 
@@ -110,5 +109,5 @@ def _authorities(found: Sequence[Resource]) -> str:
 def _is_certificates(text: str) -> bool:
     try:
         return bool(x509.load_pem_x509_certificates(text.encode()))
-    except ValueError:
+    except UNREADABLE:
         return False

@@ -11,6 +11,7 @@ from cryptography import x509
 from haptic_trio.chunked import Page, Piece, Stretch, stretches
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 from haptic_trio.haproxy.text_lines import Lines
+from haptic_trio.x509_errors import UNREADABLE
 
 _ENTRY: Final = re.compile(
     r"(?P<certificate>[^\s\[\]]+)(?:\s*\[(?P<options>[^\[\]]*)\])?(?P<filters>(?:\s+[^\s\[\]]+)*)"
@@ -246,6 +247,6 @@ def _names_in(pem: bytes) -> frozenset[str] | None:
             names.update(extension.value.get_values_for_type(x509.DNSName))
         except x509.ExtensionNotFound:
             pass
-    except ValueError:
+    except UNREADABLE:
         return None
     return frozenset(name.lower() for name in names)

@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import AuthorityInformationAccessOID
 
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.values.text import Emitted
+from haptic_trio.x509_errors import UNREADABLE
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----[^-]*-----END \1-----")
 _CERTIFICATE: Final = frozenset({"CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE"})
@@ -41,7 +42,7 @@ def can_staple(value: Any) -> bool:
     try:
         first, *rest = x509.load_pem_x509_certificates(str(value).encode())
         found = first.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
-    except (ValueError, x509.ExtensionNotFound):
+    except (*UNREADABLE, x509.ExtensionNotFound):
         return False
     return any(one.access_method == AuthorityInformationAccessOID.OCSP for one in found) and any(
         _is_issued(first, one) for one in rest
@@ -51,7 +52,7 @@ def can_staple(value: Any) -> bool:
 def _is_issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except (*UNREADABLE, InvalidSignature):
         return False
     return True
 
@@ -66,7 +67,7 @@ def _read(text: str, name: str) -> Emitted:
         raise EmitError(f"{name}: the value contains blocks other than {', '.join(sorted(allowed))}")
     try:
         found = [_normal(block[0], name) for block in blocks]
-    except ValueError:
+    except UNREADABLE:
         raise EmitError(f"{name}: a block cannot be read") from None
     return Emitted("".join(dict.fromkeys(found)))
 

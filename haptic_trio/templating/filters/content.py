@@ -17,6 +17,7 @@ from haptic_trio.templating.filters.emit import EmitError, number_text
 from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.marks import strip_marks
 from haptic_trio.templating.values.text import Emitted
+from haptic_trio.x509_errors import UNREADABLE
 
 MAX_IDENT: Final = 200
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
@@ -63,14 +64,14 @@ def _find_fault(blocks: tuple[str, ...]) -> str:
                 certified = certificate.public_key().public_bytes(*form)
         except UnsupportedAlgorithm:
             continue
-        except ValueError:
+        except UNREADABLE:
             return f"certificate {number + 1} cannot be read"
     for number, block in enumerate(keys):
         try:
             own = load_pem_private_key(block.encode(), None).public_key().public_bytes(*form)
         except UnsupportedAlgorithm:
             continue
-        except (ValueError, TypeError):
+        except UNREADABLE:
             return "the private key cannot be read"
         if number == 0 and certified is not None and certified != own:
             return "the private key is not that of the first certificate"
