@@ -81,7 +81,8 @@ def test_what_follows_the_header_of_an_answer_is_not_kept(cluster: Cluster) -> N
         answers = [ask_for(cluster, "endless", 200) for _ in range(2 * MOST * threads)]
         assert {answer.status for answer in answers} == {200, 503}
         assert "x-user: joe" in answers[0].body
-        assert len(accepted) == MOST * threads
+        # Each thread has its own limit, and the kernel decides which thread gets a connection.
+        assert MOST <= len(accepted) <= MOST * threads
 
 
 @pytest.mark.haproxy
@@ -103,7 +104,9 @@ def test_questions_of_a_namespace_leave_some_for_others(cluster: Cluster) -> Non
         )
 
         answers = [ask_for(cluster, "attack", 200).status for _ in range(2 * MOST * threads)]
-        assert answers.count(503) == MOST * threads
+        # Each thread has its own limit, and the kernel decides which thread gets a connection.
+        assert MOST <= answers.count(200) <= MOST * threads
+        assert set(answers) == {200, 503}
         # Whichever thread these come to.
         assert {ask_for(cluster, "victim", 200).status for _ in range(16)} == {200}
         # What has ended leaves room.
