@@ -232,7 +232,7 @@ async def run_serve(
     uses outlives it.
     """
     # Before any access: another controller may use the directory.
-    with lock_directory(options.state_dir):
+    async with lock_directory(options.state_dir):
         await _run_locked(options, observe, task_status)
 
 

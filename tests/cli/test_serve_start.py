@@ -36,7 +36,7 @@ def options(tmp_path: Path, haproxy_binary: Path) -> ServeOptions:
 
 
 async def test_state_directory_of_another_controller_is_left_untouched(options: ServeOptions) -> None:
-    with lock_directory(options.state_dir):
+    async with lock_directory(options.state_dir):
         key = options.state_dir / "scratch" / "key"
         key.parent.mkdir()
         key.write_text("in use")

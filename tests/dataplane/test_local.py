@@ -2,13 +2,16 @@
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from haptic_trio.dataplane.local.instance import InstanceLockedError
+from haptic_trio.dataplane.local.instance import InstanceLockedError, lock_directory
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.haproxy import (
     answering,
@@ -84,6 +87,36 @@ async def test_two_controllers_cannot_have_one_instance(instance_root: Path, hap
         with pytest.RaisesGroup(InstanceLockedError, flatten_subgroups=True):
             async with instances(instance_root, haproxy_binary):
                 pytest.fail("the other one has it")
+
+
+def start_lock_holder(path: Path) -> subprocess.Popen[bytes]:
+    """Start a process that keeps *path* locked until its input ends, as a child does between fork and exec."""
+    script = (
+        "import fcntl, os, sys\n"
+        "fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)\n"
+        "print(flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    return holder
+
+
+async def test_lock_waits_for_the_child_of_a_killed_controller(tmp_path: Path) -> None:
+    async def take(task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        async with lock_directory(tmp_path):
+            pass
+
+    with start_lock_holder(tmp_path / "lock") as holder:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(take)
+            await trio.testing.wait_all_tasks_blocked()
+            assert holder.stdin is not None
+            holder.stdin.close()
+    assert (tmp_path / "lock").read_text() == str(os.getpid())
 
 
 async def test_instances_run_side_by_side_on_one_port(instance_root: Path, haproxy_binary: Path) -> None:

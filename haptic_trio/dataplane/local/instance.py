@@ -20,7 +20,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +69,10 @@ WRITE_OUT_INTERVAL = 10.0
 """Seconds in which runtime changes are collected before they are checked together and written out."""
 NAMED_FILES = 5
 """Limit of file names in a report."""
+LOCK_LIMIT = 2.0
+"""Seconds in which the lock of a directory is tried."""
+LOCK_INTERVAL = 0.02
+"""Seconds between two attempts to lock a directory."""
 
 
 class InstanceLockedError(HapticError):
@@ -104,7 +108,7 @@ class LocalAgent:
         self, *, on_exit: OnExit, grace: float, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Own the directory and its HAProxy until cancelled; see `Supervisor.run`."""
-        with lock_directory(self._directory):
+        async with lock_directory(self._directory):
             await trio.to_thread.run_sync(self._clear_scratch)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._supervisor.run, on_exit=on_exit, grace=grace))
@@ -336,17 +340,41 @@ class LocalAgent:
                 raise DeploymentRefusedError(self._name, str(exc)) from exc
 
 
-@contextlib.contextmanager
-def lock_directory(directory: Path) -> Iterator[None]:
-    """Create and lock *directory* for this process; raises InstanceLockedError if another process has it."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+@contextlib.asynccontextmanager
+async def lock_directory(directory: Path) -> AsyncIterator[None]:
+    """Create and lock *directory* for this process.
+
+    Raises InstanceLockedError if another process keeps it for LOCK_LIMIT. A
+    controller that is killed while it starts HAProxy leaves a child that holds
+    a copy of the descriptor, and so the lock, until the child runs its program.
+    """
+    descriptor = await trio.to_thread.run_sync(_open_lock, directory)
     try:
-        # The lock ends with this process; HAProxy does not inherit it.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as exc:
-        raise InstanceLockedError(f"{directory} belongs to another controller") from exc
-    else:
+        with trio.move_on_after(LOCK_LIMIT):
+            # flock() has no deadline, and a thread that waits in it cannot be cancelled.
+            while not _try_lock(descriptor):  # noqa: ASYNC110
+                await trio.sleep(LOCK_INTERVAL)
+        if not _try_lock(descriptor):
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace")
+            raise InstanceLockedError(
+                f"{directory} belongs to another controller{f' (pid {holder})' if holder else ''}"
+            )
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _open_lock(directory: Path) -> int:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock the open file if it is free; a descriptor that has the lock keeps it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

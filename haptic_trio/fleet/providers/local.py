@@ -134,7 +134,7 @@ class LocalProvider:
         softly, and after the grace period by force. Raises
         InstanceLockedError if another controller uses this state directory.
         """
-        with lock_directory(self._root), self._launches_out:
+        async with lock_directory(self._root), self._launches_out:
             await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_directories()))
             try:
                 async with trio.open_nursery() as nursery:
