@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from haptic_trio.gateway.answers import Answers, Record
-from haptic_trio.gateway.objects import Lookups, Resource, found_in, name_of
+from haptic_trio.gateway.objects import Lookups, Resource, derived, found_in, name_of
 from haptic_trio.gateway.routes.attachment import listeners_for
 from haptic_trio.gateway.routes.kinds import RIVALS, ROUTE_KINDS, RouteKind
 
@@ -54,6 +54,11 @@ class _Noting:
 
     def get(self, *keys: Any) -> Sequence[Any]:
         found: Sequence[Any] = self._lookup.get(*keys)
+        self.has_found |= bool(found)
+        return found
+
+    def derive(self, aspect: Callable[[Sequence[Any]], T], *keys: str) -> T:
+        found = derived({"": self._lookup}, "", aspect, *keys)
         self.has_found |= bool(found)
         return found
 

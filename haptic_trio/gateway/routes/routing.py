@@ -24,8 +24,9 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
-from haptic_trio.gateway.routes.attachment import Attached, hostnames_of, listeners_for
+from haptic_trio.gateway.routes.attachment import Attached, listeners_for
 from haptic_trio.gateway.routes.backends import backends_of
+from haptic_trio.gateway.routes.contenders import hostnames_of
 from haptic_trio.gateway.routes.kinds import Key, RouteKind
 from haptic_trio.gateway.routes.lists import Candidate, list_of
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX

@@ -1,0 +1,152 @@
+"""Contenders: routes reduced to what decides whether one displaces another on a listener, the oldest first."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from haptic_trio.gateway.hostnames import ANY, is_hostname, wider
+from haptic_trio.gateway.objects import GROUP, Resource, Same, age_of, dig, items_of, name_of, namespace_of, text_of
+
+Order = tuple[Any, ...]
+Owner = tuple[str, str, str]
+"""Kind, namespace and name of an owner of listeners."""
+_FEW: Final = 32
+"""Number of routes up to which an index is made for each question instead of being cached."""
+_KNOWN: Final = 16
+"""Maximum number of cached indexes."""
+_LAST: Final = "\U0010ffff"
+"""Sorts after each character of a host name."""
+
+
+class Place(NamedTuple):
+    """A listener, as routes refer to it."""
+
+    owner: Owner
+    name: str
+    port: int
+
+
+class Contender(NamedTuple):
+    """A route that may displace others."""
+
+    order: Order
+    """Its place among the routes of both kinds: the smaller one wins."""
+    kind: str
+    namespace: str
+    name: str
+    hostnames: tuple[str, ...]
+    """As by `hostnames_of`."""
+
+
+def contender_of(route: Resource, kind: str) -> Contender:
+    """Return *route*, a route of *kind*, as a contender."""
+    order = *age_of(route), kind == "GRPCRoute"
+    return Contender(order, kind, namespace_of(route), name_of(route), hostnames_of(route))
+
+
+def hostnames_of(route: Resource) -> tuple[str, ...]:
+    """Return the host names of *route*, in lower case; `ANY` if it has none."""
+    names = tuple(str(name).lower() for name in items_of(route, "spec", "hostnames") if isinstance(name, str))
+    return tuple(dict.fromkeys(names)) or (ANY,)
+
+
+class Oldest(msgspec.Struct, frozen=True):
+    """Asks for the oldest contenders among the routes of one kind; younger ones may change at no cost.
+
+    Of routes of a namespace with the same host names only the oldest one is a
+    contender: it is displaced only by what displaces the others, too.
+    """
+
+    place: Place
+    """They refer to this listener."""
+    before: Order
+    """They are older than this."""
+    domain: str
+    """They have a host name in common with this one."""
+    count: int
+    """Only so many."""
+
+    def __call__(self, found: Sequence[Resource]) -> tuple[Contender, ...]:
+        """Return those of the routes *found*, the oldest first."""
+        routes = _Routes(found) if len(found) <= _FEW else _known_routes(Same(found))
+        return routes.of(self.place).oldest(self)
+
+
+class _Index:
+    """The contenders for one listener, by age and by host name."""
+
+    def __init__(self, contenders: Sequence[Contender]) -> None:
+        self._contenders = contenders
+        self._orders = [contender.order for contender in contenders]
+        self._having: dict[str, list[int]] = {}
+        for position, contender in enumerate(contenders):
+            for hostname in contender.hostnames:
+                if not hostname or is_hostname(hostname):
+                    self._having.setdefault(hostname, []).append(position)
+        # Read from their ends, the hosts below a domain follow each other.
+        self._reversed = sorted(hostname[::-1] for hostname in self._having)
+
+    def oldest(self, wanted: Oldest) -> tuple[Contender, ...]:
+        end = bisect_left(self._orders, wanted.before)
+        if wanted.domain == ANY:
+            return tuple(self._contenders[: min(end, wanted.count)])
+        names = dict.fromkeys((wanted.domain, ANY, *wider(wanted.domain), *self._below(wanted.domain)))
+        positions = {position for name in names for position in self._having.get(name, ()) if position < end}
+        return tuple(self._contenders[position] for position in sorted(positions)[: wanted.count])
+
+    def _below(self, domain: str) -> list[str]:
+        if not domain.startswith("*."):
+            return []
+        start = domain[:0:-1]
+        names = self._reversed[bisect_left(self._reversed, start) : bisect_left(self._reversed, start + _LAST)]
+        return [name[::-1] for name in names]
+
+
+class _Routes:
+    """Routes of one kind by the owners of listeners that they refer to."""
+
+    def __init__(self, found: Sequence[Resource]) -> None:
+        self._by_owner: dict[Owner, dict[int, Resource]] = {}
+        for position, route in enumerate(found):
+            for owner, _, _ in _references(route):
+                self._by_owner.setdefault(owner, {})[position] = route
+        self._indexes: dict[Place, _Index] = {}
+
+    def of(self, place: Place) -> _Index:
+        """Return the contenders for the listener *place*."""
+        index = self._indexes.get(place)
+        if index is None:
+            index = self._indexes[place] = _Index(self._contenders(place))
+        return index
+
+    def _contenders(self, place: Place) -> Sequence[Contender]:
+        contenders = sorted(
+            contender_of(route, text_of(route, "kind"))
+            for route in self._by_owner.get(place.owner, {}).values()
+            if any(
+                owner == place.owner and section in ("", place.name) and port in (None, place.port)
+                for owner, section, port in _references(route)
+            )
+        )
+        oldest: dict[tuple[str, tuple[str, ...]], Contender] = {}
+        for contender in contenders:
+            oldest.setdefault((contender.namespace, contender.hostnames), contender)
+        return tuple(oldest.values())
+
+
+def _references(route: Resource) -> Iterator[tuple[Owner, str, Any]]:
+    """Yield the owner, the name (empty: all) and the port (None: all) of the listeners that *route* refers to."""
+    namespace = namespace_of(route)
+    for reference in items_of(route, "spec", "parentRefs"):
+        if (text_of(reference, "group") or GROUP) == GROUP:
+            kind, parent = text_of(reference, "kind") or "Gateway", text_of(reference, "namespace") or namespace
+            yield (kind, parent, text_of(reference, "name")), text_of(reference, "sectionName"), dig(reference, "port")
+
+
+@lru_cache(maxsize=_KNOWN)
+def _known_routes(found: Same[Sequence[Resource]]) -> _Routes:
+    # Each route of a listener asks: for all of them the routes are sorted once.
+    return _Routes(found.found)

@@ -1,0 +1,70 @@
+"""Which contenders a question returns, and in which order."""
+
+from typing import Any
+
+import pytest
+
+from haptic_trio.gateway.routes.contenders import Oldest, Place, contender_of
+from haptic_trio.k8s.resource import Resource
+from tests.gateway.objects import route
+
+PLACE = Place(("Gateway", "web", "gw"), "http", 80)
+LAST: tuple[Any, ...] = ("~",)
+
+
+def named(*wanted: Resource, **question: Any) -> list[str]:
+    """Return the names of the contenders among *wanted*."""
+    asked = Oldest(**{"place": PLACE, "before": LAST, "domain": "", "count": 100, **question})
+    return [found.name for found in asked(wanted)]
+
+
+def test_the_oldest_are_first_and_none_is_too_young() -> None:
+    routes = [route(f"r{age}", created=str(age), hostnames=[f"h{age}.test"]) for age in (3, 1, 2, 4)]
+
+    assert named(*routes, count=2) == ["r1", "r2"]
+    assert named(*routes, before=contender_of(routes[0], "HTTPRoute").order) == ["r1", "r2"]
+
+
+def test_one_contender_stands_for_all_routes_of_a_namespace_with_the_same_hosts() -> None:
+    routes = [route(name, created=name, hostnames=["a.test"]) for name in "abc"]
+
+    assert named(*routes, route("far", namespace="far", hostnames=["a.test"], parents=[])) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        ("*.a.test", ["below", "own", "wider", "any"]),
+        ("*.test", ["itself", "below", "own", "wider", "any", "other"]),
+        ("*.example", ["any"]),
+        ("a.test", ["itself", "wider", "any"]),
+    ],
+)
+def test_a_domain_finds_what_is_below_it_and_what_covers_it(domain: str, expected: list[str]) -> None:
+    hosts = {"itself": ["a.test"], "below": ["b.a.test"], "own": ["*.a.test"], "wider": ["*.test"], "any": []}
+    routes = [
+        route(name, created=str(age), hostnames=names)
+        for age, (name, names) in enumerate({**hosts, "other": ["ba.test"], "bad": ["-.a.test"]}.items())
+    ]
+
+    assert named(*routes, domain=domain) == expected
+
+
+@pytest.mark.parametrize(
+    ("parent", "is_found"),
+    [
+        ({"name": "gw"}, True),
+        ({"name": "gw", "sectionName": "http", "port": 80}, True),
+        ({"name": "gw", "sectionName": "https"}, False),
+        ({"name": "gw", "port": 81}, False),
+        ({"name": "gw", "namespace": "far"}, False),
+        ({"name": "gw", "kind": "ListenerSet"}, False),
+        ({"name": "gw", "group": "other.example"}, False),
+        ("gw", False),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 40])
+def test_a_contender_refers_to_the_listener(parent: Any, is_found: bool, others: int) -> None:
+    strangers = [route(f"s{i}", parents=[{"name": "other"}]) for i in range(others)]
+
+    assert named(route("r", parents=[parent]), *strangers) == (["r"] if is_found else [])
