@@ -34,6 +34,8 @@ INVALID: Final = "!"
 """Name of an invalid backend: its requests are answered with 500."""
 REFUSED: Final = "x"
 """A directive: every request is answered with 500."""
+_FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding"})
+"""Headers that say where a message ends. With another value, what follows on the connection is read as a part of it."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -166,10 +168,17 @@ def _cors(cors: Any) -> str:
 def _headers(modifier: Any, letter: str) -> Iterator[str]:
     for field, operation in (("set", "s"), ("add", "a")):
         for header in items_of(modifier, field):
-            name, value = header_name(text_of(header, "name")), checked_text(text_of(header, "value"))
+            name, value = _changed_header(text_of(header, "name")), checked_text(text_of(header, "value"))
             yield encode(letter + operation, name, value)
     for name in items_of(modifier, "remove"):
-        yield encode(letter + "r", header_name(str(name)))
+        yield encode(letter + "r", _changed_header(str(name)))
+
+
+def _changed_header(name: str) -> str:
+    found = header_name(name)
+    if found in _FRAMING:
+        raise GatewayObjectError("a filter must not change Connection, Content-Length or Transfer-Encoding")
+    return found
 
 
 def _redirect(redirect: Any, match: Match) -> str:

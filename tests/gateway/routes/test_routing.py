@@ -227,6 +227,24 @@ def test_a_route_that_cannot_be_expressed_is_rejected_without_effect_on_others(b
     assert [entry.value for entry in entries(good, HTTP_ROUTE, PREFIX, stores, CONTROLLER)] == ["gateway::web_app_80"]
 
 
+@pytest.mark.parametrize("kind", ["request", "response"])
+@pytest.mark.parametrize("change", ["set", "add", "remove"])
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Connection"])
+@pytest.mark.parametrize("place", ["rule", "backend"])
+def test_a_filter_cannot_change_where_a_message_ends(kind: str, change: str, name: str, place: str) -> None:
+    # HAProxy 2.8 sends the header as it is and keeps the connection: an answer to another host would follow as a part.
+    changes = {change: [name] if change == "remove" else [{"name": name, "value": "99999"}]}
+    filters = [{"type": f"{kind.title()}HeaderModifier", f"{kind}HeaderModifier": changes}]
+    bad = (
+        rule(filters=filters)
+        if place == "rule"
+        else rule(backendRefs=[{"name": "app", "port": 80, "filters": filters}])
+    )
+    wrong = route("bad", bad)
+
+    assert is_refused(wrong, stage(wrong, route("good", rule("/good"))))
+
+
 @settings(max_examples=50)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_no_value_can_end_a_field_of_a_program(name: str, value: str) -> None:
