@@ -196,6 +196,9 @@ class TemplatingConfig(_Model, frozen=True):
     """Limit on text and files of one fragment of an object, in bytes. An object that exceeds it is quarantined."""
     max_namespace_bytes: Annotated[int, msgspec.Meta(ge=1)] = 64 * 1024 * 1024
     """Limit on text and files of all objects of one namespace, in bytes. Objects that exceed it are quarantined."""
+    max_namespace_servers: Annotated[int, msgspec.Meta(ge=1)] = 100_000
+    """Limit on the servers in the outputs of all objects of one namespace. A Service has one for each of its ports
+    and endpoints, and HAProxy keeps about 4 KiB for each. Objects that exceed it are quarantined."""
     max_namespace_hash_rounds: Annotated[int, msgspec.Meta(ge=1)] = 2_000_000
     """Limit on the rounds of all password hashes of one namespace, for each Ingress that uses them. HAProxy
     computes every hash whenever it reads a configuration. Objects that exceed it are quarantined."""

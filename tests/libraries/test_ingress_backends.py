@@ -1,13 +1,17 @@
 """Which endpoints stand behind a route."""
 
 import re
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.pipeline.render import Renderer
+from haptic_trio.validation_tests.fixtures import make_stores
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.rendering import Rendered
+from tests.support.rendering import KINDS, Rendered, library_config
 from tests.support.traffic import ask, serving
 
 pytestmark = pytest.mark.haproxy
@@ -190,3 +194,32 @@ def test_a_new_host_path_or_endpoint_changes_no_line_but_its_own(cluster: Cluste
     assert routed.files["maps/path-prefix.map"].startswith(before.files["maps/path-prefix.map"].rstrip("\n"))
     assert moved.text == before.text.replace("server s1 10.0.0.1:80", "server s1 10.0.0.9:80")
     assert moved.files == before.files
+
+
+def test_the_servers_of_a_namespace_are_limited() -> None:
+    def many(name: str, namespace: str, ports: int, endpoints: int) -> list[Resource]:
+        listed: list[dict[str, Any]] = [
+            {"name": f"p{number}", "port": 1000 + number, "protocol": "TCP"} for number in range(ports)
+        ]
+        addresses = (endpoint(f"10.0.0.{number}") for number in range(endpoints))
+        return [
+            ingress(name, rule(f"{name}.{namespace}.test", path("/", name, 1000)), namespace=namespace),
+            service(name, *listed, namespace=namespace),
+            endpoint_slice(
+                name, *addresses, ports={port["name"]: port["port"] for port in listed}, namespace=namespace
+            ),
+        ]
+
+    config = library_config("base", "ssl", "ingress")
+    config = replace(config, templating=replace(config.templating, max_namespace_servers=120))
+    stores = make_stores(config)
+    for one in [*(one for name in "abc" for one in many(name, "attacker", 10, 5)), *many("web", "victim", 2, 50)]:
+        for name, watched in config.watched_resources.items():
+            if KINDS[watched.resources] == one["kind"]:
+                stores[name].upsert(one)
+    rendered = Renderer(config).render_here(stores)
+
+    assert {str(refusal.subject): refusal.problem.message for refusal in rendered.refusals} == {
+        "Service attacker/c": "the output of all objects of the namespace attacker has more than 120 servers"
+    }
+    assert rendered.text.count("    server ") == 200

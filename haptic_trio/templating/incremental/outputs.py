@@ -40,6 +40,11 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         return size_of(self.text) + sum(size_of(file.text) for file in self.files)
 
     @property
+    def servers(self) -> int:
+        """Lines of servers: HAProxy keeps about 4 KiB for each, and more with more threads."""
+        return self.text.count("\n    server ")
+
+    @property
     def edition(self) -> str:
         """Key of all outputs for this version of the object, where a digest is the key of one output."""
         return f"version {self.version}"

@@ -36,6 +36,13 @@ class NamespaceShares:
                 "use fewer or smaller objects in this namespace, or raise templating.maxNamespaceBytes",
             ),
             _Resource(
+                "servers",
+                attrgetter("servers"),
+                limits.namespace_servers,
+                f"has more than {limits.namespace_servers:,} servers",
+                "use fewer ports or endpoints in this namespace, or raise templating.maxNamespaceServers",
+            ),
+            _Resource(
                 "rounds",
                 attrgetter("rounds"),
                 limits.namespace_rounds,
