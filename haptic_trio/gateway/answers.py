@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -9,15 +10,12 @@ from haptic_trio.gateway.objects import Lookups
 
 T = TypeVar("T")
 _NOTHING: Final = object()
-_MOST_FOR_EACH: Final = 40
-"""Maximum number of answers for each object; beyond it all answers are dropped, since most may be unused."""
-_MOST_ANYWAY: Final = 100 * _MOST_FOR_EACH
 
 
 class _Answer:
     """The answer of one lookup, or a value derived from it; shared by all dependents."""
 
-    __slots__ = ("_aspect", "_keys", "_lookup", "_version", "changed", "value")
+    __slots__ = ("__weakref__", "_aspect", "_keys", "_lookup", "_version", "changed", "value")
 
     def __init__(self, lookup: Any, keys: tuple[str, ...], aspect: Callable[[Sequence[Any]], Any]) -> None:
         self._lookup = lookup
@@ -40,7 +38,7 @@ class _Answer:
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The answers that one question used, and the moment of the question."""
+    """The answers that one question used, and the moment of the question; keeps the answers in memory."""
 
     answers: tuple[Any, ...]
     moment: int
@@ -64,11 +62,14 @@ class _Remembering:
 
 
 class Answers:
-    """Remembered answers of *lookups*, which are stores with a version. Not thread-safe."""
+    """Remembered answers of *lookups*, which are stores with a version. Not thread-safe.
+
+    An answer is kept as long as a record with it.
+    """
 
     def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
-        self._known: dict[tuple[str, tuple[str, ...], Any], _Answer] = {}
+        self._known: WeakValueDictionary[tuple[str, tuple[str, ...], Any], _Answer] = WeakValueDictionary()
         self._asked: dict[_Answer, None] = {}
         self._moment = 0
         self.lookups: Lookups = {name: _Remembering(self, name) for name in lookups}
@@ -76,16 +77,6 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self._known)
-
-    def trim(self, objects: int) -> bool:
-        """Drop all answers if there are too many for the number of *objects*; return whether that was the case.
-
-        Most answers may be unused by then. Existing records remain valid.
-        """
-        is_much = len(self._known) > _MOST_ANYWAY + _MOST_FOR_EACH * objects
-        if is_much:
-            self._known.clear()
-        return is_much
 
     def record(self, question: Callable[[], T]) -> tuple[T, Record]:
         """Return the result of *question*, which must use `self.lookups`, and the record of its lookups."""

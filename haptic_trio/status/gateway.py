@@ -318,7 +318,7 @@ class RouteStatus:
 
     def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
         store = self._stores[self._kind.store]
-        if self._answers.trim(len(store)) or len(self._known) > 2 * len(store) + 100:
+        if len(self._known) > 2 * len(store) + 100:
             self._known.clear()
             self._contested = {ref: None for ref in self._contested if store.by_ref(ref) is not None}
         ref = ref_of(resource)

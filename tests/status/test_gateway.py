@@ -361,3 +361,24 @@ def test_a_route_has_a_condition_while_a_route_of_another_kind_has_its_host() ->
         stores[name].upsert(route("g", rule(), kind="GRPCRoute", hostnames=["other.example"], created="1"))
     assert accepted() == ("True", "Accepted")
     assert attached.counts(gateway()) == {"web/gw/http": 2}
+
+
+def test_hosts_with_very_many_labels_do_not_cost_the_status_of_other_routes() -> None:
+    def answered_again(strangers: int) -> int:
+        own = [route(f"r{number}", rule("/"), hostnames=[f"h{number}.test"]) for number in range(100)]
+        deep = [
+            route(f"s{number}", rule("/"), hostnames=["a." * 110 + f"h{number}.t{host}" for host in range(16)])
+            for number in range(strangers)
+        ]
+        stores = stores_of(gateway_class(), gateway(), *own, *deep)
+        source = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: NOW)
+        found = stores["httpRoutesStates"].list()
+        for one in found:
+            source.wanted(one)
+        with Work() as work:
+            for one in found[: len(own)]:
+                source.wanted(one)
+        return work.calls
+
+    answered_again(0)
+    assert answered_again(20) <= 2 * answered_again(0)

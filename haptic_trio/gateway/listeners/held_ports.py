@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from haptic_trio.gateway.answers import Answers
+from haptic_trio.gateway.answers import Answers, Record
 from haptic_trio.gateway.listeners.listeners import (
     accepts_port,
     all_listeners,
@@ -38,9 +38,6 @@ from haptic_trio.gateway.objects import (
 
 PORT_STORES: Final = ("gatewaysByPort", "listenerSetsByPort")
 """The stores to look up the owners of a port in."""
-
-_FOR_EACH: Final = 6
-"""Weight of a Gateway in the limit of answers: up to three for each of its ports, and some for owners."""
 
 Age: TypeAlias = tuple[str, str, str]
 """See `age_of`: that of one Gateway comes before those of all younger ones."""
@@ -240,11 +237,14 @@ class HeldPorts:
         self._controller = controller
         self.rules = rules
         self._answers = Answers(lookups)
+        self._records: dict[tuple[str, str], Record] = {}
+        """By the namespace and name of the Gateway; they keep its answers."""
 
     def unavailable(self, gateway: Resource, addresses: Sequence[str]) -> dict[int, str]:
         """Return the result of `unavailable_ports`."""
-        self._answers.trim(_FOR_EACH * len(self._lookups["gateways"]))
+        if len(self._records) > 2 * len(self._lookups["gateways"]) + 100:
+            self._records.clear()
         lookups = self._answers.lookups
         question = partial(unavailable_ports, gateway, lookups, self._controller, self.rules, addresses)
-        taken, _ = self._answers.record(question)
+        taken, self._records[namespace_of(gateway), name_of(gateway)] = self._answers.record(question)
         return taken

@@ -17,7 +17,6 @@ ATTACHMENT_STORES: Final = ("gatewayClasses", "gateways", "listenerSets", "names
 """The stores, besides those of routes, that the attachment of a route depends on."""
 
 _OWNERS: Final = ("gateways", "listenerSets")
-_ROUTES: Final = tuple(kind.store for kind in ROUTE_KINDS.values())
 
 
 class _Attached(msgspec.Struct, frozen=True):
@@ -106,13 +105,10 @@ class AttachedRoutes:
         return counts
 
     def _forget(self) -> None:
-        """Drop results of owners that may have been deleted, and unused answers."""
-        owners, routes = (
-            sum(len(self._lookups[name]) for name in names if name in self._lookups) for names in (_OWNERS, _ROUTES)
-        )
+        """Drop results of owners that may have been deleted."""
+        owners = sum(len(self._lookups[name]) for name in _OWNERS if name in self._lookups)
         if len(self._known) > 2 * len(ROUTE_KINDS) * (owners + 1):
             self._known.clear()
-        self._answers.trim(routes)
 
     def _of_kind(self, kind: RouteKind, owner: str) -> Counter[str]:
         routes = found_in(self._lookups, kind.by_gateway, owner)
