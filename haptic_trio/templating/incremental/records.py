@@ -5,8 +5,10 @@ object's turn of `{% each %}` (`Child`). A root also keeps its outermost
 `{% fragment %}`s (`Kept`), to reuse them when it renders again.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
 from jinja2.runtime import Context
@@ -350,37 +352,42 @@ class Claims:
     """Files that units registered; of several with one path, the first in the order of rendering is used."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, list[tuple[Position, Unit, RenderedFile]]] = {}
+        # Very many objects may use one certificate: the claims of a path are in order, and found by unit.
+        self._ordered: dict[str, list[tuple[Position, Unit, RenderedFile]]] = {}
+        self._positions: dict[str, dict[Unit, Position]] = {}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._claims)
+        return iter(self._ordered)
 
     def first(self, path: str) -> RenderedFile | None:
         """Return the file that is used for *path*."""
-        claims = self._claims.get(path)
-        return min(claims, key=lambda claim: claim[0])[2] if claims else None
+        claims = self._ordered.get(path)
+        return claims[0][2] if claims else None
 
     def __contains__(self, path: str) -> bool:
-        return path in self._claims
+        return path in self._ordered
 
     def holder(self, path: str) -> Unit | None:
         """Return the unit that registered the file that is used for *path*."""
-        claims = self._claims.get(path)
-        return min(claims, key=lambda claim: claim[0])[1] if claims else None
+        claims = self._ordered.get(path)
+        return claims[0][1] if claims else None
 
     def before(self, path: str, unit: Unit, position: Position) -> RenderedFile | None:
         """Return the file that another unit than *unit* registered for *path* before *position*."""
-        claims = [claim for claim in self._claims.get(path, ()) if claim[1] is not unit and claim[0] < position]
-        return min(claims, key=lambda claim: claim[0])[2] if claims else None
+        found = next((claim for claim in self._ordered.get(path, ()) if claim[1] is not unit), None)
+        return found[2] if found is not None and found[0] < position else None
 
     def add(self, unit: Unit, position: Position, file: RenderedFile) -> None:
         """Record that *unit* registered *file*."""
-        self._claims.setdefault(file.path, []).append((position, unit, file))
+        insort(self._ordered.setdefault(file.path, []), (position, unit, file), key=itemgetter(0))
+        self._positions.setdefault(file.path, {})[unit] = position
 
     def remove(self, unit: Unit, path: str) -> Position:
         """Forget the file that *unit* registered for *path*; return its position."""
-        (own,) = (claim for claim in self._claims[path] if claim[1] is unit)
-        self._claims[path].remove(own)
-        if not self._claims[path]:
-            del self._claims[path]
-        return own[0]
+        claims, positions = self._ordered[path], self._positions[path]
+        position = positions.pop(unit)
+        start = bisect_left(claims, position, key=itemgetter(0))
+        del claims[next(number for number in range(start, len(claims)) if claims[number][1] is unit)]
+        if not claims:
+            del self._ordered[path], self._positions[path]
+        return position

@@ -213,6 +213,9 @@ class RenderRun(Recorder):
                 places.append(self.file_positions.get(path, unit.position))
                 self.claims.add(unit, places[-1], now)
             self.changed_files.add(path)
+            if self.claims.before(path, unit, min(places)) is not None:
+                # Others use the file of another unit, before and after.
+                continue
             if len(set(places)) > 1 or was is None or now is None or (was.kind, was.text) != (now.kind, now.text):
                 self._touch_file(path, unit, min(places))
 
