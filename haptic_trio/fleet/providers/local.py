@@ -134,19 +134,20 @@ class LocalProvider:
         softly, and after the grace period by force. Raises
         InstanceLockedError if another controller uses this state directory.
         """
-        async with lock_directory(self._root), self._launches_out:
-            await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_directories()))
-            try:
-                async with trio.open_nursery() as nursery:
-                    task_status.started()
-                    async for instance in self._launches_out:
-                        nursery.start_soon(instance.run)
-            finally:
-                for leaving in self._leaving.values():
-                    leaving.close()
-                if self._on_exit == "stop":
-                    with trio.move_on_after(self._grace + END_LIMIT, shield=True):
-                        await self._end_all()
+        async with lock_directory(self._root):
+            with self._launches_out:
+                await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_directories()))
+                try:
+                    async with trio.open_nursery() as nursery:
+                        task_status.started()
+                        async for instance in self._launches_out:
+                            nursery.start_soon(instance.run)
+                finally:
+                    for leaving in self._leaving.values():
+                        leaving.close()
+                    if self._on_exit == "stop":
+                        with trio.move_on_after(self._grace + END_LIMIT, shield=True):
+                            await self._end_all()
 
     async def _end_all(self) -> None:
         async with trio.open_nursery() as nursery:
