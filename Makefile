@@ -31,9 +31,8 @@ test-unit: $(STAMP)  ## run the fast tests that start no process, in parallel, w
 test: $(STAMP)  ## run all tests but those of test-cluster and test-crashes (ARGS goes to pytest)
 	@echo "All tests take 20 to 30 minutes on two cores. They need Linux; HAProxy 2.8 comes with .venv. Tests that need more (Go, openssl,"
 	@echo "curl, a browser) are skipped with the reason. For a quick check: make test-unit (about 90 s)."
-	@# Tests with HAProxy run one at a time, and what counts objects has a process of its own. 5: ARGS names no such test.
-	@$(BIN)/python -m pytest -n auto -m "not haproxy and not soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]
-	@$(BIN)/python -m pytest -m "haproxy and not soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]
+	@# The tests that count objects run alone, in a process of their own. 5: ARGS names no such test.
+	@$(BIN)/python -m pytest -n auto -m "not soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]
 	@$(BIN)/python -m pytest -m "soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]
 
 test-crashes: $(STAMP)  ## kill -9 at random points of 200 deployments, and make many changes under a live client
@@ -46,7 +45,7 @@ test-deep: $(STAMP)  ## run the property tests with ten times the examples
 test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.0 3.2 3.4", fetched where absent
 	@failed=; for version in $(VERSIONS); do \
 	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
-	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -m "haproxy and not soak and not crash and not cluster" $(ARGS) || failed="$$failed $$version"; \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n auto -m "haproxy and not soak and not crash and not cluster" $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
 	done; \
