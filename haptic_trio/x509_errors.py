@@ -3,12 +3,14 @@
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 
 UNREADABLE: Final = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
+    # OpenSSL's own errors that cryptography does not expect, as for Diffie-Hellman keys.
+    InternalError,
     # These are no ValueErrors: a version other than 1 to 3, an extension that is there twice, an odd kind of name.
     x509.InvalidVersion,
     x509.DuplicateExtension,

@@ -8,11 +8,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.gateway.listeners import certificates as listener_certificates
-from haptic_trio.haproxy.config import certificates as config_certificates
 from haptic_trio.telemetry import expiry
 from haptic_trio.templating.filters.authorities import AUTHORITIES, can_staple
-from haptic_trio.templating.filters.content import _find_fault
+from haptic_trio.templating.filters.content import pem
 from haptic_trio.templating.filters.emit import EmitError
+from haptic_trio.x509_names import names_in
 
 VERSION_3 = bytes.fromhex("a003020102")
 VERSION_8 = bytes.fromhex("a003020107")
@@ -39,11 +39,11 @@ def test_no_reader_of_certificates_fails_for_an_unknown_version(pair: tuple[byte
     encoded = [base64.b64encode(one).decode() for one in pair]
 
     assert not listener_certificates._is_pair(*encoded)
-    assert listener_certificates.names_in(encoded[0]) is None
-    assert not listener_certificates._is_certificates(certificate.decode())
-    assert config_certificates._names_in(certificate) is None
+    assert listener_certificates.names_of({"data": {"tls.crt": encoded[0]}}) is None
+    assert names_in(certificate) is None
     assert expiry._expiry_of(certificate) is None
     assert not can_staple(certificate.decode())
     with pytest.raises(EmitError, match="cannot be read"):
         AUTHORITIES["authorities"](certificate.decode())
-    assert "cannot be read" in _find_fault((certificate.decode(), key.decode()))
+    with pytest.raises(EmitError, match="cannot be read"):
+        pem(certificate.decode(), key.decode())

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.listeners.certificates import names_in
-from haptic_trio.gateway.objects import Lookups, Resource, derived, name_of, namespace_of, text_of
+from haptic_trio.gateway.listeners.certificates import names_of
+from haptic_trio.gateway.objects import Lookups, Resource, derived, name_of, namespace_of
 from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Owners, exclusions_of, owners_of
 from haptic_trio.ingress.served import ANY, Age, Named, Vendors, age_of, served_by, wildcard_of
@@ -85,7 +85,7 @@ class Certificates(msgspec.Struct, frozen=True):
         hosts: dict[str, Age] = {}
         named_by: list[str] = []
         # Read only where it is asked for: the content of a Secret may have to be fetched.
-        names = cache(lambda: names_in(text_of(secret, "data", "tls.crt")))
+        names = cache(lambda: names_of(secret))
         for wanted in derived(self.lookups, _STORE, _AskWanted(name, self.vendors), namespace, name):
             if self.own.handles(wanted.class_name, self.lookups):
                 named_by.append(wanted.age[2])
@@ -146,7 +146,7 @@ class Certificates(msgspec.Struct, frozen=True):
         if not named.is_implied:
             return bool(secrets.has(namespace, named.secret))
         found = secrets.get(namespace, named.secret)
-        return any(_is_for(names_in(text_of(secret, "data", "tls.crt")), host) for secret in found)
+        return any(_is_for(names_of(secret), host) for secret in found)
 
     def _excluded(self, wildcard: str, age: Age) -> tuple[str, ...] | None:
         found = exclusions_of(wildcard, age, self.lookups, self.own, self.vendors)

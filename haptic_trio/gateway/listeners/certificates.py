@@ -2,17 +2,15 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import msgspec
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from haptic_trio import x509_bundles
 from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.objects import Lookups, Resource, derived, dig, items_of, single, text_of
-from haptic_trio.x509_errors import UNREADABLE
+from haptic_trio.x509_names import names_in
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
@@ -57,28 +55,20 @@ def is_pair(secret: Resource) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _is_pair(certificate: str, key: str) -> bool:
-    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     try:
-        chain = base64.b64decode(certificate, validate=True)
-        certified = x509.load_pem_x509_certificate(chain).public_key().public_bytes(*form)
-        own = load_pem_private_key(base64.b64decode(key, validate=True), None).public_key().public_bytes(*form)
-    except UNREADABLE:
+        parts = [base64.b64decode(one, validate=True).decode() for one in (certificate, key)]
+        x509_bundles.bundle_of(*parts, is_pair=True)
+    except ValueError:
         return False
-    return certified == own
+    return True
 
 
-@lru_cache(maxsize=20_000)
-def names_in(encoded: str) -> frozenset[str] | None:
-    """Return the names in the first certificate of *encoded*, PEM in Base64; None if it cannot be read."""
+def names_of(secret: Resource) -> frozenset[str] | None:
+    """Return the names in the certificate of *secret*; None if it cannot be read."""
     try:
-        certificate = x509.load_pem_x509_certificate(base64.b64decode(encoded))
-        found = {str(one.value) for one in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
-        with suppress(x509.ExtensionNotFound):
-            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            found.update(names.get_values_for_type(x509.DNSName))
-    except UNREADABLE:
+        return names_in(base64.b64decode(text_of(secret, "data", "tls.crt")))
+    except ValueError:
         return None
-    return frozenset(name.lower().rstrip(".") for name in found)
 
 
 def certificates_of(
@@ -97,17 +87,11 @@ def certificates_of(
 
 def authorities_in(lookups: Lookups, namespace: str, name: str) -> str:
     """Return the CA certificates in a ConfigMap, as PEM; empty if there are none."""
-    content = derived(lookups, "configMaps", _authorities, namespace, name)
-    return content if content and _is_certificates(content) else ""
+    return derived(lookups, "configMaps", _authorities, namespace, name) or ""
 
 
 def _authorities(found: Sequence[Resource]) -> str:
-    return text_of(found[0], "data", "ca.crt") if found else ""
-
-
-@lru_cache(maxsize=1_024)
-def _is_certificates(text: str) -> bool:
     try:
-        return bool(x509.load_pem_x509_certificates(text.encode()))
-    except UNREADABLE:
-        return False
+        return x509_bundles.authorities_in(text_of(found[0], "data", "ca.crt")) if found else ""
+    except x509_bundles.BundleError:
+        return ""

@@ -16,7 +16,7 @@ import msgspec
 
 from haptic_trio.gateway.hostnames import ANY, is_hostname, wider
 from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
-from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of, names_in
+from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of, names_of
 from haptic_trio.gateway.listeners.clients import (
     ClientValidation,
     certificate_suffix,
@@ -27,7 +27,7 @@ from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_por
 from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_ours, is_refused
 from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
-from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of, text_of
+from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of
 
 MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})
@@ -273,7 +273,7 @@ def with_lines(listener: ServedListener, hosts: PortHosts) -> ServedListener:
     for secret in listener.secrets:
         names = [listener.hostname]
         if listener.hostname == "*":
-            known = names_in(text_of(secret, "data", "tls.crt")) or ()
+            known = names_of(secret) or ()
             names = sorted(name for name in known if is_hostname(name) and not hosts.has(name))
         excluded = sorted(host for name in names if name.startswith("*.") for host in hosts.below(name))
         lines.append((secret, tuple(names), tuple(excluded)))

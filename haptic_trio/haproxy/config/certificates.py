@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
-from cryptography import x509
 
 from haptic_trio.chunked import Page, Piece, Stretch, stretches
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 from haptic_trio.haproxy.text_lines import Lines
-from haptic_trio.x509_errors import UNREADABLE
+from haptic_trio.x509_names import names_in
 
 _ENTRY: Final = re.compile(
     r"(?P<certificate>[^\s\[\]]+)(?:\s*\[(?P<options>[^\[\]]*)\])?(?P<filters>(?:\s+[^\s\[\]]+)*)"
@@ -232,21 +230,6 @@ def names_of(entry: CrtListEntry, certificate: AuxFile | None) -> frozenset[str]
     if "names" not in certificate.memo:
         # Only the certificate is cached, not the private key beside it.
         match = PEM.search(certificate.content)
-        certificate.memo["names"] = _names_in(match[0]) if match is not None else None
+        certificate.memo["names"] = names_in(match[0]) if match is not None else None
     found: frozenset[str] | None = certificate.memo["names"]
     return found
-
-
-@lru_cache(maxsize=20_000)
-def _names_in(pem: bytes) -> frozenset[str] | None:
-    try:
-        certificate = x509.load_pem_x509_certificate(pem)
-        names = {str(one.value) for one in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
-        try:
-            extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-            names.update(extension.value.get_values_for_type(x509.DNSName))
-        except x509.ExtensionNotFound:
-            pass
-    except UNREADABLE:
-        return None
-    return frozenset(name.lower() for name in names)

@@ -6,86 +6,37 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
-
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from haptic_trio.templating.filters.emit import EmitError, number_text
 from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.marks import strip_marks
 from haptic_trio.templating.values.text import Emitted
-from haptic_trio.x509_errors import UNREADABLE
+from haptic_trio.x509_bundles import BundleError, bundle_of
 
 MAX_IDENT: Final = 200
-_PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
 _PLAIN_IDENT: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.-]*").fullmatch
 _HASHED_TAIL: Final = 2 + 32
 _IDENT_KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,31}").fullmatch
 """Shorter than the start of a shortened name, whose end may have a `:` in front of the hash's."""
 
 
-def pem(value: Any, *more: Any) -> Emitted:
+def pem(value: Any, *more: Any, pair: bool = False) -> Emitted:
     """A bundle of PEM blocks, those of *value* and then of *more*, in their order.
 
     Text between blocks is left out, and line ends become LF. A key that needs
     a passphrase is rejected, since HAProxy cannot ask for it; and so is what
     cannot be read, or does not belong together, for which it would refuse the
-    whole configuration, one certificate at a time.
+    whole configuration, one certificate at a time. So are keys that take HAProxy
+    long to use: RSA of more than 8192 bits, DSA, and Diffie-Hellman parameters of
+    more than 4096 bits. With *pair*, there must be a certificate and its key.
     """
-    blocks: list[str] = []
-    for part in (value, *more):
-        text = str(part) if isinstance(part, str) else number_text(part, "pem")
-        text = "\n".join(line.strip(" \t\r") for line in text.split("\n"))
-        if "Proc-Type:" in text or "-----BEGIN ENCRYPTED " in text:
-            raise EmitError("pem: a key is encrypted", "store it without a passphrase")
-        found = [_pem_block(match) for match in _PEM.finditer(text)]
-        if not found or len(found) != text.count("-----BEGIN "):
-            raise EmitError("pem: the value is not a sequence of well-formed PEM blocks")
-        blocks += found
-    if fault := _find_fault(tuple(blocks)):
-        raise EmitError(f"pem: {fault}")
-    return Emitted("".join(blocks))
-
-
-@lru_cache(maxsize=4_096)
-def _find_fault(blocks: tuple[str, ...]) -> str:
-    """Return what is wrong with certificates and key; of kinds of keys that are not known here, HAProxy may say it."""
-    certificates = [block for block in blocks if block.startswith("-----BEGIN CERTIFICATE-----")]
-    keys = [block for block in blocks if "PRIVATE KEY-----" in block[:40]]
-    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    certified: bytes | None = None
-    for number, block in enumerate(certificates):
-        try:
-            certificate = x509.load_pem_x509_certificate(block.encode())
-            if number == 0 and keys:
-                certified = certificate.public_key().public_bytes(*form)
-        except UnsupportedAlgorithm:
-            continue
-        except UNREADABLE:
-            return f"certificate {number + 1} cannot be read"
-    for number, block in enumerate(keys):
-        try:
-            own = load_pem_private_key(block.encode(), None).public_key().public_bytes(*form)
-        except UnsupportedAlgorithm:
-            continue
-        except UNREADABLE:
-            return "the private key cannot be read"
-        if number == 0 and certified is not None and certified != own:
-            return "the private key is not that of the first certificate"
-    return ""
-
-
-def _pem_block(match: re.Match[str]) -> str:
-    label, body = match.group(1), match.group(2).replace("\n", "")
+    parts = [str(part) if isinstance(part, str) else number_text(part, "pem") for part in (value, *more)]
     try:
-        base64.b64decode(body, validate=True)
-    except binascii.Error:
-        raise EmitError(f"pem: the {label} block is not valid Base64") from None
-    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
-    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+        return Emitted(bundle_of(*parts, is_pair=pair))
+    except BundleError as exc:
+        hint = "store it without a passphrase" if "encrypted" in str(exc) else ""
+        raise EmitError(f"pem: {exc}", *([hint] if hint else [])) from None
 
 
 def b64encode(value: Any) -> Emitted:

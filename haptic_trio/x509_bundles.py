@@ -1,0 +1,117 @@
+"""PEM bundles of certificates and keys, in the form that HAProxy can load and use.
+
+HAProxy rejects a whole configuration for one bundle that it cannot read. Every reader of a tenant's certificates
+uses these functions, so that an object is rejected before its certificates are part of the output of another.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from haptic_trio.x509_errors import UNREADABLE
+from haptic_trio.x509_keys import KeyFaultError, certified_key, check_parameters, public_half
+
+_PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
+_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----[^-]*-----END \1-----")
+_CERTIFICATE_HEAD: Final = "-----BEGIN CERTIFICATE-----"
+_CERTIFICATE: Final = frozenset({"CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE"})
+_LIST: Final = frozenset({"X509 CRL"})
+_MOST_BLOCKS: Final = 1_000
+
+
+class BundleError(ValueError):
+    """A bundle that HAProxy could not use; the text is the reason, without any of the content."""
+
+
+def bundle_of(*parts: str, is_pair: bool = False) -> str:
+    """Return the PEM blocks of *parts*, in their order, without the text between them; raises `BundleError`.
+
+    With *is_pair*, there must be a certificate and a private key.
+    """
+    blocks: list[str] = []
+    for part in parts:
+        text = "\n".join(line.strip(" \t\r") for line in part.split("\n"))
+        if "Proc-Type:" in text or "-----BEGIN ENCRYPTED " in text:
+            raise BundleError("a key is encrypted")
+        own = [_block_of(match) for match in _PEM.finditer(text)]
+        if not own or len(own) != text.count("-----BEGIN "):
+            raise BundleError("the value is not a sequence of well-formed PEM blocks")
+        blocks += own
+    if fault := _find_fault(tuple(blocks)):
+        raise BundleError(fault)
+    found = "".join(blocks)
+    if is_pair and not (_CERTIFICATE_HEAD in found and "PRIVATE KEY-----" in found):
+        raise BundleError("the value must have a certificate and its private key")
+    return found
+
+
+@lru_cache(maxsize=4_096)
+def _find_fault(blocks: tuple[str, ...]) -> str:
+    """Return what is wrong with certificates and keys."""
+    certificates = [block for block in blocks if block.startswith(_CERTIFICATE_HEAD)]
+    keys = [block for block in blocks if "PRIVATE KEY-----" in block.partition("\n")[0]]
+    for number, block in enumerate(certificates, 1):
+        try:
+            x509.load_pem_x509_certificate(block.encode())
+        except UNREADABLE:
+            return f"certificate {number} cannot be read"
+    try:
+        _check_keys(certificates, keys)
+        for block in blocks:
+            if "DH PARAMETERS-----" in block.partition("\n")[0]:
+                check_parameters(block)
+    except KeyFaultError as exc:
+        return str(exc)
+    return ""
+
+
+def _check_keys(certificates: Sequence[str], keys: Sequence[str]) -> None:
+    halves = [public_half(key) for key in keys]
+    if halves and certificates and halves[0] != certified_key(certificates[0]):
+        raise KeyFaultError("the private key is not that of the first certificate")
+
+
+def _block_of(match: re.Match[str]) -> str:
+    label, body = match.group(1), match.group(2).replace("\n", "")
+    try:
+        base64.b64decode(body, validate=True)
+    except binascii.Error:
+        raise BundleError(f"the {label} block is not valid Base64") from None
+    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+def authorities_in(text: str) -> str:
+    """Return the certificates of a PEM bundle, each once; raises `BundleError` for anything else in it."""
+    return _normalised(text, _CERTIFICATE)
+
+
+def revocations_in(text: str) -> str:
+    """Return the lists of revoked certificates of a PEM bundle; raises `BundleError` for anything else in it."""
+    return _normalised(text, _LIST)
+
+
+@lru_cache(maxsize=512)
+def _normalised(text: str, labels: frozenset[str]) -> str:
+    blocks = list(_BLOCK.finditer(text))
+    if not blocks or len(blocks) != text.count("-----BEGIN ") or len(blocks) > _MOST_BLOCKS:
+        raise BundleError(f"the value is not a sequence of 1 to {_MOST_BLOCKS} PEM blocks")
+    if any(block[1] not in labels for block in blocks):
+        raise BundleError(f"the value contains blocks other than {', '.join(sorted(labels))}")
+    try:
+        found = [_in_form(block[0].encode(), labels) for block in blocks]
+    except UNREADABLE:
+        raise BundleError("a block cannot be read") from None
+    return "".join(dict.fromkeys(found))
+
+
+def _in_form(block: bytes, labels: frozenset[str]) -> str:
+    if labels == _LIST:
+        return x509.load_pem_x509_crl(block).public_bytes(Encoding.PEM).decode()
+    return x509.load_pem_x509_certificate(block).public_bytes(Encoding.PEM).decode()
