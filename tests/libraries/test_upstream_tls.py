@@ -3,13 +3,15 @@
 import base64
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 import pytest
 import trustme
 
 from haptic_trio.k8s.resource import Resource
+from tests.attacks.credentials import parameters
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
 from tests.support.rendering import render
@@ -30,9 +32,9 @@ class _Handler(QuietHandler):
 
 
 @contextmanager
-def serving_tls() -> Iterator[int]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    INSIDE.issue_cert("web.internal").configure_cert(context)
+def serving_tls(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    INSIDE.issue_cert("web.internal", key_type=trustme.KeyType.RSA).configure_cert(context)
     INSIDE.configure_trust(context)
     context.verify_mode = ssl.CERT_OPTIONAL
     with answering(_Handler, tls=context) as port:
@@ -50,9 +52,9 @@ def secret(name: str, authority: trustme.CA) -> Resource:
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(name), "data": encoded}
 
 
-def annotated(name: str, vendor: str, annotations: dict[str, str]) -> Resource:
+def annotated(name: str, vendor: str, annotations: dict[str, str], *, to: str = "web") -> Resource:
     given = {PREFIXES[vendor] + key: value for key, value in annotations.items()}
-    return ingress(name, rule(f"{name}.example.com", path("/", "web")), annotations=given)
+    return ingress(name, rule(f"{name}.example.com", path("/", to)), annotations=given)
 
 
 @pytest.mark.haproxy
@@ -85,6 +87,37 @@ def test_server_certificates_are_verified_and_client_certificates_presented(clus
         )
 
         assert {name: ask(cluster.http_port, f"{name}.example.com").status for name in expected} == expected
+
+
+@pytest.mark.haproxy
+def test_a_server_cannot_choose_the_group_of_a_key_exchange(cluster: Cluster, tmp_path: Path) -> None:
+    """With a prime of 10,000 bits, a handshake would stop a thread of HAProxy for seconds."""
+    (tmp_path / "group.pem").write_text(parameters(2_048))
+    ports, nginx = {}, {"backend-protocol": "HTTPS", "proxy-ssl-secret": "good"}
+    with ExitStack() as stack:
+        for name in ("DHE", "ECDHE"):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_dh_params(str(tmp_path / "group.pem"))
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.set_ciphers(f"{name}+AESGCM")
+            ports[name] = stack.enter_context(serving_tls(context))
+        cluster.serve(
+            secret("good", INSIDE),
+            *(
+                one
+                for name, port in ports.items()
+                for one in (
+                    annotated(name.lower(), "nginx", nginx, to=name.lower()),
+                    service(name.lower()),
+                    endpoint_slice(name.lower(), endpoint("127.0.0.1"), ports=port),
+                )
+            ),
+            libraries=LIBRARIES,
+            retries=0,
+        )
+
+        answers = {name: ask(cluster.http_port, f"{name}.example.com").status for name in ("dhe", "ecdhe")}
+    assert answers == {"dhe": 503, "ecdhe": 200}
 
 
 @pytest.mark.parametrize(
