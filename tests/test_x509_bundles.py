@@ -1,8 +1,9 @@
 """Bundles that HAProxy can load, and the reasons against the others."""
 
 import pytest
+import trustme
 
-from haptic_trio.x509_bundles import BundleError, authorities_in, bundle_of, revocations_in
+from haptic_trio.x509_bundles import BundleError, authorities_in, bundle_of, names_in, revocations_in
 from tests.attacks.credentials import good_pair, malformed_certificates, malformed_pairs, parameters
 
 CERTIFICATE, KEY = good_pair()
@@ -44,3 +45,22 @@ def test_authorities_are_there_once_and_without_keys() -> None:
 def test_certificates_are_no_lists_of_revoked_ones() -> None:
     with pytest.raises(BundleError, match="X509 CRL"):
         revocations_in(CERTIFICATE)
+
+
+def test_names_are_those_of_the_first_certificate_in_lower_case() -> None:
+    authority = trustme.CA()
+    one = authority.issue_cert("Shop.Example", "*.shop.example", common_name="Common.Example")
+    other = authority.issue_cert("other.example")
+    chain = one.cert_chain_pems[0].bytes() + other.cert_chain_pems[0].bytes()
+
+    assert names_in(chain) == frozenset({"shop.example", "*.shop.example", "common.example"})
+
+
+def test_a_certificate_without_host_names_has_none() -> None:
+    assert names_in(trustme.CA().issue_cert("127.0.0.1").cert_chain_pems[0].bytes()) == frozenset()
+
+
+def test_names_of_an_unreadable_certificate_are_unknown() -> None:
+    unreadable = ("no PEM", "zero length", "truncated DER", "random DER", "version 8", "duplicate extension")
+
+    assert {name: names_in(malformed_certificates()[name].encode()) for name in unreadable} == dict.fromkeys(unreadable)

@@ -10,7 +10,7 @@ import msgspec
 from haptic_trio import x509_bundles
 from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.objects import Lookups, Resource, derived, dig, items_of, single, text_of
-from haptic_trio.x509_names import names_in
+from haptic_trio.x509_bundles import names_in
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
