@@ -211,7 +211,7 @@ def _http_accepted(fact: m.HttpContentAccepted) -> Story:
     return "info", "content accepted", {"url": fact.url, "digest": fact.digest[:12], "bytes": fact.bytes}
 
 
-def _http_rejected(fact: m.HttpContentRefused) -> Story:
+def _http_rejected(fact: m.HttpContentRejected) -> Story:
     return "error", "content rejected", {
         "url": fact.url,
         "digest": fact.digest[:12],
@@ -290,7 +290,7 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.HttpFetched: _http_fetched,
     m.HttpContentChanged: _http_changed,
     m.HttpContentAccepted: _http_accepted,
-    m.HttpContentRefused: _http_rejected,
+    m.HttpContentRejected: _http_rejected,
     m.IndexSynchronized: _synchronized,
     m.LeadershipChanged: _leadership,
     m.ConfigChanged: _config_changed,

@@ -16,7 +16,7 @@ from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.events import HttpContentAccepted as HttpContentAccepted
-from haptic_trio.httpstore.events import HttpContentRefused as HttpContentRefused
+from haptic_trio.httpstore.events import HttpContentRejected as HttpContentRejected
 from haptic_trio.httpstore.events import HttpFetched as HttpFetched
 from haptic_trio.k8s.reflector import ResourceChanged as ResourceChanged
 from haptic_trio.k8s.resource import ResourceRef
@@ -28,7 +28,7 @@ class Reason(StrEnum):
     SYNCHRONIZED = "index synchronized"
     CHANGED = "resources changed"
     DRIFT = "drift suspected"
-    REFUSED = "refused by HAProxy"
+    REJECTED = "rejected by HAProxy"
     """Render again without the output that HAProxy rejected."""
 
 
@@ -118,7 +118,7 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     problem: Problem
     has_fallback: bool
-    held: int
+    quarantined: int
 
 
 class Released(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ class Released(msgspec.Struct, frozen=True, kw_only=True):
 
     correlation: str
     ref: ResourceRef
-    held: int
+    quarantined: int
 
 
 class ConfigRendered(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ARGUMENTS: Final = frozenset({"auth", "headers"})
-_TELLING: Final = re.compile(
+_SECRET_NAME: Final = re.compile(
     r"(?:password|passwd|passphrase|token|secret|authori[sz]ation|credential|bearer|cookie|private[-_]?key|api[-_]?key)s?",
     re.IGNORECASE,
 )
@@ -51,7 +51,7 @@ _URL: Final = re.compile(
 _WRITTEN: Final = re.compile(
     rf"""
     (?P<before>
-        {_TELLING.pattern}['"]?[ \t]*(?:=(?!=)|:)[ \t]*(?=['"])
+        {_SECRET_NAME.pattern}['"]?[ \t]*(?:=(?!=)|:)[ \t]*(?=['"])
         |^[ \t]*user[ \t]+\S+[ \t]+(?:insecure-)?password[ \t]+
         |\b(?:set|add)-header[ \t]+['"]?(?:proxy-)?authorization['"]?[ \t]+
     )
@@ -60,7 +60,7 @@ _WRITTEN: Final = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 _SETTING: Final = re.compile(
-    rf"^(?P<key>[ \t]*(?:-[ \t]+)?['\"]?[\w.-]*{_TELLING.pattern}['\"]?[ \t]*:[ \t]+)(?![|>&*!{{\[]).+$",
+    rf"^(?P<key>[ \t]*(?:-[ \t]+)?['\"]?[\w.-]*{_SECRET_NAME.pattern}['\"]?[ \t]*:[ \t]+)(?![|>&*!{{\[]).+$",
     re.IGNORECASE | re.MULTILINE,
 )
 _SCHEMES: Final = re.compile(r"\b(?P<name>Bearer|Basic)[ ]+(?!\{\{)[^\s'\"]+", re.IGNORECASE)
@@ -158,7 +158,7 @@ def _read(source: str) -> Iterator[_Code]:
 def _find_spans(codes: Iterable[_Code]) -> Iterator[tuple[int, int]]:
     """Yield where the literals stand that the name in front of them tells about."""
     for code in codes:
-        for value in _values(code.tokens, lambda token: _TELLING.search(token.text) is not None):
+        for value in _values(code.tokens, lambda token: _SECRET_NAME.search(token.text) is not None):
             yield from _strings(value)
 
 

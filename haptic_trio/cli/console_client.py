@@ -27,7 +27,7 @@ class NoConsoleError(HapticError):
     """No console answers at the address; retry once a controller with a console runs."""
 
 
-class ConsoleRefusedError(HapticError):
+class ConsoleRejectedError(HapticError):
     """The console rejected the request; the message gives the reason."""
 
 
@@ -42,7 +42,7 @@ class ConsoleClient:
     async def ask(self, topic: str, **arguments: Any) -> Any:
         """Return the answer about *topic*.
 
-        Raises `ConsoleRefusedError`, and `NoConsoleError` if the connection ends or no answer comes in time.
+        Raises `ConsoleRejectedError`, and `NoConsoleError` if the connection ends or no answer comes in time.
         """
         self._asked += 1
         with _mapped():
@@ -53,7 +53,7 @@ class ConsoleClient:
                     if message.get("id") != self._asked:
                         continue
                     if message["kind"] == "refused":
-                        raise ConsoleRefusedError(message["message"])
+                        raise ConsoleRejectedError(message["message"])
                     return message["value"]
 
     async def follow(self, topics: Sequence[str], *, interval: float = 1.0, since: int = 0) -> None:

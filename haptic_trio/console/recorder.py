@@ -126,7 +126,7 @@ class Recorder:
                 names = {endpoint.name for endpoint in fact.endpoints[:MOST_INSTANCES]}
                 self.instances = {name: self.instances.get(name, InstanceView(name=name)) for name in sorted(names)}
             case m.Quarantined() | m.Released():
-                self.quarantined = fact.held
+                self.quarantined = fact.quarantined
             case m.IterationEnded():
                 self.quarantined = 0
             case m.ProblemsReported():
@@ -167,7 +167,7 @@ class Lightened(msgspec.Struct, frozen=True, kw_only=True):
 
 _WITH_FOREIGN_TEXT = (
     m.ConfigInvalid,
-    m.HttpContentRefused,
+    m.HttpContentRejected,
     m.InstanceFailed,
     m.InstanceOperationFailed,
     m.ProblemsReported,

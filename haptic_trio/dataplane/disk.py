@@ -59,7 +59,7 @@ def check_files(files: FilePages[Any], reserved: frozenset[str]) -> None:
 def _summarise(files: tuple[Any, ...]) -> _Paths:
     folders = frozenset(folder for file in files for folder in folders_of(file.path))
     return _Paths(
-        not any(_refusal(file.path, frozenset(), folders) for file in files),
+        not any(_rejection(file.path, frozenset(), folders) for file in files),
         folders,
         frozenset(file.path.split("/", maxsplit=1)[0] for file in files),
     )
@@ -72,7 +72,7 @@ def check_paths(paths: Iterable[str], reserved: frozenset[str]) -> None:
     problems = [
         Problem(message=reason, source=path, hint="write it as maps/name, ssl/name or general/name")
         for path in sorted(known)
-        if (reason := _refusal(path, reserved, folders))
+        if (reason := _rejection(path, reserved, folders))
     ]
     if problems:
         raise UnsafePathError(problems)
@@ -95,7 +95,7 @@ def by_folder(files: Iterable[AuxFile]) -> dict[str, list[AuxFile]]:
     return found
 
 
-def _refusal(path: str, reserved: frozenset[str], folders: Collection[str]) -> str:
+def _rejection(path: str, reserved: frozenset[str], folders: Collection[str]) -> str:
     if path.startswith("/"):
         return "the path of a file must be relative"
     if any(part in {"", ".", ".."} for part in path.split("/")):

@@ -29,7 +29,7 @@ class EndpointTimeoutError(EndpointError):
     """The endpoint exceeded a time limit; a later retry may help."""
 
 
-class DeploymentRefusedError(EndpointError):
+class DeploymentRejectedError(EndpointError):
     """HAProxy rejected the generation and runs the previous one; permanent: a retry with the same does not help."""
 
 
@@ -46,7 +46,7 @@ class UnboundAddress(msgspec.Struct, frozen=True, order=True):
         return f"cannot bind {self.host}:{self.port}: {self.reason}"
 
 
-class PortsUnavailableError(DeploymentRefusedError):
+class PortsUnavailableError(DeploymentRejectedError):
     """HAProxy cannot bind *addresses*; a retry helps once they are free."""
 
     def __init__(self, endpoint: str, addresses: tuple[UnboundAddress, ...], *, then: str = "") -> None:
@@ -56,7 +56,7 @@ class PortsUnavailableError(DeploymentRefusedError):
         super().__init__(endpoint, named + more + then)
 
 
-class PatchRefusedError(EndpointError):
+class PatchRejectedError(EndpointError):
     """A runtime operation was rejected and the files are unchanged; `activate` helps, another `patch` does not."""
 
 
@@ -153,7 +153,7 @@ class Endpoint(Protocol):
     async def patch(self, generation: Generation, plan: Plan) -> None:
         """Apply the runtime operations of *plan* and write *generation* to disk, without a reload.
 
-        Raises PatchRefusedError if an operation is rejected: the files are
+        Raises PatchRejectedError if an operation is rejected: the files are
         unchanged, and the caller activates instead.
         """
         ...

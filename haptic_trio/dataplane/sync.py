@@ -10,11 +10,11 @@ from functools import partial
 import trio
 
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     DriftReport,
     Endpoint,
     EndpointError,
-    PatchRefusedError,
+    PatchRejectedError,
     PortsUnavailableError,
     Survey,
     SyncResult,
@@ -52,7 +52,7 @@ async def sync_endpoint(
         try:
             await endpoint.patch(split.effective, Plan(operations=split.operations))
             effective = split.effective
-        except PatchRefusedError as exc:
+        except PatchRejectedError as exc:
             reasons, must_reload = (f"patch refused: {exc}", *reasons), True
     if reasons and not (may_reload or must_reload):
         reasons, held = (), reasons
@@ -91,7 +91,7 @@ async def _activate(
     """Activate *desired*; if it is rejected, roll back from the patched *effective* to *running*."""
     try:
         await endpoint.activate(desired)
-    except DeploymentRefusedError as exc:
+    except DeploymentRejectedError as exc:
         if running is None or effective is None:
             raise
         rejection = exc
@@ -111,12 +111,12 @@ async def _roll_back(endpoint: Endpoint, effective: Generation, running: Generat
         then = f"; the rollback failed too: {exc}"
         if isinstance(rejection, PortsUnavailableError):
             raise PortsUnavailableError(endpoint.name, rejection.addresses, then=then) from exc
-        raise DeploymentRefusedError(endpoint.name, f"{rejection}{then}") from exc
+        raise DeploymentRejectedError(endpoint.name, f"{rejection}{then}") from exc
 
 
 async def _is_patched(endpoint: Endpoint, generation: Generation, plan: Plan) -> bool:
     try:
         await endpoint.patch(generation, plan)
-    except PatchRefusedError:
+    except PatchRejectedError:
         return False
     return True

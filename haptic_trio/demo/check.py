@@ -45,8 +45,8 @@ class _Record:
             with trio.fail_after(STEP_LIMIT):
                 seconds, detail = await step()
         except trio.TooSlowError:
-            refusal = self._events.find_last(ValidationFailed)
-            why = f"; last rejection: {refusal.problems[0]}" if refusal is not None else ""
+            rejection = self._events.find_last(ValidationFailed)
+            why = f"; last rejection: {rejection.problems[0]}" if rejection is not None else ""
             self.results.append(Result(title=title, detail=f"not within {STEP_LIMIT:g} s{why}", ok=False))
         except HapticError as exc:
             self.results.append(Result(title=title, detail=str(exc), ok=False))
@@ -54,7 +54,7 @@ class _Record:
             self.results.append(Result(title=title, seconds=seconds, detail=detail))
 
 
-async def tell_story(open_demo: Callable[[], AbstractAsyncContextManager[RunningDemo]]) -> list[Result]:
+async def run_story(open_demo: Callable[[], AbstractAsyncContextManager[RunningDemo]]) -> list[Result]:
     """Run the demo once, from start to stop; return the results up to the first failure."""
     traffic = Traffic()
     began = trio.current_time()

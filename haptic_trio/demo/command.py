@@ -16,7 +16,7 @@ import trio
 from haptic_trio.cli.inputs.options import make_input
 from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.demo.backends import run_backends
-from haptic_trio.demo.check import print_results, tell_story
+from haptic_trio.demo.check import print_results, run_story
 from haptic_trio.demo.client import DemoClient
 from haptic_trio.demo.facts import FactLog
 from haptic_trio.demo.guide import guide_to
@@ -81,7 +81,7 @@ def demo(directory: Path, check: bool, haproxy: str | None, instances: int, log_
         return
     with tempfile.TemporaryDirectory(prefix="haptic-trio-demo-") as temporary:
         options = DemoOptions(directory=Path(temporary), ports=DemoPorts(), haproxy=haproxy, instances=instances)
-        results = trio.run(tell_story, partial(open_demo, options))
+        results = trio.run(run_story, partial(open_demo, options))
     print_results(results)
     sys.exit(0 if all(result.ok for result in results) else 1)
 

@@ -103,7 +103,7 @@ class Schedule:
                     self._why = DeploymentReason.VALIDATED
                 # Else endpoints have, or get, a newer configuration, and report whether they hold back a part of it.
             case ValidationFailed():
-                self._take_refusal(message)
+                self._take_rejection(message)
             case EndpointsDiscovered():
                 before = self._endpoints
                 self._endpoints = {endpoint.name: endpoint for endpoint in message.endpoints}
@@ -117,14 +117,14 @@ class Schedule:
                 if not (message.standing.held or message.failed or message.superseded):
                     self._taken = message.generation
 
-    def _take_refusal(self, refusal: ValidationFailed) -> None:
+    def _take_rejection(self, rejection: ValidationFailed) -> None:
         # If the first output of a new ConfigMap is rejected, the previous valid configuration stays in force.
         self._valid = self._valid or self._last_valid
-        if self._prepared is not None and refusal.phase == "check" and refusal.is_verdict:
+        if self._prepared is not None and rejection.phase == "check" and rejection.is_verdict:
             # One of its runtime changes may be the rejected one. The valid generation replaces it until the next.
             self._prepared = None
             self._why = DeploymentReason.ROLLBACK
-        elif refusal.reason is Reason.DRIFT:
+        elif rejection.reason is Reason.DRIFT:
             # The templates fail now, but the running configuration may still have been changed from outside.
             self._why = self._why or DeploymentReason.DRIFT
         if self._valid is None and self._prepared is None:

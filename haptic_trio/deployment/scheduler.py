@@ -20,7 +20,7 @@ from haptic_trio.messages import (
 async def run_scheduler(
     prepared: Latest[ConfigPrepared],
     validated: Latest[ConfigValidated],
-    refused: Latest[ValidationFailed],
+    rejected: Latest[ValidationFailed],
     endpoints: Latest[EndpointsDiscovered],
     completed: Latest[DeploymentCompleted],
     deployments: trio.MemorySendChannel[DeploymentScheduled],
@@ -43,7 +43,7 @@ async def run_scheduler(
             if cell.value is not None:
                 schedule.take(cell.value, trio.current_time())
         # Rejections and completions from before this term do not count.
-        news = News((*states, refused, completed))
+        news = News((*states, rejected, completed))
         task_status.started()
         while True:
             due = schedule.due()

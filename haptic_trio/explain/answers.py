@@ -39,7 +39,7 @@ class FragmentProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Template and line, or another place."""
     hint: str
     excerpt: str
-    has_stand_in: bool
+    has_fallback: bool
     """Whether its last good output is used."""
 
 
@@ -89,7 +89,7 @@ class LineAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", 
     """Most similar lines of templates."""
     depends_on: tuple[Lookup, ...]
     """Lookups of its fragment; outside of fragments, of the template."""
-    troubles: tuple[FragmentProblem, ...]
+    problems: tuple[FragmentProblem, ...]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ class SectionAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer
     """Map entries that point to it."""
     routes_count: int
     depends_on: tuple[Lookup, ...]
-    troubles: tuple[FragmentProblem, ...]
+    problems: tuple[FragmentProblem, ...]
 
 
 class FileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="file"):
@@ -143,7 +143,7 @@ class FileAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", 
     """The first of them."""
     parts_count: int
     depends_on: tuple[Lookup, ...]
-    troubles: tuple[FragmentProblem, ...]
+    problems: tuple[FragmentProblem, ...]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +187,7 @@ class RouteAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer",
     depends_on: tuple[Lookup, ...]
     certificates: tuple[Certificate, ...]
     notes: tuple[str, ...]
-    troubles: tuple[FragmentProblem, ...]
+    problems: tuple[FragmentProblem, ...]
     """Problems of objects that name the host."""
 
 
@@ -199,7 +199,7 @@ class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", 
     entries_count: int
     certificates: tuple[Certificate, ...]
     notes: tuple[str, ...]
-    troubles: tuple[FragmentProblem, ...]
+    problems: tuple[FragmentProblem, ...]
 
 
 class CertificateAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="certificate"):
@@ -209,7 +209,7 @@ class CertificateAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="an
     certificates: tuple[Certificate, ...]
     depends_on: tuple[Lookup, ...]
     notes: tuple[str, ...]
-    troubles: tuple[FragmentProblem, ...]
+    problems: tuple[FragmentProblem, ...]
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,8 +251,8 @@ class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer"
     idle: tuple[MadeBy, ...]
     """Fragments for it without output."""
     used_by: tuple[Use, ...]
-    troubles: tuple[FragmentProblem, ...]
-    remarks: tuple[str, ...] = ()
+    problems: tuple[FragmentProblem, ...]
+    warnings: tuple[str, ...] = ()
     """Warnings: reason and message."""
 
 

@@ -97,7 +97,7 @@ def look_up(maps: Mapping[str, RouteMap], host: str, path: str) -> list[MapLooku
     return found
 
 
-def is_refused(host: str) -> bool:
+def is_rejected(host: str) -> bool:
     """Whether the frontends answer all requests for *host* with 400."""
     return "|" in host or "*" in host
 

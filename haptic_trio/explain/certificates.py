@@ -20,8 +20,8 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
     """Return the certificates for the server name *given*; raises `UnknownTargetError` if there is none."""
     name = plain_host(given)
     found = certificates_for(site, name)
-    troubles = site.problems_at(name)
-    if not found and not troubles:
+    problems = site.problems_at(name)
+    if not found and not problems:
         raise UnknownTargetError(f"no certificate for {given!r} in any crt-list")
     asked: set[Dependency] = set()
     for certificate in found:
@@ -29,7 +29,7 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
         asked.update(maker.asked if maker is not None else ())
     notes = ("the first one that the client can use is served",) if len(found) > 1 else ()
     return CertificateAnswer(
-        name=name, certificates=found, depends_on=site.lookups(asked), notes=notes, troubles=troubles
+        name=name, certificates=found, depends_on=site.lookups(asked), notes=notes, problems=problems
     )
 
 

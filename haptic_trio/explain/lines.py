@@ -32,7 +32,7 @@ def explain_line(site: Site, path: str, line: int) -> LineAnswer:
         made_by=site.made_by(path, maker.origin),
         sources=find_sources(site.templates, text, maker.origin, maker.output),
         depends_on=site.lookups(maker.asked),
-        troubles=site.problems_of(*subjects),
+        problems=site.problems_of(*subjects),
     )
 
 
@@ -95,7 +95,7 @@ def explain_section(site: Site, section: Section, first: int) -> SectionAnswer:
         routes=tuple(routes[:_MOST_PARTS]),
         routes_count=len(routes),
         depends_on=site.lookups(_asked(site, MAIN, origins)),
-        troubles=site.problems_of(*_subjects(origins)),
+        problems=site.problems_of(*_subjects(origins)),
     )
 
 
@@ -117,7 +117,7 @@ def explain_file(site: Site, path: str) -> FileAnswer:
         parts=tuple(islice(_parts(site, path, stretches), _MOST_PARTS)),
         parts_count=len(stretches),
         depends_on=site.lookups(_asked(site, path, origins)),
-        troubles=site.problems_of(*_subjects(origins)),
+        problems=site.problems_of(*_subjects(origins)),
     )
 
 

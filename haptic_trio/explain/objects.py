@@ -50,8 +50,8 @@ def explain_object(site: Site, resource: Resource) -> ObjectAnswer:
         products=tuple(products),
         idle=tuple(idle),
         used_by=tuple(_group(askers)),
-        troubles=site.problems_of(subject),
-        remarks=site.remarks_on(subject),
+        problems=site.problems_of(subject),
+        warnings=site.warnings_on(subject),
     )
 
 
@@ -65,7 +65,7 @@ def explain_absent(site: Site, kind: str, namespace: str, name: str) -> ObjectAn
         products=(),
         idle=(),
         used_by=tuple(_group(site.provenance.askers_of(questions))),
-        troubles=(),
+        problems=(),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from haptic_trio.explain.answers import Answer
-from haptic_trio.explain.base_maps import EXACT, PREFIX, is_refused, plain_host, scopes_of
+from haptic_trio.explain.base_maps import EXACT, PREFIX, is_rejected, plain_host, scopes_of
 from haptic_trio.explain.certificates import explain_certificate, server_names
 from haptic_trio.explain.gateways import gateway_notes
 from haptic_trio.explain.lines import (
@@ -92,7 +92,7 @@ def _explain_request(site: Site, target: HostTarget) -> Answer:
     if target.path:
         return explain_route(site, target.host, target.path)
     answer = explain_host(site, target.host)
-    if not (answer.entries or answer.certificates or answer.troubles or answer.notes):
+    if not (answer.entries or answer.certificates or answer.problems or answer.notes):
         raise UnknownTargetError(f"no route for the host {answer.host!r}", nearest(answer.host, hosts_of(site)))
     return answer
 
@@ -189,7 +189,7 @@ def _is_known_host(site: Site, host: str) -> bool:
 
 
 def _may_be_host(host: str) -> bool:
-    return "." in plain_host(host) and not is_refused(host) and plain_host(host) != MAIN
+    return "." in plain_host(host) and not is_rejected(host) and plain_host(host) != MAIN
 
 
 def _has_catch_all(site: Site) -> bool:

@@ -19,8 +19,8 @@ from haptic_trio.templating.incremental.questions import Dependency
 
 _MOST_OTHERS: Final = 20
 _MOST_ENTRIES: Final = 200
-_HOST_REFUSED: Final = "a host with `|` or `*` is rejected before the lookup"
-_PATH_REFUSED: Final = "the path is rejected: it cannot be decoded, or it leaves the root after decoding"
+_HOST_REJECTED: Final = "a host with `|` or `*` is rejected before the lookup"
+_PATH_REJECTED: Final = "the path is rejected: it cannot be decoded, or it leaves the root after decoding"
 _AMBIGUOUS: Final = "the path is rejected: it is ambiguous, and its two readings lead to different backends"
 _RULES: Final = "rules of frontends, such as redirects or denials, apply before the lookup and are not shown"
 
@@ -104,21 +104,21 @@ def explain_host(site: Site, given: str) -> HostAnswer:
         entries_count=len(found),
         certificates=certificates_for(site, host),
         notes=(*_redirect_notes(routing, host), *gateway_notes(site, host, "")),
-        troubles=site.problems_at(host),
+        problems=site.problems_at(host),
     )
 
 
 def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     """Return the route of a request for *given* and *path*; raises `UnknownTargetError` if routes are unknown."""
     routing = need_routing(site)
-    host = given if base_maps.is_refused(given) else _host(given)
+    host = given if base_maps.is_rejected(given) else _host(given)
     read = routing.read(path)
-    refusal = _HOST_REFUSED if base_maps.is_refused(host) else _PATH_REFUSED if read is None else ""
-    lookups = [] if refusal or read is None else base_maps.look_up(routing.maps, host, read.separated)
+    rejection = _HOST_REJECTED if base_maps.is_rejected(host) else _PATH_REJECTED if read is None else ""
+    lookups = [] if rejection or read is None else base_maps.look_up(routing.maps, host, read.separated)
     hit = next((number for number, lookup in enumerate(lookups) if lookup.matches), None)
     if read is not None and hit is not None and _is_ambiguous(routing, read, lookups[hit]):
-        refusal = _AMBIGUOUS
-    found = [] if refusal else [(lookup.map, entry) for lookup in lookups for entry in lookup.matches]
+        rejection = _AMBIGUOUS
+    found = [] if rejection else [(lookup.map, entry) for lookup in lookups for entry in lookup.matches]
     entries = list(_entries(site, routing, found[: _MOST_OTHERS + 1]))
     backend = found[0][1].value if found else ""
     is_secret = bool(entries) and entries[0].line.is_secret
@@ -130,7 +130,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     return RouteAnswer(
         host=host,
         path=path,
-        status=400 if refusal else 404 if not found else 0 if target else 503,
+        status=400 if rejection else 404 if not found else 0 if target else 503,
         backend=hidden(backend) if is_secret else backend,
         backend_made_by=site.made_by(MAIN, site.texts[MAIN].origin_of(target)) if target else None,
         winner=entries[0] if entries else None,
@@ -148,10 +148,10 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
         depends_on=site.lookups(asked),
         certificates=certificates_for(site, host),
         notes=(
-            *_notes(site, routing, host, status_is_503=bool(found) and not target, refusal=refusal),
-            *(() if refusal or read is None else gateway_notes(site, host, read.separated)),
+            *_notes(site, routing, host, status_is_503=bool(found) and not target, rejection=rejection),
+            *(() if rejection or read is None else gateway_notes(site, host, read.separated)),
         ),
-        troubles=site.problems_at(host),
+        problems=site.problems_at(host),
     )
 
 
@@ -210,9 +210,9 @@ def _entries(site: Site, routing: Routing, found: Iterable[tuple[str, MapEntry]]
         )
 
 
-def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, refusal: str) -> Iterator[str]:
-    if refusal:
-        yield refusal
+def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, rejection: str) -> Iterator[str]:
+    if rejection:
+        yield rejection
         return
     yield from _redirect_notes(routing, host)
     if status_is_503:

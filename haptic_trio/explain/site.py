@@ -16,9 +16,9 @@ from haptic_trio.templating.values.faults import ContentUnavailableError
 from haptic_trio.templating.values.subjects import (
     FragmentKey,
     LineRange,
+    ObjectWarning,
     Origin,
-    Refusal,
-    Remark,
+    Rejection,
     RenderedText,
     Subject,
 )
@@ -35,7 +35,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     texts: Mapping[str, RenderedText]
     """haproxy.cfg and all files, by path."""
     files: Mapping[str, AuxFile]
-    refusals: tuple[Refusal, ...]
+    rejections: tuple[Rejection, ...]
     stores: Mapping[str, ReadableStore]
     plurals: Mapping[str, str]
     """By store: the plural of its kind, such as `ingresses`."""
@@ -43,7 +43,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Template sources by name."""
     config: Config | None = None
     """The parsed haproxy.cfg; None if it is invalid."""
-    remarks: tuple[Remark, ...] = ()
+    warnings: tuple[ObjectWarning, ...] = ()
     """Warnings to owners of objects."""
 
     def lines_of(self, path: str) -> list[str]:
@@ -132,20 +132,20 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def problems_of(self, *subjects: Subject) -> tuple[FragmentProblem, ...]:
         """Return the problems of *subjects* in any version."""
         wanted = {identity(subject) for subject in subjects}
-        return tuple(problem_of(refusal) for refusal in self.refusals if identity(refusal.subject) in wanted)
+        return tuple(problem_of(rejection) for rejection in self.rejections if identity(rejection.subject) in wanted)
 
-    def remarks_on(self, subject: Subject) -> tuple[str, ...]:
+    def warnings_on(self, subject: Subject) -> tuple[str, ...]:
         """Return the warnings about *subject*."""
         wanted = identity(subject)
         return tuple(
-            f"{remark.reason}: {remark.message}" for remark in self.remarks if identity(remark.subject) == wanted
+            f"{warning.reason}: {warning.message}" for warning in self.warnings if identity(warning.subject) == wanted
         )
 
     def problems_at(self, host: str) -> tuple[FragmentProblem, ...]:
         """Return the problems of objects that name *host* as a host."""
         found = []
-        for refusal in self.refusals:
-            kind, namespace, name = identity(refusal.subject)
+        for rejection in self.rejections:
+            kind, namespace, name = identity(rejection.subject)
             for resource in self.objects(name, namespace):
                 try:
                     is_meant = resource.get("kind") == kind and host in _hosts_in(resource)
@@ -153,7 +153,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                     # Explanations do not fetch on-demand objects.
                     continue
                 if is_meant:
-                    found.append(problem_of(refusal))
+                    found.append(problem_of(rejection))
                     break
         return tuple(found)
 
@@ -242,17 +242,17 @@ def maker(output: str, origin: Origin | None) -> MadeBy:
     )
 
 
-def problem_of(refusal: Refusal) -> FragmentProblem:
+def problem_of(rejection: Rejection) -> FragmentProblem:
     """Return *refusal* in the form of answers."""
-    problem = refusal.problem
+    problem = rejection.problem
     return FragmentProblem(
-        object=named(refusal.subject),
-        fragment=refusal.fragment,
+        object=named(rejection.subject),
+        fragment=rejection.fragment,
         message=problem.message,
         place=":".join(str(part) for part in (problem.source, problem.line) if part),
         hint=problem.hint,
         excerpt=problem.excerpt,
-        has_stand_in=refusal.has_stand_in,
+        has_fallback=rejection.has_fallback,
     )
 
 

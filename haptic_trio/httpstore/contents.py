@@ -34,7 +34,7 @@ class Contents:
     def accept(self, contents: Mapping[str, Content]) -> None:
         """Take note that a configuration with *contents* is valid."""
 
-    def refuse(self, key: str, content: Content, problem: Problem) -> None:
+    def reject(self, key: str, content: Content, problem: Problem) -> None:
         """Take note that *content* is to blame for *problem*; what was accepted before stays."""
 
     def announce(self) -> None:

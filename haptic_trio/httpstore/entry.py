@@ -40,8 +40,8 @@ class Entry:
         """When the server last confirmed the newest content."""
         self.is_busy = False
         """A fetch is under way."""
-        self._refused: Failure | None = None
-        self._refused_digest = ""
+        self._rejected: Failure | None = None
+        self._rejected_digest = ""
         self._jitter = jitter
         limit = min(RETRY_LIMIT, request.interval or RETRY_LIMIT)
         self._backoff = Backoff(base=RETRY, limit=limit, jitter=jitter)
@@ -55,7 +55,7 @@ class Entry:
             return self.accepted
         if self.pending is not None:
             return _ON_TRIAL
-        return self._refused or self.failure
+        return self._rejected or self.failure
 
     def take(self, content: Content | None, now: float) -> None:
         """Note that the server gave *content*; None: what it gave before."""
@@ -70,7 +70,7 @@ class Entry:
         self.pending, self.is_withheld = None, False
         if self.accepted is not None and self.accepted.digest == content.digest:
             return
-        if content.digest != self._refused_digest:
+        if content.digest != self._rejected_digest:
             self.pending = content
 
     def fail(self, failure: Failure, now: float) -> None:
@@ -85,17 +85,17 @@ class Entry:
         if content is not self.pending:
             return False
         self.accepted, self.pending, self.is_withheld = content, None, False
-        self._refused, self._refused_digest = None, ""
+        self._rejected, self._rejected_digest = None, ""
         return True
 
-    def refuse(self, content: Content, problem: Problem) -> bool:
+    def reject(self, content: Content, problem: Problem) -> bool:
         """Note that *content* is to blame for *problem*: it is never offered again; False if it is gone anyway."""
         if content is not self.pending:
             return False
         self.pending, self.is_withheld = None, False
         place = ":".join(str(part) for part in (problem.source, problem.line) if part)
-        self._refused = Failure(f"its content was refused: {problem.message}", place)
-        self._refused_digest = content.digest
+        self._rejected = Failure(f"its content was refused: {problem.message}", place)
+        self._rejected_digest = content.digest
         return True
 
 

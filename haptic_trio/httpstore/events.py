@@ -27,7 +27,7 @@ class HttpContentAccepted(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class HttpContentRefused(msgspec.Struct, frozen=True, kw_only=True):
+class HttpContentRejected(msgspec.Struct, frozen=True, kw_only=True):
     """No configuration with a fetched content is valid; the content is not used until it changes."""
 
     url: str
@@ -44,5 +44,5 @@ class FetchProblem(msgspec.Struct, frozen=True):
     problem: Problem | None
 
 
-ContentEvent: TypeAlias = HttpFetched | HttpContentAccepted | HttpContentRefused | FetchProblem
+ContentEvent: TypeAlias = HttpFetched | HttpContentAccepted | HttpContentRejected | FetchProblem
 Report: TypeAlias = Callable[[ContentEvent], None]

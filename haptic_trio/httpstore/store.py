@@ -10,7 +10,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content, Failure, FetchError, Offer, Offers
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.httpstore.entry import ContentMemory, Entry
-from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRefused, HttpFetched, Report
+from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRejected, HttpFetched, Report
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest
 
 
@@ -143,12 +143,12 @@ class HttpStore(Contents):
                 label = entry.request.label
                 self._report(HttpContentAccepted(url=label, digest=content.digest, bytes=content.size))
 
-    def refuse(self, key: str, content: Content, problem: Problem) -> None:
+    def reject(self, key: str, content: Content, problem: Problem) -> None:
         """See `Contents.refuse`."""
         entry = self._entries.get(key)
-        if entry is not None and entry.refuse(content, problem):
+        if entry is not None and entry.reject(content, problem):
             self._report(
-                HttpContentRefused(
+                HttpContentRejected(
                     url=entry.request.label,
                     digest=content.digest,
                     problem=problem,

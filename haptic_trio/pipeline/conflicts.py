@@ -16,12 +16,12 @@ from haptic_trio.chunked import Page, Piece
 from haptic_trio.haproxy.config.certificates import CrtListEntry, names_of, parse_crt_list
 from haptic_trio.haproxy.config.maps import MapUse, form_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files
-from haptic_trio.templating.values.remark_list import RemarkList
-from haptic_trio.templating.values.subjects import Origin, Remark, RenderedText, Subject
+from haptic_trio.templating.values.subjects import ObjectWarning, Origin, RenderedText, Subject
+from haptic_trio.templating.values.warning_list import WarningList
 
 MAP_REASON: Final = "HostPathConflict"
 CERTIFICATE_REASON: Final = "CertificateConflict"
-MOST_REMARKS: Final = 10
+MOST_WARNINGS: Final = 10
 """Maximum number of warnings about one object in one file."""
 _LONGEST: Final = 200
 _MAP: Final = form_of(MapUse.UNORDERED)
@@ -50,15 +50,15 @@ class Conflicts:
     def __init__(self, is_secret: IsSecret) -> None:
         self._is_secret = is_secret
         self._known: dict[str, _Keyed] = {}
-        self._remarks = RemarkList()
+        self._warnings = WarningList()
         self._files: Files | None = None
         self.pages_read = 0
         """Total number of pages read."""
 
-    def take(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[Remark, ...]:
+    def take(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[ObjectWarning, ...]:
         """Return the warnings about *files*, whose contents are *texts*; the same tuple until it changes."""
         if files is self._files:
-            return self._remarks.all()
+            return self._warnings.all()
         # The server names of a line of a crt-list are in the certificate.
         certificates = _differing_certificates(files, self._files) if self._files is not None else frozenset()
         self._files = files
@@ -72,7 +72,7 @@ class Conflicts:
             self._take_file(known, file.path, texts[file.path], files, certificates)
         for known in before.values():
             self._forget(known)
-        return self._remarks.all()
+        return self._warnings.all()
 
     def _take_file(
         self, known: "_Keyed", path: str, text: RenderedText, files: Files, certificates: frozenset[str]
@@ -82,15 +82,15 @@ class Conflicts:
             return
         self.pages_read += known.take(text, files, certificates)
         if is_list:
-            found = _remarks(known.contested(), CERTIFICATE_REASON, _describe_certificate)
+            found = _warnings(known.contested(), CERTIFICATE_REASON, _describe_certificate)
         else:
-            found = _remarks(known.contested(), MAP_REASON, _map_describer(path, self._is_secret))
-        self._remarks.change(known.remarks, found)
-        known.remarks = found
+            found = _warnings(known.contested(), MAP_REASON, _map_describer(path, self._is_secret))
+        self._warnings.change(known.warnings, found)
+        known.warnings = found
 
     def _forget(self, known: "_Keyed | None") -> None:
         if known is not None:
-            self._remarks.change(known.remarks, ())
+            self._warnings.change(known.warnings, ())
 
 
 class _Reading(NamedTuple):
@@ -110,7 +110,7 @@ class _Keyed:
     def __init__(self, kind: FileKind) -> None:
         self.kind = kind
         self.text: RenderedText | None = None
-        self.remarks: tuple[Remark, ...] = ()
+        self.warnings: tuple[ObjectWarning, ...] = ()
         self._readings: dict[int, _Reading] = {}
         """By identity of the page, in the order of the file."""
         self._counts: dict[str, int] = {}
@@ -196,11 +196,11 @@ def _describe_certificate(claim: _Claim, _holder: _Claim, by: str) -> str:
     return f"the certificate for {claim.key[:_LONGEST]} serves only clients that do not support the certificate of {by}"
 
 
-def _remarks(
+def _warnings(
     claims: Iterable[_Claim], reason: str, describe: Callable[[_Claim, _Claim, str], str]
-) -> tuple[Remark, ...]:
+) -> tuple[ObjectWarning, ...]:
     first: dict[str, _Claim] = {}
-    found: dict[Subject, dict[Remark, None]] = {}
+    found: dict[Subject, dict[ObjectWarning, None]] = {}
     for claim in claims:
         holder = first.setdefault(claim.key, claim)
         # Equal values are harmless: for example, a certificate that was copied into many namespaces.
@@ -210,9 +210,9 @@ def _remarks(
         loser, winner = claim.subject, holder.subject
         assert loser is not None
         own = found.setdefault(loser, {})
-        if winner != loser and len(own) < MOST_REMARKS:
+        if winner != loser and len(own) < MOST_WARNINGS:
             by = str(winner) if winner is not None else "the templates themselves"
-            own[Remark(loser, reason, describe(claim, holder, by))] = None
+            own[ObjectWarning(loser, reason, describe(claim, holder, by))] = None
     return tuple(chain.from_iterable(found.values()))
 
 

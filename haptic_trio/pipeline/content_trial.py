@@ -75,7 +75,7 @@ class ContentTrial:
 
     def rendered(self, rendered: Rendered) -> bool:
         """Handle the failures in *rendered*; True: render again, with other contents."""
-        failing = {refusal.key: refusal.problem for refusal in rendered.refusals}
+        failing = {rejection.key: rejection.problem for rejection in rendered.rejections}
         if self._phase is _Phase.NONE:
             broken = {key: problem for key, problem in failing.items() if key not in self._expected}
             offered = self._offered_in(rendered) if broken else {}
@@ -150,7 +150,7 @@ class ContentTrial:
         return True
 
     def _reject(self, content: tuple[str, Content], problem: Problem) -> None:
-        self._contents.refuse(*content, problem)
+        self._contents.reject(*content, problem)
 
     def _offer_all(self) -> None:
         self._contents.give_back(self._withheld)

@@ -92,7 +92,7 @@ async def run_coordinator(
     async def retry(lane: FastLane) -> None:
         async with one_at_a_time:
             trigger = ReconcileTriggered(
-                correlation=lane.next_correlation(), reason=Reason.REFUSED, changes=0, seen=trio.current_time()
+                correlation=lane.next_correlation(), reason=Reason.REJECTED, changes=0, seen=trio.current_time()
             )
             events.record(trigger)
             await cycles.send(trigger)

@@ -150,7 +150,7 @@ class Pipeline:
         # Writes wait while the worker thread reads, so one render sees one state.
         with self._stores.frozen(), _timed(times, "render"):
             rendered = await self.render_newest()
-        if faults := self._quarantine.find_template_faults(rendered.produced, rendered.refusals):
+        if faults := self._quarantine.find_template_faults(rendered.produced, rendered.rejections):
             raise RejectedError("render", faults)
         self._events.record(
             ConfigRendered(
@@ -187,11 +187,11 @@ class Pipeline:
         return rendered
 
     async def _render(
-        self, held: Iterable[FragmentKey] = (), instead: Mapping[FragmentKey, FragmentOutput] | None = None
+        self, omitted: Iterable[FragmentKey] = (), instead: Mapping[FragmentKey, FragmentOutput] | None = None
     ) -> Rendered:
-        """Render the stores; *held* fragments count as failed, and use their output in *instead*, if there is one."""
+        """Render the stores; *omitted* fragments count as failed and use their output in *instead*, if it has one."""
         self._quarantine.pause(trio.current_time())
-        recall = self._quarantine.recall(dict.fromkeys(held, _OMITTED), instead)
+        recall = self._quarantine.recall(dict.fromkeys(omitted, _OMITTED), instead)
         rendered = self._newest = await self._renderer.render(self._stores, recall)
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         return rendered
@@ -228,7 +228,7 @@ class Pipeline:
             if isinstance(failure, CrashedError):
                 self._take_rejection(failure, rendered, times)
             raise failure
-        self._quarantine.accept(rendered.serial, rendered.refusals)
+        self._quarantine.accept(rendered.serial, rendered.rejections)
         self._contents.accept(rendered.contents)
         message = prepared.message
         return ConfigValidated(
@@ -271,12 +271,12 @@ class Pipeline:
         return find_fields(resource, message)
 
     def _report_quarantined(self, correlation: str, rendered: Rendered) -> None:
-        self._quarantine.remarks = rendered.remarks
+        self._quarantine.warnings = rendered.warnings
         find_fields = partial(self._find_fields, trio.current_time() + _FIELD_SEARCH_LIMIT)
-        fresh, released = self._quarantine.update(rendered.refusals, find_fields)
+        fresh, released = self._quarantine.update(rendered.rejections, find_fields)
         count = len(self._quarantine.objects)
         for entry in released:
-            self._events.record(Released(correlation=correlation, ref=entry.ref, held=count))
+            self._events.record(Released(correlation=correlation, ref=entry.ref, quarantined=count))
         for entry in fresh:
             self._events.record(
                 Quarantined(
@@ -284,8 +284,8 @@ class Pipeline:
                     ref=entry.ref,
                     version=entry.version,
                     problem=entry.problem,
-                    has_fallback=entry.has_stand_in,
-                    held=count,
+                    has_fallback=entry.has_fallback,
+                    quarantined=count,
                 )
             )
 

@@ -23,7 +23,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.session import RenderPermit, Session
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.incremental.provenance import Provenance
-from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark, RenderedText
+from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection, RenderedText
 from haptic_trio.templating.views import used_kinds
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """Every text with its origins, by path: `haproxy.cfg` and the files."""
     produced: Mapping[FragmentKey, FragmentOutput]
     """Output of each fragment, fallbacks included."""
-    refusals: tuple[Refusal, ...]
+    rejections: tuple[Rejection, ...]
     """Fragments whose objects could not be rendered; the same tuple until that changes."""
     serial: int = 0
     """Number of this render."""
@@ -45,7 +45,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """Entries of `produced` that differ from the previous render; None: removed."""
     is_new: bool = True
     """Nothing of the previous render was reused, so `changed` does not list removed entries."""
-    remarks: tuple[Remark, ...] = ()
+    warnings: tuple[ObjectWarning, ...] = ()
     """Warnings to owners of objects, without duplicates, in order; the same tuple until it changes."""
     contents: Mapping[str, Content] = {}
     """Fetched contents that it uses, by key."""
@@ -76,9 +76,9 @@ def output_of(session: Session) -> Rendered:
     return Rendered(
         files=files,
         texts=texts,
-        remarks=session.take_remarks(files, texts),
+        warnings=session.take_warnings(files, texts),
         produced=run.produced.snapshot(),
-        refusals=run.refusals,
+        rejections=run.rejections,
         changed={key: run.produced.get(key) for key in run.changed},
     )
 
@@ -268,7 +268,7 @@ class Renderer:
         run = session.run
         self._serial += 1
         rendered, session.rendered_before = run.rendered - session.rendered_before, run.rendered
-        left_out = sum(not refusal.has_stand_in for refusal in run.refusals)
+        left_out = sum(not rejection.has_fallback for rejection in run.rejections)
         return msgspec.structs.replace(
             output_of(session),
             serial=self._serial,
@@ -307,7 +307,7 @@ def versions_of(stores: Mapping[str, ReadableStore]) -> dict[str, int]:
 
 
 def _differences(session: Session, fresh: Session) -> tuple[str, ...]:
-    """Return the paths of outputs that differ, and `refusals` or `remarks` if these differ."""
+    """Return the paths of outputs that differ, and `rejections` or `warnings` if these differ."""
     before, after = session.texts.snapshot(), fresh.texts.snapshot()
     different = [
         path
@@ -315,7 +315,7 @@ def _differences(session: Session, fresh: Session) -> tuple[str, ...]:
         if path not in before or path not in after or before[path].text != after[path].text
     ]
     lists = {
-        "refusals": session.run.refusals == fresh.run.refusals,
-        "remarks": session.run.remarks == fresh.run.remarks,
+        "rejections": session.run.rejections == fresh.run.rejections,
+        "warnings": session.run.warnings == fresh.run.warnings,
     }
     return tuple(different) + tuple(name for name, is_same in lists.items() if not is_same)

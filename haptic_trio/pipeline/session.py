@@ -15,8 +15,8 @@ from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.versions import Versioned
-from haptic_trio.templating.values.remark_list import merged
-from haptic_trio.templating.values.subjects import Origin, Remark, RenderedText
+from haptic_trio.templating.values.subjects import ObjectWarning, Origin, RenderedText
+from haptic_trio.templating.values.warning_list import merged
 from haptic_trio.templating.views import ResourcesView, answers_from, seen_in, show_instead, shown_by, views_in
 
 
@@ -49,7 +49,7 @@ class Session:
         self._overlays: dict[str, tuple[ReadableStore, Overlay]] = {}
         """Overlays that answer lookups in place of the stores, by store name, each with the store below."""
         self._conflicts = Conflicts(partial(reads_secrets, run))
-        self._remarks: tuple[tuple[Remark, ...], ...] = ((), (), ())
+        self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
 
     def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
         """Set the text at *path*."""
@@ -72,12 +72,12 @@ class Session:
         self.changed_files = {}
         return self.files
 
-    def take_remarks(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[Remark, ...]:
+    def take_warnings(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[ObjectWarning, ...]:
         """Return the warnings to owners of objects; *files* and *texts* are the present ones."""
-        remarks, conflicts = self.run.remarks, self._conflicts.take(files, texts)
-        if self._remarks[0] is not remarks or self._remarks[1] is not conflicts:
-            self._remarks = remarks, conflicts, merged(remarks, conflicts)
-        return self._remarks[2]
+        warnings, conflicts = self.run.warnings, self._conflicts.take(files, texts)
+        if self._warnings[0] is not warnings or self._warnings[1] is not conflicts:
+            self._warnings = warnings, conflicts, merged(warnings, conflicts)
+        return self._warnings[2]
 
     def take_changes(self) -> None:
         """Mark the fragments that depend on changes in the stores, so that they render again."""

@@ -17,7 +17,7 @@ from haptic_trio.dataplane.local.check import (
     CheckFailedError,
     CheckReport,
     CheckTimeoutError,
-    ConfigRefusedError,
+    ConfigRejectedError,
     check_config,
 )
 from haptic_trio.errors import Problem
@@ -90,7 +90,7 @@ class Validator:
                     report = await self._run_check(generation, self._check_timeout, idle=idle)
                 except CheckTimeoutError:
                     report = await self._run_check(generation, (CHECK_TIMES - 1) * self._check_timeout, idle=False)
-        except ConfigRefusedError as exc:
+        except ConfigRejectedError as exc:
             rejection = _rejection("check", exc.problems, rendered)
             if isinstance(exc, CheckCrashedError) and not rejection.suspects:
                 raise CrashedError("check", rejection.problems) from exc
@@ -120,7 +120,7 @@ class Validator:
                 return (await self._run_check(generation, limit, idle=False, most_cpu=most)).cpu_seconds
         except CheckCostlyError:
             return inf
-        except ConfigRefusedError as exc:
+        except ConfigRejectedError as exc:
             raise _rejection("check", exc.problems, rendered) from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
             raise UndecidedError("check", (_undecided(exc),)) from exc

@@ -53,8 +53,8 @@ async def _write_status(
     events = EventWriter(
         access.server,
         components.stores,
-        held=lambda: process.retained.quarantine.objects,
-        remarks=lambda: process.retained.quarantine.remarks,
+        quarantined=lambda: process.retained.quarantine.objects,
+        warnings=lambda: process.retained.quarantine.warnings,
         configuration=channels.candidates,
         instance=access.instance,
         metrics=process.queue_metrics,

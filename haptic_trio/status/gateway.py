@@ -8,7 +8,7 @@ from haptic_trio.gateway.answers import Answers, Record
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
 from haptic_trio.gateway.listeners.held_ports import PORT_STORES, HeldPorts
-from haptic_trio.gateway.listeners.listeners import is_ours, our_gateways, parent_of
+from haptic_trio.gateway.listeners.listeners import is_managed, our_gateways, parent_of
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS, PortRules
 from haptic_trio.gateway.objects import dig, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.routes.attached import AttachedRoutes, Rivalry
@@ -157,7 +157,7 @@ class GatewayStatus:
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
-        if not is_ours(resource, self._stores, self._controller):
+        if not is_managed(resource, self._stores, self._controller):
             return None
         counts = self._routes.counts(resource)
         placement = self._placement(resource)
@@ -232,7 +232,7 @@ class ListenerSetStatus:
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
         gateway = parent_of(resource, self._stores)
-        if gateway is None or not is_ours(gateway, self._stores, self._controller):
+        if gateway is None or not is_managed(gateway, self._stores, self._controller):
             return None
         counts = self._routes.counts(resource)
         status = set_status(resource, self._neighbours(gateway), self._stores, counts)

@@ -20,7 +20,7 @@ from haptic_trio.gateway.listeners.listeners import (
     all_listeners,
     allows_set,
     has_hostname_fault,
-    is_refused,
+    is_rejected,
     listeners_of,
     listeners_of_set,
 )
@@ -139,7 +139,7 @@ def set_status(
     if not allows_set(gateway, listener_set, lookups):
         verdict = False, "NotAllowed", "the Gateway does not allow ListenerSets of this namespace"
         programmed = verdict
-    elif is_refused(gateway):
+    elif is_rejected(gateway):
         verdict = False, "ParentNotAccepted", "the Gateway is not accepted"
         programmed = False, "ParentNotProgrammed", "the Gateway is not accepted"
     elif not served:
@@ -185,7 +185,7 @@ def _gateway_conditions(
         for listener in listeners
         if listener.is_accepted and listener.port not in taken and not _clients_fault(listener, gateway, lookups)
     ]
-    if is_refused(gateway):
+    if is_rejected(gateway):
         verdict = False, "InvalidParameters", "infrastructure.parametersRef is not supported"
     elif placement.unsupported:
         verdict = False, "UnsupportedAddress", "addresses of this type are not supported"
@@ -267,7 +267,7 @@ def listener_status(
     if clients is not None and clients.reason:
         unresolved = unresolved or (clients.reason, clients.message)
     has_certificates = not listener.is_terminated or bool(secrets)
-    is_served = not fault and has_certificates and bool(listener.kinds) and not is_refused(gateway)
+    is_served = not fault and has_certificates and bool(listener.kinds) and not is_rejected(gateway)
     conditions = [
         condition("Accepted", not fault, fault or "Accepted", message, generation=generation),
         condition(

@@ -12,7 +12,7 @@ import trio
 
 from haptic_trio.channels import Latest, News
 from haptic_trio.gateway.listeners.infrastructure import is_of, objects_of, service_name
-from haptic_trio.gateway.listeners.listeners import is_ours
+from haptic_trio.gateway.listeners.listeners import is_managed
 from haptic_trio.k8s.client import NotFoundError
 from haptic_trio.k8s.errors import InvalidError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of, version_of
@@ -112,7 +112,7 @@ class GatewayServices:
 
     async def _reconcile(self, ref: ResourceRef) -> None:
         gateway = self._stores["gateways"].by_ref(ref)
-        if gateway is None or not is_ours(gateway, self._stores, self._controller):
+        if gateway is None or not is_managed(gateway, self._stores, self._controller):
             for one in self._applied.pop(ref, ()):
                 self._versions.pop(ref_of(one), None)
             return

@@ -27,14 +27,14 @@ class IngressClaim(msgspec.Struct, frozen=True, kw_only=True):
         if name == self.class_name:
             return True
         if name:
-            return any(_name(each) == name and self._is_ours(each) for each in classes)
+            return any(_name(each) == name and self._is_managed(each) for each in classes)
         return self.without_class or any(
             _dig(each, "metadata", "annotations").get(_DEFAULT_ANNOTATION) == "true"
-            and (_name(each) == self.class_name or self._is_ours(each))
+            and (_name(each) == self.class_name or self._is_managed(each))
             for each in classes
         )
 
-    def _is_ours(self, ingress_class: Resource) -> bool:
+    def _is_managed(self, ingress_class: Resource) -> bool:
         return _dig(ingress_class, "spec").get("controller") == self.controller
 
 

@@ -26,7 +26,7 @@ from haptic_trio.status.kubernetes_events import (
     repeated,
 )
 from haptic_trio.status.writer import find_object
-from haptic_trio.templating.values.subjects import Remark
+from haptic_trio.templating.values.subjects import ObjectWarning
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter
@@ -46,7 +46,7 @@ class EventServer(Protocol):
     async def replace(self, resource: Resource) -> Resource: ...
 
 
-class HeldObject(Protocol):
+class QuarantinedObject(Protocol):
     """A quarantined object."""
 
     @property
@@ -59,22 +59,24 @@ class HeldObject(Protocol):
     def problem(self) -> Problem: ...
 
     @property
-    def has_stand_in(self) -> bool: ...
+    def has_fallback(self) -> bool: ...
 
 
-def compare_held(
-    reported: Mapping[ResourceRef, HeldObject], held: Mapping[ResourceRef, HeldObject]
-) -> tuple[list[HeldObject], list[ResourceRef]]:
-    """Return the objects of *held* that are new or changed since *reported*, and the released objects."""
-    fresh = [item for ref, item in held.items() if ref not in reported or _differ(reported[ref], item)]
-    return fresh, [ref for ref in reported if ref not in held]
+def compare_quarantined(
+    reported: Mapping[ResourceRef, QuarantinedObject], quarantined_now: Mapping[ResourceRef, QuarantinedObject]
+) -> tuple[list[QuarantinedObject], list[ResourceRef]]:
+    """Return the objects of *quarantined_now* that are new or changed since *reported*, and the released objects."""
+    fresh = [item for ref, item in quarantined_now.items() if ref not in reported or _differ(reported[ref], item)]
+    return fresh, [ref for ref in reported if ref not in quarantined_now]
 
 
-def _differ(one: HeldObject, other: HeldObject) -> bool:
-    return (one.version, one.problem, one.has_stand_in) != (other.version, other.problem, other.has_stand_in)
+def _differ(one: QuarantinedObject, other: QuarantinedObject) -> bool:
+    return (one.version, one.problem, one.has_fallback) != (other.version, other.problem, other.has_fallback)
 
 
-def compare_remarks(reported: Sequence[Remark], current: Sequence[Remark]) -> tuple[list[Remark], list[Remark]]:
+def compare_warnings(
+    reported: Sequence[ObjectWarning], current: Sequence[ObjectWarning]
+) -> tuple[list[ObjectWarning], list[ObjectWarning]]:
     """Return the warnings of *current* that are new since *reported*, and those that are resolved."""
     if reported is current:
         return [], []
@@ -82,25 +84,25 @@ def compare_remarks(reported: Sequence[Remark], current: Sequence[Remark]) -> tu
     return [item for item in current if item not in before], [item for item in reported if item not in now]
 
 
-def ref_of_remark(remark: Remark) -> ResourceRef:
-    """Return the object that *remark* is about."""
-    return ResourceRef(remark.subject.kind, remark.subject.namespace, remark.subject.name)
+def ref_of_warning(warning: ObjectWarning) -> ResourceRef:
+    """Return the object that *warning* is about."""
+    return ResourceRef(warning.subject.kind, warning.subject.namespace, warning.subject.name)
 
 
-def remarked(resource: Resource, remark: Remark) -> Notice:
+def warned(resource: Resource, warning: ObjectWarning) -> Notice:
     """Return the notice of a warning."""
-    return _notice(resource, EventType.WARNING, remark.reason, remark.message)
+    return _notice(resource, EventType.WARNING, warning.reason, warning.message)
 
 
-def resolved(resource: Resource, remark: Remark) -> Notice:
-    """Return the notice that the warning *remark* no longer applies."""
-    return _notice(resource, EventType.NORMAL, "Resolved", f"resolved: {remark.reason}: {remark.message}")
+def resolved(resource: Resource, warning: ObjectWarning) -> Notice:
+    """Return the notice that the warning *warning* no longer applies."""
+    return _notice(resource, EventType.NORMAL, "Resolved", f"resolved: {warning.reason}: {warning.message}")
 
 
-def quarantined(resource: Resource, held: HeldObject) -> Notice:
+def quarantined(resource: Resource, entry: QuarantinedObject) -> Notice:
     """Return the notice of a quarantined object."""
-    served = "its last good version is served" if held.has_stand_in else "it is not served"
-    problem = held.problem
+    served = "its last good version is served" if entry.has_fallback else "it is not served"
+    problem = entry.problem
     place = f"{problem.source}:{problem.line}" if problem.line else problem.source
     # Fields first, template last: owners of objects may not know templates.
     note = msgspec.structs.replace(problem, source="", line=0, column=0, subject="")
@@ -133,15 +135,15 @@ _OF_REJECTIONS: Final = {"Quarantined", "Released", "ConfigurationRefused", "Con
 
 
 class EventWriter:
-    """Writes Events about quarantined objects (*held*), warnings (*remarks*) and rejected configurations."""
+    """Writes Events about quarantined objects (*quarantined*), warnings and rejected configurations."""
 
     def __init__(
         self,
         server: EventServer,
         stores: Mapping[str, ReadableStore],
         *,
-        held: Callable[[], Iterable[HeldObject]],
-        remarks: Callable[[], tuple[Remark, ...]] = tuple,
+        quarantined: Callable[[], Iterable[QuarantinedObject]],
+        warnings: Callable[[], tuple[ObjectWarning, ...]] = tuple,
         configuration: Latest[ConfigSeen],
         instance: str,
         metrics: WorkQueueMetrics | None = None,
@@ -150,25 +152,25 @@ class EventWriter:
     ) -> None:
         self._server = server
         self._stores = stores
-        self._held = held
-        self._remarks = remarks
-        self._reported_remarks: tuple[Remark, ...] = ()
+        self._quarantined = quarantined
+        self._warnings = warnings
+        self._reported_warnings: tuple[ObjectWarning, ...] = ()
         self._configuration = configuration
         self._instance = instance
-        self._reported: dict[ResourceRef, HeldObject] = {}
+        self._reported: dict[ResourceRef, QuarantinedObject] = {}
         self._board = NoticeBoard()
         # Two limits, so that rejections do not wait behind many warnings, such as while no Service has endpoints.
-        self._for_rejections, self._for_remarks = Allowance(burst, interval), Allowance(burst, interval)
+        self._for_rejections, self._for_warnings = Allowance(burst, interval), Allowance(burst, interval)
         self._controller: Controller[NoticeKey] = (
             Controller(self._reconcile, name="events", metrics=metrics).with_backoff(0.5, 60.0).with_shutdown(0)
         )
 
-    async def run(self, validated: Latest[ConfigValidated], refusals: Latest[ValidationFailed]) -> NoReturn:
+    async def run(self, validated: Latest[ConfigValidated], rejections: Latest[ValidationFailed]) -> NoReturn:
         """Write until cancelled; objects that are already in quarantine are reported at once."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._controller.run)
             nursery.start_soon(self._follow, validated, validated.version)
-            nursery.start_soon(self._follow, refusals, refusals.version)
+            nursery.start_soon(self._follow, rejections, rejections.version)
             self._compare()
         raise AssertionError("its tasks end only by cancellation")
 
@@ -181,28 +183,28 @@ class EventWriter:
                 self._put(rejected(seen_config.config_map, outcome.problems, is_verdict=outcome.is_verdict))
 
     def _compare(self) -> None:
-        held = {item.ref: item for item in self._held()}
-        fresh, gone = compare_held(self._reported, held)
-        self._reported = held
+        quarantined_now = {item.ref: item for item in self._quarantined()}
+        fresh, gone = compare_quarantined(self._reported, quarantined_now)
+        self._reported = quarantined_now
         for item in fresh:
             if (resource := find_object(self._stores, item.ref)) is not None:
                 self._put(quarantined(resource, item))
         for ref in gone:
             if (resource := find_object(self._stores, ref)) is not None:
                 self._put(released(resource))
-        self._compare_remarks(held)
+        self._compare_warnings(quarantined_now)
 
-    def _compare_remarks(self, held: Mapping[ResourceRef, HeldObject]) -> None:
-        current = self._remarks()
-        fresh, gone = compare_remarks(self._reported_remarks, current)
-        self._reported_remarks = current
+    def _compare_warnings(self, quarantined_now: Mapping[ResourceRef, QuarantinedObject]) -> None:
+        current = self._warnings()
+        fresh, gone = compare_warnings(self._reported_warnings, current)
+        self._reported_warnings = current
         for item in fresh:
-            if (resource := find_object(self._stores, ref_of_remark(item))) is not None:
-                self._put(remarked(resource, item))
+            if (resource := find_object(self._stores, ref_of_warning(item))) is not None:
+                self._put(warned(resource, item))
         for item in gone:
-            ref = ref_of_remark(item)
+            ref = ref_of_warning(item)
             # The warnings of a quarantined object are unknown.
-            if ref not in held and (resource := find_object(self._stores, ref)) is not None:
+            if ref not in quarantined_now and (resource := find_object(self._stores, ref)) is not None:
                 self._put(resolved(resource, item))
 
     def _put(self, notice: Notice) -> None:
@@ -215,7 +217,7 @@ class EventWriter:
         if found is None:
             return None
         notice, times = found
-        allowance = self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_remarks
+        allowance = self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_warnings
         if wait := allowance.take(trio.current_time()):
             return RequeueAfter(wait)
         try:

@@ -98,7 +98,7 @@ class Accounts:
         if not result.held:
             self._observe(self._propagation.deploy(result.endpoint, fact.correlation, self._clock()))
 
-    def _take_content(self, fact: m.HttpFetched | m.HttpContentAccepted | m.HttpContentRefused) -> None:
+    def _take_content(self, fact: m.HttpFetched | m.HttpContentAccepted | m.HttpContentRejected) -> None:
         metrics = self._metrics
         if not isinstance(fact, m.HttpFetched):
             verdict = "accepted" if isinstance(fact, m.HttpContentAccepted) else "refused"
@@ -180,7 +180,7 @@ class Accounts:
             case m.InstanceFailed():
                 metrics.deployments.labels("failed").inc()
             case m.Quarantined() | m.Released():
-                metrics.quarantined.set(fact.held)
+                metrics.quarantined.set(fact.quarantined)
             case m.EndpointsDiscovered():
                 metrics.endpoints.set(len(fact.endpoints))
             case m.FleetChanged():
@@ -191,7 +191,7 @@ class Accounts:
                 metrics.fleet_drains.labels(fact.reason).inc()
             case m.InstanceOperationFailed():
                 metrics.fleet_errors.labels(fact.group).inc()
-            case m.HttpFetched() | m.HttpContentAccepted() | m.HttpContentRefused():
+            case m.HttpFetched() | m.HttpContentAccepted() | m.HttpContentRejected():
                 self._take_content(fact)
             case m.IterationEnded():
                 metrics.iterations.labels(fact.reason).inc()

@@ -1,4 +1,4 @@
-"""Functions of templates, such as `fail`, `remark`, `snippets`, `ident`, `paths` and `files`."""
+"""Functions of templates, such as `fail`, `warn`, `snippets`, `ident`, `paths` and `files`."""
 
 import fnmatch
 from collections.abc import Callable, Mapping
@@ -11,8 +11,8 @@ from haptic_trio.templating.filters.content import ident
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.service_ports import service_port
 from haptic_trio.templating.incremental.recorder import current_recorder
+from haptic_trio.templating.object_warnings import warn
 from haptic_trio.templating.placeholder import placeholder_certificate
-from haptic_trio.templating.remarks import remark
 from haptic_trio.templating.state import TemplateCollection, TemplateCycler, TemplateJoiner, TemplateNamespace
 from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.limits import limited_range
@@ -181,6 +181,6 @@ GLOBALS: Mapping[str, Any] = {
     "placeholder_certificate": placeholder_certificate,
     "range": limited_range,
     "rejected": rejected,
-    "remark": remark,
+    "warn": warn,
     "service_port": service_port,
 }

@@ -104,7 +104,7 @@ def _branches(template: Template, name: str) -> Iterator[tuple[ast.If | ast.For,
     for parent in ast.walk(ast.parse(template.environment.compile(source, name, None, raw=True))):
         loop = 0
         for node in ast.iter_child_nodes(parent):
-            if not isinstance(node, ast.If | ast.For) or _is_ours(node):
+            if not isinstance(node, ast.If | ast.For) or _is_managed(node):
                 continue
             if isinstance(node, ast.For):
                 loop = node.lineno
@@ -118,7 +118,7 @@ def _is_else_of_loop(node: ast.If | ast.For) -> bool:
     )
 
 
-def _is_ours(node: ast.If | ast.For) -> bool:
+def _is_managed(node: ast.If | ast.For) -> bool:
     """Whether *node* was generated and is not part of the template source."""
     if isinstance(node, ast.For):
         return any(isinstance(part, ast.Name) and part.id in {"event", "fiter"} for part in (node.target, node.iter))

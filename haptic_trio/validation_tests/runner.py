@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from haptic_trio.config.assertions import Behaviour, HaproxyValid
-from haptic_trio.dataplane.local.check import CheckFailedError, CheckTimeoutError, ConfigRefusedError, check_config
+from haptic_trio.dataplane.local.check import CheckFailedError, CheckTimeoutError, ConfigRejectedError, check_config
 from haptic_trio.haproxy.grammar.keywords import Keywords
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.pipeline.validate import locate, target_keywords
@@ -97,8 +97,8 @@ class Runner:
         for index, assertion in examined.open:
             if isinstance(assertion, HaproxyValid):
                 began = trio.current_time()
-                refusal = await self._check(binary, generation, examined.staged, case)
-                found.append(judged(case, index, refusal, trio.current_time() - began))
+                rejection = await self._check(binary, generation, examined.staged, case)
+                found.append(judged(case, index, rejection, trio.current_time() - began))
         behaviours = [(index, one) for index, one in examined.open if isinstance(one, Behaviour)]
         if behaviours:
             found += await self._observe_all(generation, case, behaviours, nursery)
@@ -135,7 +135,7 @@ async def check_with(
     """Return the failure of `haproxy -c` for *generation*, or None."""
     try:
         await check_config(binary, generation, limit=limit, root=scratch)
-    except ConfigRefusedError as exc:
+    except ConfigRejectedError as exc:
         rendered = staged.scene.rendered
         problems = [locate(one, rendered)[0] if rendered is not None else one for one in exc.problems]
         return Fault(f"haproxy -c: {describe_problems(problems)}")

@@ -85,7 +85,7 @@ def _check(assertion: Assertion, staged: Staged) -> Fault | None:  # noqa: C901,
         case Deterministic():
             return _check_determinism(assertion, staged)
         case RenderingError():
-            return _check_refusal(assertion, scene)
+            return _check_rejection(assertion, scene)
         case PlanIs():
             return _check_plan(assertion, staged)
         case Behaviour():
@@ -101,10 +101,10 @@ def describe_problems(problems: Sequence[Problem]) -> str:
 def _check_valid(scene: Scene) -> Fault | None:
     if scene.problems:
         return Fault(describe_problems(scene.problems))
-    refusals = scene.rendered.refusals if scene.rendered is not None else ()
-    if refusals:
-        named = [f"{refusal.subject}: {refusal.problem.message}" for refusal in refusals[:3]]
-        more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
+    rejections = scene.rendered.rejections if scene.rendered is not None else ()
+    if rejections:
+        named = [f"{rejection.subject}: {rejection.problem.message}" for rejection in rejections[:3]]
+        more = f"; and {len(rejections) - 3} more" if len(rejections) > 3 else ""
         return Fault(f"rejected: {'; '.join(named)}{more}")
     return None
 
@@ -181,15 +181,15 @@ def _check_determinism(assertion: Deterministic, staged: Staged) -> Fault | None
             if (path in before) != (path in after) or old != new:
                 diff = "" if _is_secret(first, path) else text_diff(old, new)
                 return Fault(f"{path} depends on the order of the objects", diff)
-        if set(first.rendered.refusals) != set(other.rendered.refusals):
+        if set(first.rendered.rejections) != set(other.rendered.rejections):
             return Fault("which objects are left out depends on their order")
     return None
 
 
-def _check_refusal(assertion: RenderingError, scene: Scene) -> Fault | None:
+def _check_rejection(assertion: RenderingError, scene: Scene) -> Fault | None:
     candidates: list[tuple[str, str]] = []
     if scene.rendered is not None:
-        candidates = [(str(one.subject), one.problem.message) for one in scene.rendered.refusals]
+        candidates = [(str(one.subject), one.problem.message) for one in scene.rendered.rejections]
     elif not assertion.object:
         candidates = [("", problem.message) for problem in scene.problems]
     own = [message for subject, message in candidates if assertion.object in {"", subject}]

@@ -84,7 +84,7 @@ class _Workshop:
         self._contents.by_url = contents
         return self._render(self._renderer, self._stores)
 
-    def make_anew(self, objects: Objects, contents: Contents, number: int) -> Scene:
+    def make_again(self, objects: Objects, contents: Contents, number: int) -> Scene:
         # A renderer keeps the state of one set of stores.
         self._contents.by_url = contents
         self._other = self._other or Renderer(self.config, self._contents)
@@ -141,7 +141,7 @@ class SceneMaker:
             scene=scene,
             before=before,
             seen={**workshop.config.templating.extra_context, "resources": objects},
-            again=lambda number: workshop.make_anew(objects, scenery.contents, number),
+            again=lambda number: workshop.make_again(objects, scenery.contents, number),
         )
 
     def _make_before(self, workshop: _Workshop, scenery: Scenery) -> Scene | None:

@@ -20,7 +20,7 @@ from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
 from haptic_trio.webhook.configuration import ConfigurationReviews
 from haptic_trio.webhook.hidden import hidden_in
-from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REFUSED, UNCHECKED, WebhookMetrics
+from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REJECTED, UNCHECKED, WebhookMetrics
 from haptic_trio.webhook.review import Answer, Request
 from haptic_trio.webhook.targets import Target, find_replacements
 from haptic_trio.webhook.verdict import judge
@@ -105,7 +105,7 @@ class Admission:
             self._running -= 1
         if answer is None:
             return Answer(), FOREIGN
-        return answer, ALLOWED if answer.allowed else REFUSED
+        return answer, ALLOWED if answer.allowed else REJECTED
 
     async def _answer(self, request: Request, limit: float | None) -> Answer | None:
         """Return the answer; None if there is nothing to review."""

@@ -2,8 +2,8 @@
 
 from haptic_trio.metrics import Families
 
-ALLOWED, REFUSED, UNCHECKED, FOREIGN, BAD = "allowed", "refused", "unchecked", "foreign", "bad_request"
-OUTCOMES = (ALLOWED, REFUSED, UNCHECKED, FOREIGN, BAD)
+ALLOWED, REJECTED, UNCHECKED, FOREIGN, BAD = "allowed", "refused", "unchecked", "foreign", "bad_request"
+OUTCOMES = (ALLOWED, REJECTED, UNCHECKED, FOREIGN, BAD)
 
 
 class WebhookMetrics:

@@ -35,9 +35,9 @@ def judge(
     sentence = partial(_sentence, ref=ref, clean=clean, find_fields=find_fields)
     own = [fault for fault in found.faults if not fault.is_known and _concerns(fault, ref)]
     warnings = [
-        f"{remark.subject}: {clean(remark.message)}"
-        for remark in found.remarks
-        if remark.subject.namespace == ref.namespace
+        f"{warning.subject}: {clean(warning.message)}"
+        for warning in found.warnings
+        if warning.subject.namespace == ref.namespace
     ]
     if operation == "DELETE":
         warnings += [sentence(fault) for fault in _distinct(found.faults) if not fault.is_known]

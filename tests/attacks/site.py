@@ -92,7 +92,7 @@ class Site:
         self.put(shared(ATTACKER, ATTACKER_AGE))
         self.refs = {ref_of(one) for store in self.stores.values() for one in store.list()}
         self.baseline = self.renderer.render_here(self.stores)
-        assert self.baseline.refusals == ()
+        assert self.baseline.rejections == ()
         self.sections = sections(self.baseline.text)
         self.files = texts_of(self.baseline)
         self.probes = dict(_probes(self.files))
@@ -157,9 +157,9 @@ class Site:
         return list(self._faults(rendered, {subject_key(subject_of(one)) for one in objects}, directory))
 
     def _faults(self, rendered: Rendered, own: set[tuple[str, ...]], directory: Path | None) -> Iterator[Fault]:
-        for refusal in rendered.refusals:
-            if subject_key(refusal.subject) not in own:
-                yield Fault("refused", f"{refusal.subject}: {refusal.problem.message}")
+        for rejection in rendered.rejections:
+            if subject_key(rejection.subject) not in own:
+                yield Fault("refused", f"{rejection.subject}: {rejection.problem.message}")
         try:
             parse_config(rendered.config.pieces, source="haproxy.cfg")
         except ConfigSyntaxError as exc:

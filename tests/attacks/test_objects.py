@@ -118,7 +118,7 @@ def test_benign_tenants_are_served(site: Site) -> None:
     """What is not refused as it stands would prove nothing of values in it."""
     everything = [one for number, scene in enumerate(SCENES, 1) for one in scene.build(tenant_of(number))]
     everything += [annotated(tenant_of(1), "beside", vendor, values) for vendor, values in BESIDE.items()]
-    refused = {str(refusal.subject): refusal.problem for refusal in site.render_with(everything).refusals}
+    refused = {str(rejection.subject): rejection.problem for rejection in site.render_with(everything).rejections}
 
     assert refused == {}
 

@@ -30,7 +30,7 @@ def frontends(renderer: Renderer, scene: Scene, copies: int) -> dict[str, int]:
         for store in stores_of(config, stores, one):
             store.upsert(one)
     rendered = renderer.render_here(stores)
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     return {name: len(lines) for name, lines in sections(rendered.text).items() if name.startswith("frontend ")}
 
 

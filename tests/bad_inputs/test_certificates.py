@@ -64,13 +64,13 @@ def naming(*names: str) -> Resource:
 
 
 def case(number: int, name: str, crt: bytes, key: bytes, *, refused: bool, more: tuple[Resource, ...] = (),
-         remarks: tuple[str, ...] = ()) -> Case:  # fmt: skip
+         warnings: tuple[str, ...] = ()) -> Case:  # fmt: skip
     return Case(
         number=number,
         name=name,
         objects=(naming(), tls_secret("bad", crt, key), *more),
         refused=(SECRET,) if refused else (),
-        remarks=("CertificateRefused",) if refused else remarks,
+        warnings=("CertificateRefused",) if refused else warnings,
     )
 
 
@@ -134,7 +134,7 @@ CASES = list(
                 *SECOND,
                 refused=False,
                 more=(naming("bad", "older"), tls_secret("older", *GOOD, age=1)),
-                remarks=("CertificateConflict",),
+                warnings=("CertificateConflict",),
             ),
         ),
     )

@@ -19,8 +19,8 @@ INGRESS, ROUTE = "Ingress default/evil", "HTTPRoute web/evil"
 NETWORKS = ",".join(f"10.{number // 256}.{number % 256}.0/24" for number in range(2_000))
 
 
-def case(number: int, name: str, *objects: Resource, refused: str = "", remarks: tuple[str, ...] = ()) -> Case:
-    return Case(number=number, name=name, objects=objects, refused=(refused,) if refused else (), remarks=remarks)
+def case(number: int, name: str, *objects: Resource, refused: str = "", warnings: tuple[str, ...] = ()) -> Case:
+    return Case(number=number, name=name, objects=objects, refused=(refused,) if refused else (), warnings=warnings)
 
 
 def matching(expression: str, name: str = "evil") -> Resource:
@@ -119,10 +119,10 @@ WRONG_NUMBERS = [
         evil(path("/", "evil")),
         service("evil"),
         endpoint_slice("evil", endpoint("10.0.0.1"), ports={"": 0}),
-        remarks=("NoEndpoints",),
+        warnings=("NoEndpoints",),
     ),
     *(
-        case(19, f"port {port} of a backend", evil(path("/", "good", port)), remarks=("PortNotFound",))
+        case(19, f"port {port} of a backend", evil(path("/", "good", port)), warnings=("PortNotFound",))
         for port in (0, 65_536, "80 check")
     ),
 ]

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.haproxy
 INGRESS, ROUTE, SERVICE = "Ingress default/evil", "HTTPRoute web/evil", "Service default/evil"
 
 
-def case(number: int, name: str, *objects: Resource, refused: str = "", remarks: tuple[str, ...] = ()) -> Case:
-    return Case(number=number, name=name, objects=objects, refused=(refused,) if refused else (), remarks=remarks)
+def case(number: int, name: str, *objects: Resource, refused: str = "", warnings: tuple[str, ...] = ()) -> Case:
+    return Case(number=number, name=name, objects=objects, refused=(refused,) if refused else (), warnings=warnings)
 
 
 def alike(name: str, *rules: dict[str, object], age: int = 2, **more: object) -> Resource:
@@ -30,11 +30,11 @@ GOOD_HOST = rule("good.example.com", path("/", "other"))
 OWN = {f"{NGINX}/proxy-read-timeout": "5"}
 # 10 and 11: the oldest wins. Gateways have ports of their own, so a host may be in an Ingress and in a route.
 TWICE = [
-    case(10, "host and path of another Ingress", alike("evil", GOOD_HOST), *OTHER, remarks=("HostPathConflict",)),
+    case(10, "host and path of another Ingress", alike("evil", GOOD_HOST), *OTHER, warnings=("HostPathConflict",)),
     case(10, "the same in upper case", alike("evil", {**GOOD_HOST, "host": "GOOD.example.com"}), *OTHER,
-         remarks=("HostPathConflict",)),
+         warnings=("HostPathConflict",)),
     case(10, "the same with backends of its own", alike("evil", GOOD_HOST, annotations=OWN), *OTHER,
-         remarks=("HostPathConflict",)),
+         warnings=("HostPathConflict",)),
     case(10, "to the same Service, which nobody loses", alike("evil", rule("good.example.com", path("/", "good")))),
     case(10, "host of another route", evil_route(hostnames=["good.test"], created="2026-02-01T00:00:00Z")),
     case(11, "host of a route in an Ingress", evil(host="good.test")),
@@ -63,12 +63,12 @@ HOSTS = {
 ODD_HOSTS = list(
     chain.from_iterable(
         (
-            case(14, name, evil(host=host), refused=INGRESS if is_refused else ""),
+            case(14, name, evil(host=host), refused=INGRESS if is_rejected else ""),
             case(14, f"{name} of TLS", evil(tls=[{"hosts": [host]}])),
             # The API server rejects such routes; one that exists nevertheless matches no request.
             case(14, f"{name} of a route", evil_route(hostnames=[host])),
         )
-        for name, (host, is_refused) in HOSTS.items()
+        for name, (host, is_rejected) in HOSTS.items()
     )
 )
 
@@ -79,11 +79,11 @@ def outside(name: str) -> tuple[Resource, ...]:
 
 # 16: what is not there, and what is somewhere else.
 MISSING = [
-    case(16, "no Service", evil(path("/", "gone")), remarks=("ServiceNotFound",)),
-    case(16, "no endpoints", evil(path("/", "evil")), service("evil"), remarks=("NoEndpoints",)),
-    case(16, "no port of this name", evil(path("/", "good", "gone")), remarks=("PortNotFound",)),
-    case(16, "no port of this number", evil(path("/", "good", 81)), remarks=("PortNotFound",)),
-    case(16, "no certificate", evil(tls=[{"secretName": "gone"}]), remarks=("CertificateNotFound",)),
+    case(16, "no Service", evil(path("/", "gone")), warnings=("ServiceNotFound",)),
+    case(16, "no endpoints", evil(path("/", "evil")), service("evil"), warnings=("NoEndpoints",)),
+    case(16, "no port of this name", evil(path("/", "good", "gone")), warnings=("PortNotFound",)),
+    case(16, "no port of this number", evil(path("/", "good", 81)), warnings=("PortNotFound",)),
+    case(16, "no certificate", evil(tls=[{"secretName": "gone"}]), warnings=("CertificateNotFound",)),
     case(16, "no Service of a route", evil_route(route_rule("/", to="gone"))),
     case(16, "no port of a route", evil_route(route_rule("/", backendRefs=[{"name": "app", "port": 81}]))),
     case(
@@ -93,7 +93,7 @@ MISSING = [
         refused=INGRESS,
     ),
     *(
-        case(16, f"ExternalName {name}", *outside(name), refused=SERVICE, remarks=("ServiceNotSupported",))
+        case(16, f"ExternalName {name}", *outside(name), refused=SERVICE, warnings=("ServiceNotSupported",))
         for name in ("localhost", "127.0.0.1", "169.254.169.254", "metadata.google.internal", "no.such.host", "a b")
     ),
 ]
@@ -115,8 +115,8 @@ ENDPOINTS = [
     case(17, "IPv6 only", *behind(slice_of("fd00::1", family="IPv6"))),
     case(17, "the same twice", *behind(slice_of("10.0.0.1", "10.0.0.1"), slice_of("10.0.0.1", suffix="2"))),
     case(17, "not ready and terminating", *behind(slice_of("10.0.0.1", ready=False, serving=True, terminating=True))),
-    case(17, "not ready", *behind(slice_of("10.0.0.1", ready=False)), remarks=("NoEndpoints",)),
-    case(17, "names", *behind(slice_of("a.example.com", family="FQDN")), remarks=("NoEndpoints",)),
+    case(17, "not ready", *behind(slice_of("10.0.0.1", ready=False)), warnings=("NoEndpoints",)),
+    case(17, "names", *behind(slice_of("a.example.com", family="FQDN")), warnings=("NoEndpoints",)),
     *(
         case(17, f"address {address!r}", *behind(slice_of("10.0.0.1", address)), refused=SERVICE)
         for address in ("10.0.0.1 check", "10.0.0.1\n    server x 10.0.0.2:80", "unix@/run/x", "$HOME", "fe80::1%eth0",

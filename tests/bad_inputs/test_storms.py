@@ -4,8 +4,8 @@ import pytest
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.status.kubernetes_events import NoticeBoard
-from haptic_trio.status.object_events import HeldObject, compare_held, compare_remarks, quarantined
-from haptic_trio.templating.values.subjects import Remark
+from haptic_trio.status.object_events import QuarantinedObject, compare_quarantined, compare_warnings, quarantined
+from haptic_trio.templating.values.subjects import ObjectWarning
 from tests.bad_inputs.world import World, evil
 from tests.support.kubernetes import path, service
 
@@ -31,12 +31,12 @@ async def test_an_object_that_changes_all_the_time_costs_its_own_parts_and_no_mo
 
 
 async def test_what_is_good_and_bad_in_turns_is_told_a_few_times(world: World) -> None:
-    board, told, allowed = NoticeBoard(), dict[ResourceRef, HeldObject](), 0
+    board, told, allowed = NoticeBoard(), dict[ResourceRef, QuarantinedObject](), 0
     for number in range(60):
         with world.beside(evil(path("/a b" if number % 2 else "/", "good"))):
             await world.pipeline.prepare("flapping")
         held = {one.ref: one for one in world.quarantine.objects}
-        fresh, _gone = compare_held(told, held)
+        fresh, _gone = compare_quarantined(told, held)
         told = {**held}
         allowed += sum(board.put(quarantined(evil(), item), number / 10) is not None for item in fresh)
 
@@ -81,13 +81,13 @@ async def test_kinds_that_are_gone_take_their_routes_along_and_nothing_else(worl
 
 
 async def test_what_is_remarked_again_and_again_is_the_same_remark(world: World) -> None:
-    before: tuple[Remark, ...] = ()
+    before: tuple[ObjectWarning, ...] = ()
     with world.beside(evil(path("/", "gone"))):
         for number in range(20):
             changed = evil(path("/", "gone"))
             changed["metadata"] |= {"resourceVersion": str(number)}
             world.put(changed)
             await world.pipeline.prepare("again")
-            fresh, gone = compare_remarks(before, world.quarantine.remarks)
+            fresh, gone = compare_warnings(before, world.quarantine.warnings)
             assert (len(fresh), len(gone)) == ((0, 0) if number else (1, 0))
-            before = world.quarantine.remarks
+            before = world.quarantine.warnings

@@ -175,7 +175,7 @@ ODD_PATHS = [
         objects=(evil_route(route_rule(matches=[{"path": {"type": "Exact", "value": where}}])),),
         # These two are characters of a path to the Gateway API, and mean nothing in its maps.
         refused=() if name in ("encoded slash", "separator of keys") else (ROUTE,),
-        remarks=("FieldWithoutEffect",) if name == "encoded slash" else (),
+        warnings=("FieldWithoutEffect",) if name == "encoded slash" else (),
     )
     for name, where in PATHS.items()
 ]

@@ -23,7 +23,7 @@ from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.status.gateway_conditions import route_parents
 from haptic_trio.status.kubernetes_events import event_of
-from haptic_trio.status.object_events import quarantined, remarked
+from haptic_trio.status.object_events import quarantined, warned
 from haptic_trio.status.writer import find_object
 from haptic_trio.validation_tests.fixtures import make_stores
 from tests.bad_inputs.vocabulary import foreign_syntax
@@ -62,7 +62,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[Resource, ...]
     refused: tuple[str, ...] = ()
     """What is quarantined, such as `Ingress default/evil`; nothing else may be."""
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """Expected reasons of warnings to owners."""
     hidden: str = ""
     """Text that must appear neither in the output nor in any message."""
@@ -94,7 +94,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     valid: ConfigValidated
     held: Mapping[str, str]
     """Why objects are quarantined."""
-    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -163,7 +163,7 @@ class World:
         return Outcome(
             valid=valid,
             held={str(held.ref): str(held.problem) for held in self.quarantine.objects},
-            remarks=tuple(map(str, self.quarantine.remarks)),
+            warnings=tuple(map(str, self.quarantine.warnings)),
         )
 
     @contextmanager
@@ -222,11 +222,11 @@ class World:
             resource = find_object(self.stores, ResourceRef(held.ref.kind, held.ref.namespace, held.ref.name))
             assert resource is not None
             notices.append(quarantined(resource, held))
-        for remark in self.quarantine.remarks:
-            ref = ResourceRef(remark.subject.kind, remark.subject.namespace, remark.subject.name)
+        for warning in self.quarantine.warnings:
+            ref = ResourceRef(warning.subject.kind, warning.subject.namespace, warning.subject.name)
             resource = find_object(self.stores, ref)
             assert resource is not None
-            notices.append(remarked(resource, remark))
+            notices.append(warned(resource, warning))
         for notice in notices:
             event = event_of(notice, instance="me", now="now")
             assert 0 < len(event["note"].encode()) <= 1024
@@ -234,8 +234,8 @@ class World:
         for held in self.quarantine.objects:
             if held.ref.kind == "HTTPRoute":
                 assert not self.is_accepted(held.ref)
-        assert sorted({remark.reason for remark in self.quarantine.remarks}) == sorted(set(case.remarks)), (
-            outcome.remarks
+        assert sorted({warning.reason for warning in self.quarantine.warnings}) == sorted(set(case.warnings)), (
+            outcome.warnings
         )
 
     def is_accepted(self, ref: ResourceRef) -> bool:

@@ -63,7 +63,7 @@ def who_may_ask(cluster: Cluster) -> Resource:
     }
 
 
-async def refusal_of(cluster: Cluster, resource: Resource, namespace: str) -> str:
+async def rejection_of(cluster: Cluster, resource: Resource, namespace: str) -> str:
     """Return why the API server would not take *resource*; empty if it would."""
     options = {"dryRun": "All", "fieldManager": "test", "force": "true"}
     try:
@@ -182,9 +182,9 @@ async def test_an_installed_chart_serves_an_ingress_with_no_right_missing(
                     await until(partial(is_served, client, f"http://{url}", host))
             shop = await cluster.wait(path, lambda found: found and found["status"]["loadBalancer"])
             await until(lambda: events_of(cluster, namespace, "Service", "outside"))
-            await until(lambda: refusal_of(cluster, unservable(namespace), namespace))
+            await until(lambda: rejection_of(cluster, unservable(namespace), namespace))
             broken = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": {"config": "{}}"}}
-            refusal = await refusal_of(cluster, broken, namespace)
+            rejection = await rejection_of(cluster, broken, namespace)
             complaints = await complaints_of(cluster, namespace)
             asked = read_requests(cluster.state, namespace, f"{NAME}-controller")
 
@@ -192,7 +192,7 @@ async def test_an_installed_chart_serves_an_ingress_with_no_right_missing(
     assert complaints == []
     assert [one for one in asked if one.status == FORBIDDEN] == []
     assert unused_rules(helm.render(namespace=namespace, **settings), asked) == []
-    assert f"ConfigMap {namespace}/{NAME} is not a valid configuration" in refusal
+    assert f"ConfigMap {namespace}/{NAME} is not a valid configuration" in rejection
 
 
 async def test_a_haproxy_pod_that_is_deleted_serves_until_no_load_balancer_sends_it_anything(

@@ -82,10 +82,10 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
     ],
 )
 def test_invalid_values_are_rejected_with_their_place(helm: Helm, setting: str, value: Any, message: str) -> None:
-    with pytest.raises(RenderError) as refusal:
+    with pytest.raises(RenderError) as rejection:
         helm.render(**{setting: value})
 
-    assert message in str(refusal.value)
+    assert message in str(rejection.value)
 
 
 def test_the_chart_knows_what_each_library_watches() -> None:

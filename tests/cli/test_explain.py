@@ -163,7 +163,7 @@ def test_the_line_that_our_parser_refuses_can_be_explained(manifests: Path) -> N
 def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
     made_by = MadeBy(output="haproxy.cfg", fragment="f", template="t", line=1, object=None)
     line = Line(path="haproxy.cfg", line=1, text="global", is_secret=False)
-    answer = LineAnswer(line=line, section="", made_by=made_by, sources=(), depends_on=(), troubles=())
+    answer = LineAnswer(line=line, section="", made_by=made_by, sources=(), depends_on=(), problems=())
     terminal, pipe = io.StringIO(), io.StringIO()
 
     print_answer(Console(file=terminal, force_terminal=True), answer)
@@ -261,9 +261,9 @@ def test_an_object_that_haproxy_refuses_is_explained_with_check(manifests: Path,
     checked = ask_json(manifests, "Service default/api", "--check", "--haproxy", str(haproxy_binary))
 
     made = [product["made_by"]["fragment"] for product in unchecked["products"]]
-    assert ("weighted" in made, unchecked["troubles"]) == (True, [])
+    assert ("weighted" in made, unchecked["problems"]) == (True, [])
     assert "weighted" not in [product["made_by"]["fragment"] for product in checked["products"]]
-    assert [trouble["fragment"] for trouble in checked["troubles"]] == ["weighted"]
+    assert [trouble["fragment"] for trouble in checked["problems"]] == ["weighted"]
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -33,7 +33,7 @@ from tests.cluster.rig import open_cluster
 SHARED: Final = 10
 """Ingresses with one Service behind them."""
 CONFIGURATIONS: Final = 20
-REFUSED: Final = 422
+REJECTED: Final = 422
 PORT: Final = 9443
 _CPU: Final = re.compile(r"^process_cpu_seconds_total (\S+)$", re.MULTILINE)
 
@@ -160,9 +160,9 @@ class Reviewed:
             headers={"content-type": "application/merge-patch+json"},
         )
 
-    async def is_refused(self, resource: Resource) -> bool:
+    async def is_rejected(self, resource: Resource) -> bool:
         """Whether it would not be created."""
-        return (await self.create(resource)).status_code == REFUSED
+        return (await self.create(resource)).status_code == REJECTED
 
     async def passes(self, resource: Resource) -> bool:
         """Whether it would be created."""
@@ -205,7 +205,7 @@ async def reviewed(cluster: Cluster, namespace: str, root: Path, *, many: int = 
             await site.apply(service_of("controller"), service_of("nobody", "nobody"))
             await found.ask_at("webhook")
             # It takes the API server a moment to know of it.
-            await until(lambda: found.is_refused(found.broken("probe")))
+            await until(lambda: found.is_rejected(found.broken("probe")))
             yield found
         finally:
             with trio.move_on_after(5, shield=True):
@@ -281,7 +281,7 @@ async def _report(size: int, count: int) -> None:
             reviewed(cluster, namespace, Path(root), many=size) as found,
         ):
             for name, resources, status in zip(
-                ("accepted", "refused"), samples_of(found, count), (201, REFUSED), strict=True
+                ("accepted", "refused"), samples_of(found, count), (201, REJECTED), strict=True
             ):
                 before = await _processor_time(found)
                 times = await measure(found, resources, status)

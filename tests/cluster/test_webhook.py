@@ -12,7 +12,7 @@ import trio
 from tests.cluster.client import Cluster, until
 from tests.cluster.reviewing import (
     PORT,
-    REFUSED,
+    REJECTED,
     Reviewed,
     measure,
     reviewed,
@@ -53,7 +53,7 @@ async def see_refusals(found: Reviewed) -> None:
     """What could not be served is refused in words, and everything else passes."""
     site = found.site
     answer = await found.create(found.broken("broken"), keep=True)
-    assert answer.status_code == REFUSED
+    assert answer.status_code == REJECTED
     assert f"Ingress {site.namespace}/broken cannot be served" in told(answer)
     assert "spec.rules[0].http.paths[0].path: the value contains" in told(answer)
     assert await site.cluster.find(site.path("ingresses", "broken")) is None
@@ -76,7 +76,7 @@ async def see_configurations(found: Reviewed) -> None:
     broken = await found.configure(json.dumps({**config, "reconcilers": {}}, indent=1))
     good = await found.configure(json.dumps({**config, "reconciler": {"debounceInterval": "150ms"}}))
 
-    assert broken.status_code == REFUSED, broken.text
+    assert broken.status_code == REJECTED, broken.text
     assert f"ConfigMap {site.namespace}/haptic-trio is not a valid configuration" in told(broken)
     assert "of `config`: " in told(broken)
     assert "reconcilers" in told(broken)
@@ -109,7 +109,7 @@ async def see_times(found: Reviewed) -> None:
     """Nobody waits long for a review."""
     good, bad = samples_of(found, SAMPLES)
     accepted = await measure(found, good, 201)
-    refused = await measure(found, bad, REFUSED)
+    refused = await measure(found, bad, REJECTED)
     print(f"accepted: {accepted}\nrefused: {refused}")  # noqa: T201
 
     assert max(accepted.median, refused.median) <= SLOWEST
@@ -130,7 +130,7 @@ async def see_absence(found: Reviewed) -> None:
     assert event["reason"] == "Quarantined"
 
     await found.ask_at("webhook")
-    await until(lambda: found.is_refused(found.broken("probe")))
+    await until(lambda: found.is_rejected(found.broken("probe")))
     assert (await found.create(site.ingress("other", "other.test"))).status_code == 201
     labelled = await site.cluster.client.patch(
         site.path("ingresses", "broken"),
@@ -147,4 +147,4 @@ async def see_absence(found: Reviewed) -> None:
 async def see_another_certificate(found: Reviewed) -> None:
     """A certificate by another authority is in use while everything runs."""
     await found.renew_certificate()
-    await until(lambda: found.is_refused(found.broken("probe")))
+    await until(lambda: found.is_rejected(found.broken("probe")))

@@ -65,7 +65,7 @@ def test_words_of_others_are_cleaned_when_they_come() -> None:
     record.observe(m.ValidationFailed(correlation="1-1", reason=m.Reason.CHANGED, phase="check", problems=(problem,)))
     record.observe(m.InstanceFailed(correlation="1-1", endpoint="a", error="hidden-word", seconds=1.0))
     record.observe(m.ProblemsReported(source="x", problems=(problem,)))
-    record.observe(m.HttpContentRefused(url="http://a", digest="d", problem=problem, has_former=True))
+    record.observe(m.HttpContentRejected(url="http://a", digest="d", problem=problem, has_former=True))
 
     told = msgspec.json.encode([record.events(), record.instances, record.problems])
     assert b"hidden-word" not in told

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.cli_socket import exchange
-from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError, PatchRefusedError
+from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError, PatchRejectedError
 from haptic_trio.dataplane.local import master, runtime
 from haptic_trio.dataplane.local.master import MasterClient
 from haptic_trio.dataplane.local.runtime import RuntimeClient
@@ -82,7 +82,7 @@ async def test_an_answer_that_breaks_off_is_no_success(tmp_path: Path, nursery: 
 
 async def test_rejection_has_the_message_of_haproxy(tmp_path: Path, nursery: trio.Nursery) -> None:
     await nursery.start(serve_answers, tmp_path / "s", lambda _: "Pid: 8\n\nNo such server.\n\n")
-    with pytest.raises(PatchRefusedError, match="No such server"):
+    with pytest.raises(PatchRejectedError, match="No such server"):
         await RuntimeClient(tmp_path / "s", endpoint="local-1").apply([WEIGHT], worker=8)
 
 

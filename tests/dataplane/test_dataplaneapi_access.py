@@ -16,11 +16,11 @@ from haptic_trio.dataplane.dataplaneapi.client import (
 )
 from haptic_trio.dataplane.dataplaneapi.config import RELOAD_LIMIT
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     EndpointTimeoutError,
     EndpointUnreachableError,
 )
-from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, answers, hang, refusal
+from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, answers, hang, rejection
 from tests.support.dataplaneapi_builders import (
     CREDENTIALS,
     deploy,
@@ -76,7 +76,7 @@ async def test_reload_that_never_ends_is_given_up(autojump_clock: trio.testing.M
 async def test_file_that_cannot_be_read_is_one_error() -> None:
     api = FakeDataplaneApi()
     await deploy(api, generation(files=tuple(general(f"{index}.http", "busy\n") for index in range(20))))
-    api.before = answers("GET", "storage/general/1", refusal(503, "gone"), times=9)
+    api.before = answers("GET", "storage/general/1", rejection(503, "gone"), times=9)
 
     async with open_endpoint(api) as endpoint:
         with pytest.raises(EndpointUnreachableError, match="gone"):
@@ -185,7 +185,7 @@ async def test_api_that_does_not_reach_its_haproxy_is_asked_again_later() -> Non
 )
 async def test_each_status_has_an_error_of_its_own_that_quotes_the_api(status: int, error: type[Exception]) -> None:
     api = FakeDataplaneApi()
-    api.before = answers("GET", "configuration/raw", refusal(status, "in its own words"))
+    api.before = answers("GET", "configuration/raw", rejection(status, "in its own words"))
 
     async with open_endpoint(api) as endpoint:
         with pytest.raises(
@@ -197,8 +197,8 @@ async def test_each_status_has_an_error_of_its_own_that_quotes_the_api(status: i
 async def test_file_that_is_too_large_for_the_api_is_refused_with_its_words() -> None:
     api = FakeDataplaneApi()
     message = "request body exceeds the maximum allowed size of 4 bytes"
-    api.before = answers("POST", "storage/maps", refusal(413, message))
+    api.before = answers("POST", "storage/maps", rejection(413, message))
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(DeploymentRefusedError, match=rf"maps/host\.map: {message}"):
+        with pytest.raises(DeploymentRejectedError, match=rf"maps/host\.map: {message}"):
             await endpoint.activate(generation())

@@ -10,14 +10,14 @@ from starlette.responses import Response
 from haptic_trio.dataplane.dataplaneapi.config import VERSION_ATTEMPTS
 from haptic_trio.dataplane.dataplaneapi.rewrite import ApiConflictError
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     EndpointStorageError,
     EndpointUnreachableError,
-    PatchRefusedError,
+    PatchRejectedError,
 )
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.plan.operations import Plan, SetServerWeight
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, refusal
+from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, rejection
 from tests.support.dataplaneapi_builders import (
     certificate,
     crt_list,
@@ -59,7 +59,7 @@ async def test_endless_conflict_is_given_up_and_undone() -> None:
     calls = len(api.calls)
 
     async with open_endpoint(api) as endpoint:
-        api.before = answers("POST", "configuration/raw", refusal(409, "version mismatch"), times=VERSION_ATTEMPTS)
+        api.before = answers("POST", "configuration/raw", rejection(409, "version mismatch"), times=VERSION_ATTEMPTS)
         with pytest.raises(ApiConflictError, match="version mismatch"):
             await endpoint.activate(generation(hosts="b.example.com app\n", balance="leastconn"))
 
@@ -81,7 +81,7 @@ async def test_refused_configuration_is_explained_by_its_own_lines_and_undone() 
     line = 1 + desired.text.splitlines().index("  balance nonsense")
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(DeploymentRefusedError) as caught:
+        with pytest.raises(DeploymentRejectedError) as caught:
             await sync_endpoint(endpoint, desired)
         running = await endpoint.fetch_running()
 
@@ -106,7 +106,7 @@ async def test_failed_reload_is_undone_and_reported(autojump_clock: object, sche
     api.reload_failures = [WRONG_FILE]
 
     async with open_endpoint(api, schedules_reloads=schedules_reloads) as endpoint:
-        with pytest.raises(DeploymentRefusedError, match=r"haproxy.cfg:7: unable to load file '503\.http'"):
+        with pytest.raises(DeploymentRejectedError, match=r"haproxy.cfg:7: unable to load file '503\.http'"):
             await endpoint.activate(generation(hosts="b.example.com app\n", balance="leastconn"))
         running = await endpoint.fetch_running()
 
@@ -142,7 +142,7 @@ async def test_rubbish_certificate_is_refused_and_the_rest_undone() -> None:
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, former)
 
-        with pytest.raises(DeploymentRefusedError, match=r"ssl_certificates/b\.pem: failed to parse certificate"):
+        with pytest.raises(DeploymentRejectedError, match=r"ssl_certificates/b\.pem: failed to parse certificate"):
             await sync_endpoint(endpoint, desired)
 
     assert runs(api, former)
@@ -154,7 +154,7 @@ async def test_certificate_that_cannot_be_read_back_is_not_claimed_to_be_undone(
     await deploy(api, former)
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(DeploymentRefusedError):
+        with pytest.raises(DeploymentRejectedError):
             await endpoint.activate(generation(balance="nonsense", files=(certificate("a.pem", pem("b.example.com")),)))
         assert await endpoint.fetch_running() is None
 
@@ -186,7 +186,7 @@ async def test_refused_patch_writes_no_file() -> None:
 
     async with open_endpoint(api) as endpoint:
         api.calls.clear()
-        with pytest.raises(PatchRefusedError):
+        with pytest.raises(PatchRejectedError):
             await endpoint.patch(generation(hosts="b.example.com app\n"), plan)
 
     assert api.writes == ["PUT storage/general/haptic-trio.json", "PUT runtime/backends/app/servers/c"]
@@ -200,8 +200,8 @@ async def test_patch_whose_files_are_refused_is_undone_by_a_load() -> None:
     desired = generation(hosts="app.example.com other\n", servers=("a 127.0.0.9:9101 check", "b 127.0.0.1:9102 check"))
 
     async with open_endpoint(api) as endpoint:
-        api.before = answers("POST", "configuration/raw", refusal(400, "no room"))
-        with pytest.raises(DeploymentRefusedError, match="no room"):
+        api.before = answers("POST", "configuration/raw", rejection(400, "no room"))
+        with pytest.raises(DeploymentRejectedError, match="no room"):
             await sync_endpoint(endpoint, desired)
         assert (await endpoint.fetch_running() or desired).id == former.id
 
@@ -232,7 +232,7 @@ async def test_deployment_that_is_cut_off_anywhere_is_made_good_by_the_next(stop
         nonlocal writes
         writes += call.method != "GET"
         # Nothing arrives any more.
-        return refusal(503, "gone") if writes >= stop_at else None
+        return rejection(503, "gone") if writes >= stop_at else None
 
     api.before = break_off
     async with open_endpoint(api) as endpoint:
@@ -282,7 +282,7 @@ async def test_patch_that_is_cancelled_anywhere_is_made_good_by_the_next_load(st
 
 async def test_reload_that_the_api_has_forgotten_leaves_it_open_what_runs() -> None:
     api = FakeDataplaneApi()
-    api.before = answers("GET", "reloads/", refusal(404, "not found"))
+    api.before = answers("GET", "reloads/", rejection(404, "not found"))
 
     async with open_endpoint(api, schedules_reloads=True) as endpoint:
         with pytest.raises(EndpointUnreachableError, match="is no longer known"):
@@ -320,7 +320,7 @@ async def test_damaged_manifest_makes_the_running_generation_unknown() -> None:
 async def test_file_that_cannot_be_removed_is_removed_by_the_next_deployment() -> None:
     api = FakeDataplaneApi()
     await deploy(api, generation(files=(general("503.http", "busy\n"),)))
-    api.before = answers("DELETE", "storage/general/503.http", refusal(409, "referenced"))
+    api.before = answers("DELETE", "storage/general/503.http", rejection(409, "referenced"))
 
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, generation())
@@ -334,7 +334,7 @@ async def test_note_that_cannot_be_written_stops_before_anything_changes() -> No
     api = FakeDataplaneApi()
     former = generation()
     await deploy(api, former)
-    api.before = answers("PUT", "storage/general/haptic-trio.json", refusal(500, "no space left on device"))
+    api.before = answers("PUT", "storage/general/haptic-trio.json", rejection(500, "no space left on device"))
 
     async with open_endpoint(api) as endpoint:
         with pytest.raises(EndpointStorageError, match="no space left on device"):
@@ -348,7 +348,7 @@ async def test_disk_that_is_full_is_no_fault_of_the_generation() -> None:
     api = FakeDataplaneApi()
     former = generation()
     await deploy(api, former)
-    api.before = answers("PUT", "storage/maps/host.map", refusal(500, "no space left on device"))
+    api.before = answers("PUT", "storage/maps/host.map", rejection(500, "no space left on device"))
 
     async with open_endpoint(api) as endpoint:
         with pytest.raises(EndpointStorageError, match="no space left"):

@@ -7,7 +7,7 @@ from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DriftReport
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, refusal
+from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, rejection
 from tests.support.dataplaneapi_builders import (
     HOSTS,
     certificate,
@@ -136,7 +136,7 @@ async def test_entry_that_the_api_does_not_find_after_a_set_is_read_back() -> No
         if not (call.method == "PUT" and call.path.endswith("entries/a%3Db")):
             return None
         api.process.maps["host.map"] = [("a=b", "other")]
-        return refusal(404, "a=b not found")
+        return rejection(404, "a=b not found")
 
     api.before = set_and_not_find
     await writes_of(api, desired)
@@ -322,7 +322,7 @@ async def test_certificate_that_is_refused_leaves_the_change_to_a_load() -> None
     api = FakeDataplaneApi()
     await writes_of(api, https("a"))
     desired = https("a", "b")
-    api.before = answers("POST", "storage/ssl_certificates", refusal(500, "no room"))
+    api.before = answers("POST", "storage/ssl_certificates", rejection(500, "no room"))
 
     async with open_endpoint(api) as endpoint:
         result = await sync_endpoint(endpoint, desired)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.dataplane.dataplaneapi.calls import Call, adapt, make_call
 from haptic_trio.dataplane.dataplaneapi.client import Credentials, quote_name
-from haptic_trio.dataplane.dataplaneapi.config import describe_refusal, describe_reload, read_refusal, strip_header
+from haptic_trio.dataplane.dataplaneapi.config import describe_rejection, describe_reload, read_rejection, strip_header
 from haptic_trio.dataplane.dataplaneapi.manifest import (
     NOTHING,
     Manifest,
@@ -71,11 +71,11 @@ def test_refusal_has_every_message_with_its_line_and_no_summary() -> None:
         'msg="config Fatal errors found in configuration."'
     )
 
-    assert [(one.line, one.message) for one in read_refusal(words)] == [
+    assert [(one.line, one.message) for one in read_rejection(words)] == [
         (23, 'unknown keyword "a\\b".'),
         (0, "Missing LF on last line"),
     ]
-    assert describe_refusal(words).startswith('haproxy.cfg:23: unknown keyword "a')
+    assert describe_rejection(words).startswith('haproxy.cfg:23: unknown keyword "a')
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_refusal_has_every_message_with_its_line_and_no_summary() -> None:
     [("", "rejected without a message"), ("invalid configuration: no newline", "invalid configuration: no newline")],
 )
 def test_refusal_without_messages_is_quoted(words: str, description: str) -> None:
-    assert describe_refusal(words) == description
+    assert describe_rejection(words) == description
 
 
 def test_failed_reload_is_described_by_its_alerts() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
@@ -37,7 +37,7 @@ class Recorder:
     async def activate(self, generation: Generation) -> None:
         self.told.append("activate")
         if generation is self._refuses:
-            raise DeploymentRefusedError(self.name, "no room")
+            raise DeploymentRejectedError(self.name, "no room")
         await self._agent.activate(generation)
 
 
@@ -80,7 +80,7 @@ async def test_without_leave_to_reload_the_rest_is_held_back(instance_root: Path
 
 @pytest.mark.parametrize("refusal", ["by the endpoint", "by haproxy"])
 async def test_a_reload_that_is_refused_takes_the_runtime_part_back(
-    instance_root: Path, haproxy_binary: Path, refusal: str
+    instance_root: Path, haproxy_binary: Path, rejection: str
 ) -> None:
     port, taken = free_port(), trio.socket.socket()
     await taken.bind(("127.0.0.1", 0))
@@ -91,9 +91,9 @@ async def test_a_reload_that_is_refused_takes_the_runtime_part_back(
             await sync_endpoint(agent, former)
             more = f"{STRUCTURE}listen other\n    bind 127.0.0.1:{taken.getsockname()[1]}\n"
             desired = site(port, [two], more=more, entries="x.example app\n")
-            recorder = Recorder(agent, refuses=desired if refusal == "by the endpoint" else None)
+            recorder = Recorder(agent, refuses=desired if rejection == "by the endpoint" else None)
 
-            with pytest.raises(DeploymentRefusedError):
+            with pytest.raises(DeploymentRejectedError):
                 await sync_endpoint(recorder, desired)
 
             assert recorder.told == ["patch", "activate", "patch"]

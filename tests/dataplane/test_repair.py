@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRefusedError
+from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRejectedError
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.process import read_record
 from haptic_trio.dataplane.local.runtime import RuntimeClient
@@ -212,7 +212,7 @@ class FakeRuntime(RuntimeClient):
 
     async def apply(self, operations: Sequence[Operation], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         if self._refuses:
-            raise PatchRefusedError("fake-1", "no such server")
+            raise PatchRejectedError("fake-1", "no such server")
         self.told += operations
         return ()
 

@@ -3,12 +3,12 @@
 import pytest
 
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     DriftReport,
     Endpoint,
     EndpointInfo,
     EndpointUnreachableError,
-    PatchRefusedError,
+    PatchRejectedError,
     Survey,
 )
 from haptic_trio.dataplane.sync import sync_endpoint
@@ -97,14 +97,14 @@ async def test_a_structural_change_is_activated_with_its_reason() -> None:
 
 
 async def test_rejected_patch_becomes_an_activation_with_the_reason() -> None:
-    endpoint = FakeEndpoint(mapping(1, {"a": "1"}), patch=PatchRefusedError("fake-1", "entry not found"))
+    endpoint = FakeEndpoint(mapping(1, {"a": "1"}), patch=PatchRejectedError("fake-1", "entry not found"))
     result = await sync_endpoint(endpoint, mapping(1, {"a": "2"}))
     assert endpoint.calls == ["patch", "activate"]
     assert (result.reloaded, result.operations) == (True, 0)
     assert "entry not found" in result.reasons[0]
 
 
-@pytest.mark.parametrize("error", [EndpointUnreachableError("fake-1", "gone"), DeploymentRefusedError("fake-1", "no")])
+@pytest.mark.parametrize("error", [EndpointUnreachableError("fake-1", "gone"), DeploymentRejectedError("fake-1", "no")])
 async def test_other_failures_are_the_callers(error: Exception) -> None:
     with pytest.raises(type(error)):
         await sync_endpoint(FakeEndpoint(None, activate=error), answering(1, "one"))
@@ -128,7 +128,7 @@ async def test_what_needs_no_reload_is_patched_before_the_reload() -> None:
 
 
 async def test_a_refused_runtime_part_is_left_to_the_reload() -> None:
-    endpoint = FakeEndpoint(forwarding(1, 2), patch=PatchRefusedError("fake-1", "no such server"))
+    endpoint = FakeEndpoint(forwarding(1, 2), patch=PatchRejectedError("fake-1", "no such server"))
     result = await sync_endpoint(endpoint, mixed(3))
     assert endpoint.calls == ["patch", "activate"]
     assert (result.reloaded, result.operations) == (True, 0)
@@ -138,17 +138,17 @@ async def test_a_refused_runtime_part_is_left_to_the_reload() -> None:
 
 async def test_a_refused_reload_takes_the_runtime_part_back() -> None:
     running = forwarding(1, 2)
-    endpoint = FakeEndpoint(running, activate=DeploymentRefusedError("fake-1", "no room"))
-    with pytest.raises(DeploymentRefusedError, match="no room"):
+    endpoint = FakeEndpoint(running, activate=DeploymentRejectedError("fake-1", "no room"))
+    with pytest.raises(DeploymentRejectedError, match="no room"):
         await sync_endpoint(endpoint, mixed(3))
     assert endpoint.calls == ["patch", "activate", "patch"]
     assert endpoint.running == running
 
 
 async def test_failed_rollback_is_reported_with_the_rejection() -> None:
-    endpoint = FakeEndpoint(forwarding(1, 2), activate=DeploymentRefusedError("fake-1", "no room"))
+    endpoint = FakeEndpoint(forwarding(1, 2), activate=DeploymentRejectedError("fake-1", "no room"))
     endpoint.fails_from("patch", 2, EndpointUnreachableError("fake-1", "gone"))
-    with pytest.raises(DeploymentRefusedError, match=r"no room; the rollback failed too: .*gone"):
+    with pytest.raises(DeploymentRejectedError, match=r"no room; the rollback failed too: .*gone"):
         await sync_endpoint(endpoint, mixed(3))
 
 

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, Endpoint, SyncResult
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, Endpoint, SyncResult
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.rounds import FIRST_PAUSE, LONGEST_PAUSE, Rounds
 from haptic_trio.deployment.schedule import Schedule
@@ -94,7 +94,7 @@ class Rig:
         if wants and may_reload:
             self.attempts.append((trio.current_time(), endpoint.name))
             if endpoint.name in self.stuck:
-                raise DeploymentRefusedError(endpoint.name, "no")
+                raise DeploymentRejectedError(endpoint.name, "no")
             self.running[endpoint.name] = structure
             self.changed.set()
         held = (f"structure {structure}",) if wants and not may_reload else ()

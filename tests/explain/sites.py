@@ -65,7 +65,7 @@ class Workshop:
         """Render what the stores hold, and take it as good."""
         rendered = self.renderer.render_here(self.stores, self.quarantine.recall())
         self.quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
-        self.quarantine.accept(rendered.serial, rendered.refusals)
+        self.quarantine.accept(rendered.serial, rendered.rejections)
         return rendered
 
     def site(self) -> Site:

@@ -10,24 +10,24 @@ from haptic_trio.explain.answers import Answer
 FIELDS = {
     "Named": "kind namespace name resource_version",
     "Source": "template line",
-    "FragmentProblem": "object fragment message place hint excerpt has_stand_in",
+    "FragmentProblem": "object fragment message place hint excerpt has_fallback",
     "MadeBy": "output fragment template line object",
     "Lookup": "question found count",
     "Line": "path line text is_secret",
-    "LineAnswer": "line section made_by sources depends_on troubles",
+    "LineAnswer": "line section made_by sources depends_on problems",
     "Part": "first last made_by",
     "Entry": "line scope path match backend made_by",
-    "SectionAnswer": "section first last parts routes routes_count depends_on troubles",
-    "FileAnswer": "path kind size digest is_secret lines output parts parts_count depends_on troubles",
+    "SectionAnswer": "section first last parts routes routes_count depends_on problems",
+    "FileAnswer": "path kind size digest is_secret lines output parts parts_count depends_on problems",
     "Step": "path key match found",
     "Certificate": "line path digest names made_by",
     "RouteAnswer": "host path status backend backend_made_by winner others others_count steps depends_on certificates"
-    " notes troubles",
-    "HostAnswer": "host entries entries_count certificates notes troubles",
-    "CertificateAnswer": "name certificates depends_on notes troubles",
+    " notes problems",
+    "HostAnswer": "host entries entries_count certificates notes problems",
+    "CertificateAnswer": "name certificates depends_on notes problems",
     "Product": "made_by lines lines_count sections files depends_on",
     "Use": "output fragment template line questions objects count",
-    "ObjectAnswer": "object exists watched_as products idle used_by troubles remarks",
+    "ObjectAnswer": "object exists watched_as products idle used_by problems warnings",
 }
 
 

@@ -64,8 +64,8 @@ def test_warnings_are_part_of_the_answer_about_an_object() -> None:
         endpoint_slice("web", endpoint("10.0.0.1"), ports=80),
     )
 
-    assert about(site, "Ingress old").remarks == ()
-    assert about(site, "Ingress young").remarks == (
+    assert about(site, "Ingress old").warnings == ()
+    assert about(site, "Ingress young").warnings == (
         (
             "HostPathConflict: the entry a.example.com|/ of maps/path-prefix.map has no effect, "
             "because the entry of Ingress default/old comes first"
@@ -111,8 +111,8 @@ def test_a_rejected_object_has_the_problem_and_no_fallback() -> None:
 
     answer = about(site, "Ingress i")
 
-    (trouble,) = answer.troubles
-    assert (trouble.fragment, trouble.has_stand_in) == ("ingress-prefix-paths", False)
+    (trouble,) = answer.problems
+    assert (trouble.fragment, trouble.has_fallback) == ("ingress-prefix-paths", False)
     assert trouble.place.startswith("ingress-route:")
     assert "url_path" in trouble.message
 
@@ -125,7 +125,7 @@ def test_the_host_of_an_object_that_failed_is_known_and_leads_to_it() -> None:
     assert isinstance(of_host, HostAnswer)
     assert isinstance(of_request, RouteAnswer)
     assert (of_host.entries, of_request.status) == ((), 404)
-    assert [str(trouble.object) for trouble in (*of_host.troubles, *of_request.troubles)] == ["Ingress default/i"] * 2
+    assert [str(trouble.object) for trouble in (*of_host.problems, *of_request.problems)] == ["Ingress default/i"] * 2
 
 
 def test_a_fallback_line_has_the_problem_of_the_newer_version() -> None:
@@ -144,6 +144,6 @@ def test_a_fallback_line_has_the_problem_of_the_newer_version() -> None:
     assert isinstance(line, LineAnswer)
     assert line.made_by.object is not None
     assert line.made_by.object.resource_version == "2"
-    assert [trouble.has_stand_in for trouble in line.troubles] == [True]
+    assert [trouble.has_fallback for trouble in line.problems] == [True]
     assert isinstance(request, RouteAnswer)
-    assert (request.backend, [trouble.has_stand_in for trouble in request.troubles]) == ("default_web_80", [True])
+    assert (request.backend, [trouble.has_fallback for trouble in request.problems]) == ("default_web_80", [True])

@@ -15,7 +15,7 @@ import trio
 
 from haptic_trio.cli.console_client import (
     ConsoleClient,
-    ConsoleRefusedError,
+    ConsoleRejectedError,
     NoConsoleError,
     find_console,
     open_console,
@@ -56,7 +56,7 @@ async def asked(client: ConsoleClient, topic: str, **arguments: Any) -> Any:
         while True:
             try:
                 return await client.ask(topic, **arguments)
-            except ConsoleRefusedError as exc:
+            except ConsoleRejectedError as exc:
                 if "retry soon" not in str(exc):
                     raise
                 await trio.sleep(0.01)
@@ -130,9 +130,9 @@ async def test_configuration_is_searched_explained_and_compared(site: Site, hapr
         assert difference["removed"] == 0
         assert any("backend default_more_80" in one["text"] for one in difference["lines"])
 
-        with pytest.raises(ConsoleRefusedError):
+        with pytest.raises(ConsoleRejectedError):
             await client.ask("explain", target="haproxy.cfg:99999")
-        with pytest.raises(ConsoleRefusedError, match="unknown topic"):
+        with pytest.raises(ConsoleRejectedError, match="unknown topic"):
             await client.ask("reload")
 
 

@@ -13,7 +13,7 @@ import pytest
 from haptic_trio.cli.console_client import find_console, open_console
 from haptic_trio.messages import (
     HttpContentAccepted,
-    HttpContentRefused,
+    HttpContentRejected,
     HttpFetched,
     IterationEnded,
     ProblemsReported,
@@ -78,14 +78,14 @@ async def test_bad_list_is_refused_and_told_once_and_the_former_one_stays(site: 
     async with denying(site, haproxy_binary, Page(body=b"127.0.0.0/8\n")) as (web, running):
         await running.answers(site, "web.localhost", 403)
         web.text("/deny.txt", "<html>this is no list</html>\n")
-        refused = await running.wait(HttpContentRefused)
+        refused = await running.wait(HttpContentRejected)
         assert refused.has_former
         assert "map_key" in refused.problem.message
         # It is looked at again and again, and stays the same.
         await web.wait_asked(len(web.asked) + 4)
         await running.quiet()
         assert (await site.get("web.localhost"))[0] == 403
-        assert len(running.events.all(HttpContentRefused)) == 1
+        assert len(running.events.all(HttpContentRejected)) == 1
         assert running.events.all(ReconcileFailed) == []
         web.text("/deny.txt", "192.0.2.1\n")
 
@@ -105,7 +105,7 @@ async def test_content_that_haproxy_alone_refuses_is_taken_back(site: Site, hapr
             await running.serves(site, "web.localhost", "one")
             web.text("/network", "192.0.2.0/99")
 
-            refused = await running.wait(HttpContentRefused)
+            refused = await running.wait(HttpContentRejected)
             assert refused.url.endswith("/network")
             await running.quiet()
             assert await site.get("web.localhost") == (200, "one")
@@ -166,7 +166,7 @@ async def test_credentials_are_sent_and_nowhere_to_be_seen(
             web.pages[path] = Page(status=401)
             await running.wait(ProblemsReported, lambda fact: bool(fact.problems))
             web.text(path, "not a list\n")
-            await running.wait(HttpContentRefused)
+            await running.wait(HttpContentRejected)
             async with httpx.AsyncClient() as client:
                 metrics = (await client.get(f"{running.serving.addresses[0]}/metrics")).text
             async with open_console(*find_console(site.state, None, None)) as console:

@@ -232,7 +232,7 @@ async def test_objects_that_are_all_broken_cost_nobody_else_anything(site: Site,
     for name in ("a", "b"):
         site.write_ingress(name, f"{name}.localhost", "web", "/a\n    http-request deny")
     async with backend("one") as one, controller(site, haproxy_binary) as running:
-        await running.wait(Quarantined, lambda fact: fact.held == 2)
+        await running.wait(Quarantined, lambda fact: fact.quarantined == 2)
         site.write_service("web", one)
         site.write_ingress("web", "web.localhost", "web")
 

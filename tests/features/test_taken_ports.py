@@ -91,11 +91,11 @@ async def until_answered(port: int, host: str, body: str) -> None:
             await trio.sleep(0.01)
 
 
-def remarks(running: Running) -> dict[str, str]:
+def warnings(running: Running) -> dict[str, str]:
     """Return the messages about ports to owners, by object."""
     process: Process = running.serving.process
     return {
-        str(one.subject): one.message for one in process.retained.quarantine.remarks if one.reason == "PortUnavailable"
+        str(one.subject): one.message for one in process.retained.quarantine.warnings if one.reason == "PortUnavailable"
     }
 
 
@@ -120,8 +120,8 @@ async def test_a_listener_on_a_taken_port_costs_nobody_else_anything(site: Site,
             failed = running.events.all(InstanceFailed)
             assert 1 <= len(failed) <= 3
             assert all(f"cannot bind 127.0.0.1:{taken}: Address already in use" in fact.error for fact in failed)
-            (text,) = remarks(running).values()
-            assert list(remarks(running)) == ["Gateway default/bad"]
+            (text,) = warnings(running).values()
+            assert list(warnings(running)) == ["Gateway default/bad"]
             assert str(taken) in text
             assert "Address already in use" in text
 
@@ -156,7 +156,7 @@ async def test_a_port_that_becomes_free_is_served(
             await running.wait(InstanceFailed)
 
         await until_answered(port, "any.test", "one")
-        assert remarks(running) == {}
+        assert warnings(running) == {}
 
 
 async def test_ports_of_the_controller_itself_are_reserved(site: Site, haproxy_binary: Path) -> None:
@@ -171,8 +171,8 @@ async def test_ports_of_the_controller_itself_are_reserved(site: Site, haproxy_b
         await until_answered(good, "any.test", "one")
 
         assert running.events.all(InstanceFailed) == []
-        assert remarks(running).keys() == {"Gateway default/gw"}
-        texts = {one.message for one in running.serving.process.retained.quarantine.remarks}
+        assert warnings(running).keys() == {"Gateway default/gw"}
+        texts = {one.message for one in running.serving.process.retained.quarantine.warnings}
         assert any(str(own) in text and "gatewayReservedPorts" in text for text in texts)
         assert any(str(forbidden) in text and "gatewayPorts" in text for text in texts)
         with pytest.raises(OSError, match="connect"):

@@ -48,12 +48,12 @@ class FakeFleet:
         ]
         self.asked: list[ReconcileEvent] = []
         self.sizes: list[int | None] = []
-        self.refusal: HapticError | None = None
+        self.rejection: HapticError | None = None
         self.is_known = True
 
     def describe(self) -> FleetStatus:
-        if self.refusal is not None:
-            raise self.refusal
+        if self.rejection is not None:
+            raise self.rejection
         group = GroupSnapshot(key=KEY, spec=SPEC, records=tuple(self.records))
         return describe_fleet(FleetSnapshot(groups=(group,)), NOW, configured={"local": 5})
 
@@ -66,8 +66,8 @@ class FakeFleet:
 
     async def resize(self, size: int | None) -> None:
         await trio.lowlevel.checkpoint()
-        if self.refusal is not None:
-            raise self.refusal
+        if self.rejection is not None:
+            raise self.rejection
         self.sizes.append(size)
 
 
@@ -132,7 +132,7 @@ async def test_errors_are_answered_with_a_message(client: httpx.AsyncClient, fle
     )
     fleet.is_known = False
     assert (await client.post("/fleet/instances/local-1/drain")).status_code == 404
-    fleet.refusal = HapticError("another one leads")
+    fleet.rejection = HapticError("another one leads")
     answer = await client.get("/fleet")
     assert (answer.status_code, answer.json()) == (409, {"error": "another one leads"})
     assert (await client.put("/fleet/size", json={"size": 3})).status_code == 409

@@ -101,7 +101,7 @@ def render(*objects: Resource, **context: Any) -> Rendered:
 def served(directory: Path, port: int, *objects: Resource, **context: Any) -> Iterator[Rendered]:
     """Serve *objects* until the block ends; *port* is one of a Gateway, and *context* the user's extraContext."""
     rendered = render(*objects, bindAddress="127.0.0.1", **context)
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     files = {file.path: file.content.decode() for file in rendered.files.values()}
     parse_config(rendered.text)
     assert check(directory, rendered.text, files) == ""

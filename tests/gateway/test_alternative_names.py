@@ -38,7 +38,7 @@ ACCEPTED = {
     "beneath-wildcard": [host("a.wild.test")],
     "wildcard": [host("*.wild.test")],
 }
-REFUSED = {
+REJECTED = {
     "other-host": [host("other.test")],
     "part": [host("wn.test")],
     "two-labels": [host("a.b.wild.test")],
@@ -100,7 +100,7 @@ def site(name: str, port: int, wanted: list[dict[str, str]], *hostname: str, **o
 def test_a_server_answers_only_with_one_of_the_names(tmp_path: Path) -> None:
     port = free_port()
     listener = {"name": "http", "port": port, "protocol": "HTTP"}
-    cases = ACCEPTED | REFUSED
+    cases = ACCEPTED | REJECTED
     with tls_server(tmp_path) as (server, asked):
         objects = [one for name, wanted in cases.items() for one in site(name, server, wanted)]
         # HAProxy holds the server to a host name that it asks for, and this one has no certificate for it.
@@ -111,7 +111,7 @@ def test_a_server_answers_only_with_one_of_the_names(tmp_path: Path) -> None:
         with served(tmp_path, port, gateway("gw", listener), AUTHORITY.config_map(), *objects, retries=0):
             told = {name: {ask(port, f"{name}.test").status for _ in range(2)} for name in (*cases, *EXPECTED)}
 
-    assert told == {name: {502 if name in REFUSED else 200} for name in cases} | EXPECTED
+    assert told == {name: {502 if name in REJECTED else 200} for name in cases} | EXPECTED
     assert set(asked) == {"own.test", "elsewhere.test", None}
 
 

@@ -134,7 +134,7 @@ def attacked(directory: Path, attack: Attack, *, is_served: bool = True) -> Iter
         route("victim", {"matches": [], "filters": [redirect]}, hostnames=["victim.test"]),
         bindAddress="127.0.0.1",
     )
-    assert bool(rendered.refusals) != is_served
+    assert bool(rendered.rejections) != is_served
     parse_config(rendered.text)
     text = rendered.text.replace("global\n", "global\n    nbthread 1\n", 1)
     files = {file.path: file.content.decode() for file in rendered.files.values()}

@@ -54,7 +54,7 @@ async def connected(nursery: trio.Nursery, port: int, name: str, **how: Any) -> 
 
 
 @contextmanager
-def refusal() -> Iterator[None]:
+def rejection() -> Iterator[None]:
     """Expect no answer: a client is through before it learns that it is not; with `limited-quic` it never does."""
     with pytest.raises((Http3Error, trio.TooSlowError)), trio.fail_after(5):
         yield
@@ -95,7 +95,7 @@ async def test_clients_must_show_the_certificates_that_they_must_over_tcp(
             known = await connected(nursery, strict, ONE, pair=pair(CLIENTS))
             assert (await known.ask(ONE, "/one")).status == 200
             for stranger in (None, pair(STRANGERS)):
-                with refusal():
+                with rejection():
                     await (await connected(nursery, strict, ONE, pair=stranger)).ask(ONE, "/one")
                 anybody = await connected(nursery, lenient, ONE, pair=stranger)
                 assert (await anybody.ask(ONE, "/one")).status == 200
@@ -116,7 +116,7 @@ async def test_a_tls_session_of_another_port_is_rejected(tmp_path: Path, nursery
             back = await connected(nursery, strict, ONE, ticket=known.tickets[0])
             assert (await back.ask(ONE, "/one")).status == 200
             assert back.has_resumed
-            with refusal():
+            with rejection():
                 await (await connected(nursery, strict, ONE, ticket=anybody.tickets[0])).ask(ONE, "/one")
 
 

@@ -40,7 +40,7 @@ def test_many_big_rules_that_are_asked_for_once_leave_memory_for_the_rules_of_ot
     ]
     listener = {"name": "web", "port": port, "protocol": "HTTP"}
     rendered = render(gateway("gw", listener), *other, *_big_routes(count), bindAddress="127.0.0.1")
-    assert not rendered.refusals
+    assert not rendered.rejections
     text = rendered.text.replace("global\n", f"global\n    nbthread 1\n    tune.lua.maxmem {MOST_OF_LUA}\n", 1)
     files = {file.path: file.content.decode() for file in rendered.files.values()}
     paths = [f"/{number}/{position}" for number in range(count // 16) for position in range(16)]

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content, Failure, FetchError
 from haptic_trio.httpstore.entry import RETRY_LIMIT, ContentMemory, Entry
-from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRefused, HttpFetched
+from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRejected, HttpFetched
 from haptic_trio.httpstore.request import FetchPolicy
 from tests.support.contents import Kept, Servers, request_of
 
@@ -117,10 +117,10 @@ async def test_refused_content_is_not_offered_until_it_changes(
     kept.servers.texts[URL] = "bad"
     await kept.wait_changed()
     ((key, content),) = kept.store.pending().items()
-    kept.store.refuse(key, content, BAD)
+    kept.store.reject(key, content, BAD)
     assert kept.text(request) == "good"
-    assert kept.told(HttpContentRefused) == [
-        HttpContentRefused(url=request.label, digest=content.digest, problem=BAD, has_former=True)
+    assert kept.told(HttpContentRejected) == [
+        HttpContentRejected(url=request.label, digest=content.digest, problem=BAD, has_former=True)
     ]
     await kept.servers.wait_asked(len(kept.servers.asked) + 3)
     assert (len(kept.changes), kept.store.pending()) == (1, {})
@@ -142,7 +142,7 @@ async def test_first_content_that_is_refused_is_as_good_as_none() -> None:
     assert "left out" in (kept.text(request) or "")
     kept.store.give_back({key: content})
     assert kept.text(request) == "bad"
-    kept.store.refuse(key, content, BAD)
+    kept.store.reject(key, content, BAD)
 
     assert kept.text(request) == "[its content was refused: no address]"
 
@@ -309,7 +309,7 @@ def test_whatever_happens_what_was_accepted_stays_and_what_was_refused_is_not_of
                 assert entry.accept(entry.pending)
             case "refuse" if entry.pending is not None:
                 refused = entry.pending.text
-                assert entry.refuse(entry.pending, BAD)
+                assert entry.reject(entry.pending, BAD)
             case "withhold" | "give back":
                 entry.is_withheld = step == "withhold" and entry.pending is not None
         offer = entry.offer

@@ -166,12 +166,12 @@ async def test_a_cancelled_reflector_leaves_no_watch_and_a_whole_store(bench: Be
 
 
 async def test_a_failing_reader_fails_the_reflector(bench: Bench) -> None:
-    async def refuse(change: ResourceChanged) -> None:
+    async def reject(change: ResourceChanged) -> None:
         await trio.lowlevel.checkpoint()
         raise KeyError(change.stores)
 
     await bench.cluster.events.send(Listed(()))
-    run = partial(run_reflector, bench.cluster, SELECTION, (bench.store,), refuse, report=lambda *_: None)
+    run = partial(run_reflector, bench.cluster, SELECTION, (bench.store,), reject, report=lambda *_: None)
 
     with pytest.raises(KeyError):
         await run()

@@ -89,9 +89,9 @@ def test_the_owner_of_a_canary_gets_a_warning_about_annotations_without_effect()
         affinity="cookie",
     )
 
-    remarks = [str(remark) for remark in Rendering(main, canary, service("web"), service("next")).again().remarks]
+    warnings = [str(warning) for warning in Rendering(main, canary, service("web"), service("next")).again().warnings]
 
-    (warning,) = (remark for remark in remarks if "CanaryInherits" in remark)
+    (warning,) = (warning for warning in warnings if "CanaryInherits" in warning)
     assert "Ingress default/canary" in warning
     assert (
         "the annotations of the Ingress main apply to its requests; without effect here: app-root, proxy-body-size"
@@ -105,6 +105,6 @@ def test_the_owner_of_a_canary_gets_a_warning_if_the_main_ingress_verifies_clien
 
     rendered = Rendering(main, canary, service("web"), service("next")).again()
 
-    (warning,) = (str(remark) for remark in rendered.remarks if "CanaryDiffers" in str(remark))
+    (warning,) = (str(warning) for warning in rendered.warnings if "CanaryDiffers" in str(warning))
     assert "the Ingress main sends no requests to this canary, since it has another auth-tls-verify-client" in warning
     assert rendered.texts["maps/nginx-canary-paths.map"].text.split() == []

@@ -30,7 +30,7 @@ def test_the_shipped_libraries_say_what_they_are() -> None:
 def test_an_empty_cluster_gives_a_configuration_that_haproxy_takes(tmp_path: Path, libraries: tuple[str, ...]) -> None:
     rendered = render([], libraries=libraries)
 
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     assert check(tmp_path, rendered.text, rendered.files) == ""
 
 

@@ -294,7 +294,7 @@ def test_removed_ca_certificates_reload_a_haproxy_that_cannot_drop_sessions() ->
             *(service("web"), endpoint_slice("web", endpoint("127.0.0.1"), ports=80)),
         ]
         rendered = render(objects, libraries=LIBRARIES)
-        assert rendered.refusals == ()
+        assert rendered.rejections == ()
         kinds = {"maps/*.map": FileKind.MAP, "ssl/*.pem": FileKind.CERT, "ssl/*.list": FileKind.CRT_LIST}
         files = [
             make_file(next((kind for form, kind in kinds.items() if fnmatch(name, form)), FileKind.FILE), name, text)

@@ -24,7 +24,7 @@ LIBRARIES = {
 }
 ELSEWHERE = "203.0.113.9"
 """An address that is no endpoint's."""
-REFUSED: list[tuple[str, dict[str, str]]] = [
+REJECTED: list[tuple[str, dict[str, str]]] = [
     (HI, {"agent-check-port": "6379", "agent-check-addr": ELSEWHERE}),
     (HI, {"agent-check-port": "6379", "agent-check-addr": "127.0.0.1"}),
     (HI, {"agent-check-port": "6379", "agent-check-addr": "::ffff:169.254.169.254"}),
@@ -96,7 +96,7 @@ def places(text: str) -> set[str]:
     return set(_PLACES.findall(text)) - {"global", "stdout"}
 
 
-@pytest.mark.parametrize(("prefix", "annotations"), REFUSED, ids=str)
+@pytest.mark.parametrize(("prefix", "annotations"), REJECTED, ids=str)
 def test_an_annotation_that_leads_elsewhere_is_rejected(prefix: str, annotations: dict[str, str]) -> None:
     found = rendered(prefix, annotations)
 
@@ -116,7 +116,7 @@ def test_other_annotations_lead_to_endpoints_alone(prefix: str, annotations: dic
 def test_every_name_is_in_the_table() -> None:
     page = PAGE.read_text()
     table = page[page.index("## Where annotations make HAProxy connect") :]
-    named = {f"`{name}`" for _, annotations in [*REFUSED, *REDIRECTS, *OWN] for name in annotations}
+    named = {f"`{name}`" for _, annotations in [*REJECTED, *REDIRECTS, *OWN] for name in annotations}
 
     assert {name for name in named if name not in table} == set()
 

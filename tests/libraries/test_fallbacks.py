@@ -91,7 +91,7 @@ def test_haproxy_accepts_a_fallback_that_keeps_its_access_rules(
     rendered = world.serve(2, {"server-snippet": "return 200;"})
 
     text = rendered.texts["haproxy.cfg"].text
-    assert len(rendered.refusals) == 1
+    assert len(rendered.rejections) == 1
     assert kept in text
     files = {name: one.text for name, one in rendered.texts.items() if name != "haproxy.cfg"}
     assert check(tmp_path, text, files) == ""
@@ -104,6 +104,6 @@ def test_the_former_ca_certificates_stay_when_their_object_is_deleted() -> None:
 
     after = world.render()
 
-    assert after.refusals
+    assert after.rejections
     assert after.texts["haproxy.cfg"].text == before.texts["haproxy.cfg"].text
     assert {file.path for file in after.files.values()} == {file.path for file in before.files.values()}

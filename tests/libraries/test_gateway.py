@@ -152,14 +152,14 @@ def test_owners_are_told_what_has_no_effect_while_their_route_is_served() -> Non
     slow = {**rule("/a", retry={"attempts": 1, "backoff": "1s"}), "sessionPersistence": {"type": "Cookie"}}
     site.put(route("slow", slow))
 
-    said = {remark.message.split(":")[0]: remark.reason for remark in site.render().remarks}
+    said = {warning.message.split(":")[0]: warning.reason for warning in site.render().warnings}
 
     assert said == {
         "spec.rules[0].retry.backoff": "FieldWithoutEffect",
         "spec.rules[0].sessionPersistence": "FieldWithoutEffect",
     }
     site.put(route("slow", slow, parents=[{"name": "gone"}]))
-    assert site.render().remarks == ()
+    assert site.render().warnings == ()
 
 
 @pytest.mark.parametrize("day", [1, 28], ids=["older", "younger"])
@@ -171,12 +171,12 @@ def test_very_many_matches_of_a_namespace_leave_the_routes_of_another_served(day
 
     rendered = site.render()
 
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     candidates = list_in(rendered)
     assert f"h,x-version,beta>gateway::{namespace}_app_80" in candidates
     assert candidates[-1] == f">gateway::{namespace}_app_80"
     assert len(candidates) > 100
-    assert {(remark.subject.namespace, remark.reason) for remark in rendered.remarks} == {
+    assert {(warning.subject.namespace, warning.reason) for warning in rendered.warnings} == {
         ("attacker", "FieldWithoutEffect")
     }
 

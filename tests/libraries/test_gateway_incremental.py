@@ -104,8 +104,8 @@ def compare(site: Site) -> None:
         path: text.text for path, text in anew.texts.items()
     }
     assert rendered.files == anew.files
-    assert rendered.refusals == anew.refusals
-    assert rendered.remarks == anew.remarks
+    assert rendered.rejections == anew.rejections
+    assert rendered.warnings == anew.warnings
 
 
 NAMES = st.sampled_from("ab")

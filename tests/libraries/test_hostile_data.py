@@ -162,7 +162,7 @@ def test_names_of_any_length_and_look_are_accepted(cluster: Cluster) -> None:
         *(service(name) for name in names),
     )
 
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     assert rendered.text.count("\nbackend ") == len(names) + 1
     assert cluster.check(rendered) == ""
 
@@ -178,7 +178,7 @@ def test_a_path_of_100_kb_and_10000_paths_are_no_trouble(cluster: Cluster) -> No
             endpoint_slice("good", endpoint("127.0.0.1"), ports=running["good"]),
         )
 
-        assert rendered.refusals == ()
+        assert rendered.rejections == ()
         assert ask(cluster.http_port, "good.example.com", "/path/9999/x").status == 200
         assert ask(cluster.http_port, "good.example.com", "/path/10000").status == 404
 

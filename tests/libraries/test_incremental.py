@@ -73,8 +73,8 @@ class Cluster:
             path: text.text for path, text in anew.texts.items()
         }
         assert self.rendered.files == anew.files
-        assert self.rendered.refusals == anew.refusals
-        assert self.rendered.remarks == anew.remarks
+        assert self.rendered.rejections == anew.rejections
+        assert self.rendered.warnings == anew.warnings
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def test_the_port_that_many_name_is_the_affair_of_all_of_them(shared: Sharing) -
     assert shared.render().fragments_rendered == 1
     shared.put(service("web0", {"port": 81, "protocol": "TCP"}))
     assert shared.render().fragments_rendered >= SHARING
-    assert len(shared.rendered.remarks) == SHARING
+    assert len(shared.rendered.warnings) == SHARING
     shared.compare()
 
 

@@ -56,13 +56,13 @@ def test_an_unknown_port_is_answered_with_503(cluster: Cluster, port: int | str)
             endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
         )
 
-        assert rendered.refusals == ()
+        assert rendered.rejections == ()
         assert ask(cluster.http_port, HOST).status == 503
         assert ask(cluster.http_port, HOST, "/ok").status == 200
 
 
 def test_a_missing_service_is_answered_with_503(cluster: Cluster) -> None:
-    assert cluster.serve(web()).refusals == ()
+    assert cluster.serve(web()).rejections == ()
 
     assert ask(cluster.http_port, HOST).status == 503
 

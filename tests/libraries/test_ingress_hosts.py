@@ -158,6 +158,6 @@ def test_only_ingresses_of_our_class_are_served(
 
     rendered = cluster.render(web, service("web"), *objects, **context)
 
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     assert ("a.example.com" in rendered.files["maps/path-prefix.map"]) is served
     assert ("backend default_web_80 " in rendered.text) is served

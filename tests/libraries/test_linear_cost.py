@@ -158,7 +158,7 @@ def test_cost_grows_with_the_size_of_an_object(shape: str, renderer: Renderer) -
         assert counted[2] - 2 * counted[1] + counted[0] <= 0.02 * counted[1], counted
     rendered = costs[-1][2]
     expected = ["Ingress"] if shape.startswith("unknown") else []
-    assert [refusal.subject.kind for refusal in rendered.refusals] == expected
+    assert [rejection.subject.kind for rejection in rendered.rejections] == expected
 
 
 def test_no_template_of_a_library_collects_in_a_list(renderer: Renderer) -> None:
@@ -175,4 +175,4 @@ def test_no_template_of_a_library_collects_in_a_list(renderer: Renderer) -> None
         if isinstance(assignment.target, nodes.NSRef) and isinstance(assignment.node, nodes.Add)
     }
     # At most ten ports are named, and six scripts.
-    assert {re.sub(":.*", "", place) for place in found} <= {"ingress-remarks", "global-gateway"}
+    assert {re.sub(":.*", "", place) for place in found} <= {"ingress-warnings", "global-gateway"}

@@ -111,7 +111,7 @@ def test_the_share_is_a_setting() -> None:
 
     rendered = Renderer(config).render_here(stores)
 
-    assert {refusal.subject.name for refusal in rendered.refusals} == {"i02", "i03"}
+    assert {rejection.subject.name for rejection in rendered.rejections} == {"i02", "i03"}
 
 
 def limited_to(total: int) -> Config:
@@ -137,7 +137,7 @@ def created(at: str, resources: list[Resource]) -> list[Resource]:
 
 
 def refused(rendered: PipelineRendered) -> set[str]:
-    return {f"{refusal.subject.namespace}/{refusal.subject.name}" for refusal in rendered.refusals}
+    return {f"{rejection.subject.namespace}/{rejection.subject.name}" for rejection in rendered.rejections}
 
 
 OLD, YOUNG = "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
@@ -152,7 +152,7 @@ def test_of_all_namespaces_together_the_youngest_objects_are_rejected_first_at_a
     rendered = Renderer(config).render_here(fill(config, *attack, *victims))
 
     assert refused(rendered) == {f"a{n}/i00" for n in range(1, 5)}
-    problem = rendered.refusals[0].problem
+    problem = rendered.rejections[0].problem
     assert "those of all namespaces have 100,000 rounds at most" in problem.message
     assert "templating.maxHashRounds" in problem.hint
 
@@ -182,7 +182,7 @@ def test_an_object_that_grows_takes_nothing_from_what_is_served_and_waits_for_ro
 
     assert refused(grown) == refused(full) == {"attacker/i00"}
     # Its last good version is served.
-    assert all(refusal.has_stand_in for refusal in grown.refusals)
+    assert all(rejection.has_fallback for rejection in grown.rejections)
     assert refused(over) == {"attacker/i00", "new/i00"}
     assert refused(room) == {"attacker/i00"}
 

@@ -142,7 +142,7 @@ def closed_sites(cluster: Cluster) -> Iterator[Cluster]:
                 ingress(name, rule(at(name), path("/admin", "closed")), annotations=annotations),
             ]
         rendered = cluster.render(*objects, libraries=LIBRARIES)
-        assert rendered.refusals == ()
+        assert rendered.rejections == ()
         # Without a check for warnings: on a busy machine HAProxy takes any hash for a slow one.
         with cluster.running(rendered.text, rendered):
             yield cluster

@@ -23,7 +23,7 @@ def slices(*addresses: str) -> Resource:
 
 def generation(*objects: Resource) -> Generation:
     rendered = render(objects, sslRedirect=True)
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     kinds = {"map": FileKind.MAP, "pem": FileKind.CERT, "list": FileKind.CRT_LIST}
     files = [make_file(kinds[name.rsplit(".")[-1]], name, text) for name, text in rendered.files.items()]
     return make_generation(parse_config(rendered.text, source="haproxy.cfg"), files)

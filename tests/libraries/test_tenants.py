@@ -173,9 +173,9 @@ class Site:
         assert {path: text.text for path, text in found.texts.items()} == {
             path: text.text for path, text in whole.texts.items()
         }
-        assert found.remarks == whole.remarks
-        self.reasons = {(str(one.subject), one.reason) for one in found.remarks} - {
-            (str(one.subject), one.reason) for one in found.remarks if one.reason == "ServiceNotFound"
+        assert found.warnings == whole.warnings
+        self.reasons = {(str(one.subject), one.reason) for one in found.warnings} - {
+            (str(one.subject), one.reason) for one in found.warnings if one.reason == "ServiceNotFound"
         }
         return {path.rpartition("/")[2]: text.text for path, text in found.texts.items()}
 

@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.content import FetchError
-from haptic_trio.httpstore.events import HttpContentAccepted, HttpContentRefused
+from haptic_trio.httpstore.events import HttpContentAccepted, HttpContentRejected
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.render import Renderer
 from tests.support.contents import Kept, Servers
@@ -79,8 +79,8 @@ class ContentBench(Bench):
         """Rejected contents and the reasons."""
         return [
             (one.url.removeprefix(LIST), one.problem.message)
-            for one in self.kept.told(HttpContentRefused)
-            if isinstance(one, HttpContentRefused)
+            for one in self.kept.told(HttpContentRejected)
+            if isinstance(one, HttpContentRejected)
         ]
 
     @property

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
-from haptic_trio.pipeline.conflicts import MOST_REMARKS, Conflicts
+from haptic_trio.pipeline.conflicts import MOST_WARNINGS, Conflicts
 from haptic_trio.templating.values.subjects import Origin, RenderedText, Subject
 
 PATH = "maps/host.map"
@@ -60,7 +60,7 @@ def test_a_key_that_may_be_a_secret_is_not_named() -> None:
 def test_who_loses_much_is_told_of_some() -> None:
     text = "".join(f"k{number} VALUE\n" for number in range(500))
 
-    assert len(told(piece("a", text.replace("VALUE", "1")), piece("b", text.replace("VALUE", "2")))) == MOST_REMARKS
+    assert len(told(piece("a", text.replace("VALUE", "1")), piece("b", text.replace("VALUE", "2")))) == MOST_WARNINGS
 
 
 def test_nothing_changes_hands_while_nothing_changes() -> None:

@@ -302,7 +302,7 @@ async def test_rehearsal_fetches_nothing(haproxy_binary: Path) -> None:
         )
 
     assert dry_run.after is not None
-    assert dry_run.after.refusals == ()
+    assert dry_run.after.rejections == ()
     assert "backend new" in dry_run.after.text
     assert bench.kept.servers.asked == [f"{LIST}web"]
     assert (await bench.made()).id == before.id

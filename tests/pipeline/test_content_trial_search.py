@@ -13,14 +13,14 @@ from haptic_trio.channels import EventBuffer
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Files, Generation
 from haptic_trio.httpstore.content import Content
-from haptic_trio.httpstore.events import HttpContentRefused
+from haptic_trio.httpstore.events import HttpContentRejected
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
-from haptic_trio.templating.values.subjects import Refusal, RenderedText, Subject
+from haptic_trio.templating.values.subjects import Rejection, RenderedText, Subject
 from tests.support.contents import Kept, Servers, request_of
 from tests.support.endpoints import generation
 from tests.support.pipeline import config_of
@@ -29,9 +29,9 @@ KINDS = ("good", "fragment", "render", "parse", "check")
 """Effect of a content on the configuration: none, a broken fragment, or a rejection in a phase."""
 
 
-def refusal_of(name: str) -> Refusal:
+def rejection_of(name: str) -> Rejection:
     subject = Subject(kind="Service", namespace="default", name=name, resource_version="1")
-    return Refusal("service", subject, Problem(message=f"{name} is broken"))
+    return Rejection("service", subject, Problem(message=f"{name} is broken"))
 
 
 class World(Renderer, Validator):
@@ -66,7 +66,7 @@ class World(Renderer, Validator):
             files=Files.of([]),
             texts={"haproxy.cfg": RenderedText.of("global\n")},
             produced={},
-            refusals=tuple(refusal_of(name) for name in sorted(names)),
+            rejections=tuple(rejection_of(name) for name in sorted(names)),
             serial=self.count,
             contents=contents,
         )
@@ -107,7 +107,7 @@ def test_the_bad_contents_are_refused_and_all_others_accepted(rounds: list[list[
             await pipeline.run(f"{number}")
 
             bad = {request.label for request, text in texts.items() if not text.startswith("good")}
-            assert {one.url for one in kept.told(HttpContentRefused) if isinstance(one, HttpContentRefused)} == bad
+            assert {one.url for one in kept.told(HttpContentRejected) if isinstance(one, HttpContentRejected)} == bad
             assert kept.store.pending() == {}
             assert world.count <= 3 * (len(REQUESTS) + 3)
             for request, text in texts.items():
@@ -130,7 +130,7 @@ def test_nobody_is_refused_for_what_fails_anyway(phase: str, broken: set[str]) -
             with pytest.raises(RejectedError) as caught:
                 await pipeline.run("it")
             assert caught.value.phase == phase
-        assert kept.told(HttpContentRefused) == []
+        assert kept.told(HttpContentRejected) == []
         assert len(kept.store.pending()) == len(REQUESTS)
         world.fails_in = ""
         await pipeline.run("it")

@@ -39,9 +39,9 @@ def facts_of(bench: Bench) -> list[tuple[Any, ...]]:
     for fact in bench.told():
         match fact:
             case Quarantined():
-                story.append(("quarantined", fact.correlation, fact.ref.name, fact.has_fallback, fact.held))
+                story.append(("quarantined", fact.correlation, fact.ref.name, fact.has_fallback, fact.quarantined))
             case Released():
-                story.append(("released", fact.correlation, fact.ref.name, fact.held))
+                story.append(("released", fact.correlation, fact.ref.name, fact.quarantined))
     return story
 
 

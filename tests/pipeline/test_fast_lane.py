@@ -26,7 +26,7 @@ from haptic_trio.pipeline.render import Rendered
 from tests.support.endpoints import generation
 from tests.support.facts import PROBLEM
 
-RENDERED = Rendered(files=make_files(()), texts={}, produced={}, refusals=())
+RENDERED = Rendered(files=make_files(()), texts={}, produced={}, rejections=())
 INTERVAL = 2.0
 CHECK = 0.5
 
@@ -217,7 +217,7 @@ async def test_refused_object_is_left_out_by_another_cycle(autojump_clock: MockC
 
     assert valid.correlation == "r1"
     assert rig.prepared.value is not None
-    assert rig.prepared.value.reason is Reason.REFUSED
+    assert rig.prepared.value.reason is Reason.REJECTED
     assert rig.refused.version == 0
 
 

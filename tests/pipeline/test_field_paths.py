@@ -21,7 +21,7 @@ def with_paths(*paths: str, host: str = "shop.test", **annotations: str) -> dict
     return {**web(annotations=annotations), "spec": {"rules": [rule]}}
 
 
-def refusal_of(emitter: str, value: str) -> str:
+def rejection_of(emitter: str, value: str) -> str:
     """Return the message with which *emitter* rejects *value*."""
     with pytest.raises(EmitError) as refused:
         EMITTERS[emitter](value)
@@ -29,20 +29,20 @@ def refusal_of(emitter: str, value: str) -> str:
 
 
 def test_field_is_found_by_the_emitter_that_refuses_it_in_the_same_words() -> None:
-    found = find_fields(with_paths("/", "/a b", "/cd e"), refusal_of("url_path", "/a b"))
+    found = find_fields(with_paths("/", "/a b", "/cd e"), rejection_of("url_path", "/a b"))
 
     assert found == ("spec.rules[0].http.paths[1].path",)
 
 
 def test_fields_with_the_same_fault_are_all_named_up_to_a_few() -> None:
-    message = refusal_of("url_path", "/a b")
+    message = rejection_of("url_path", "/a b")
 
     assert len(find_fields(with_paths("/a b", "/b c"), message)) == 2
     assert find_fields(with_paths(*["/a b"] * 4), message) == ()
 
 
 def test_item_of_a_list_in_an_annotation_leads_to_the_annotation() -> None:
-    message = refusal_of("header_name", "X Y")
+    message = rejection_of("header_name", "X Y")
 
     assert find_fields(with_paths("/", headers="X-A, X Y"), message) == ("metadata.annotations.headers",)
 
@@ -75,7 +75,7 @@ def test_backend_that_is_no_service_is_found_by_what_it_is() -> None:
 def test_message_that_could_be_about_anything_leads_nowhere() -> None:
     resource = with_paths("/", "/b", a="x", b="y", c="z")
 
-    assert find_fields(resource, refusal_of("duration", "x")) == ()
+    assert find_fields(resource, rejection_of("duration", "x")) == ()
     assert find_fields(resource, "a Service of type ExternalName is not supported as a backend of an Ingress") == ()
     assert find_fields(None, PATH_RULE) == ()
 
@@ -83,7 +83,7 @@ def test_message_that_could_be_about_anything_leads_nowhere() -> None:
 def test_nothing_of_a_secret_is_looked_at() -> None:
     secret = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"path": "/a b"}}
 
-    assert find_fields(secret, refusal_of("url_path", "/a b")) == ()
+    assert find_fields(secret, rejection_of("url_path", "/a b")) == ()
 
 
 def test_what_the_author_has_not_written_is_not_named() -> None:
@@ -91,7 +91,7 @@ def test_what_the_author_has_not_written_is_not_named() -> None:
     resource["status"] = {"path": "/a b"}
     resource["metadata"]["managedFields"] = ["/a b"]
 
-    assert find_fields(resource, refusal_of("url_path", "/a b")) == ()
+    assert find_fields(resource, rejection_of("url_path", "/a b")) == ()
 
 
 def test_object_that_is_made_to_take_long_does_not() -> None:
@@ -102,9 +102,9 @@ def test_object_that_is_made_to_take_long_does_not() -> None:
         deep = [deep]
     began = time.process_time()
 
-    assert find_fields(long_list, refusal_of("url_path", "/a b")) == ()
-    assert find_fields(long_texts, refusal_of("regex", "\n")) == ()
-    assert find_fields({**web(), "spec": deep}, refusal_of("url_path", "/a b")) == ()
+    assert find_fields(long_list, rejection_of("url_path", "/a b")) == ()
+    assert find_fields(long_texts, rejection_of("regex", "\n")) == ()
+    assert find_fields({**web(), "spec": deep}, rejection_of("url_path", "/a b")) == ()
     assert time.process_time() - began < 0.5
     assert MOST_TEXTS < 500 * 2000
 

@@ -171,7 +171,7 @@ def everything(rendered: Rendered) -> dict[str, Any]:
             for path, text in sorted(rendered.texts.items())
         },
         "files": [(file.path, file.kind, file.content, file.secret) for file in rendered.files.values()],
-        "refusals": rendered.refusals,
+        "rejections": rendered.rejections,
         "produced": {
             key: (output.text, [(file.path, file.text) for file in output.files], output.version)
             for key, output in rendered.produced.items()
@@ -230,10 +230,10 @@ class IncrementalMachine(RuleBasedStateMachine):
     @rule()
     def accept(self) -> None:
         if self.rendered is not None:
-            self.quarantine.accept(self.rendered.serial, self.rendered.refusals)
+            self.quarantine.accept(self.rendered.serial, self.rendered.rejections)
 
     @rule(number=st.integers(0, 20))
-    def refuse(self, number: int) -> None:
+    def reject(self, number: int) -> None:
         if self.rendered is not None and self.rendered.produced:
             key = sorted(self.rendered.produced, key=repr)[number % len(self.rendered.produced)]
             self.quarantine.reject({key: Problem(message="HAProxy says no")}, self.rendered.produced)

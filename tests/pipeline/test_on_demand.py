@@ -194,9 +194,9 @@ async def test_an_object_that_cannot_be_fetched_keeps_its_last_output_and_no_oth
     rendered = await pair.render(pair.sparse)
     assert isinstance(rendered, Rendered)
     assert rendered.text.split() == ["a", "2", "b", "1", "c", "2"]
-    held = {refusal.subject.name: refusal for refusal in rendered.refusals}
-    assert held["b"].has_stand_in
-    assert not held["new"].has_stand_in
+    held = {rejection.subject.name: rejection for rejection in rendered.rejections}
+    assert held["b"].has_fallback
+    assert not held["new"].has_fallback
     assert "Service x/b could not be fetched" in held["b"].problem.message
     assert "403 no" in held["b"].problem.message
     assert "grant it" in held["b"].problem.hint
@@ -213,7 +213,7 @@ async def test_an_object_that_cannot_be_fetched_keeps_its_last_output_and_no_oth
     rendered = await pair.render(pair.sparse)
     assert isinstance(rendered, Rendered)
     assert rendered.text.split() == ["a", "3", "b", "2", "c", "2", "new", "2"]
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     nursery.cancel_scope.cancel()
 
 
@@ -225,13 +225,13 @@ async def test_an_object_deleted_before_it_was_fetched_is_reported_until_the_wat
     rendered = await pair.render(pair.sparse)
     assert isinstance(rendered, Rendered)
     assert rendered.text.split() == ["b", "1"]
-    (refusal,) = rendered.refusals
-    assert "does not exist any more" in refusal.problem.message
+    (rejection,) = rendered.rejections
+    assert "does not exist any more" in rejection.problem.message
 
     pair.remove(ResourceRef("Service", "x", "a"))
     rendered = await pair.render(pair.sparse)
     assert isinstance(rendered, Rendered)
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
 
 
 async def test_a_cluster_that_does_not_answer_holds_a_render_up_for_seconds_however_much_is_wanted(
@@ -245,8 +245,8 @@ async def test_a_cluster_that_does_not_answer_holds_a_render_up_for_seconds_howe
     rendered = await pair.render(pair.sparse)
     assert trio.current_time() - before <= 10
     assert isinstance(rendered, Rendered)
-    assert len(rendered.refusals) == 100
-    assert "has not responded" in rendered.refusals[-1].problem.message
+    assert len(rendered.rejections) == 100
+    assert "has not responded" in rendered.rejections[-1].problem.message
 
 
 async def test_what_fails_outside_of_all_objects_for_want_of_one_fails_the_render() -> None:

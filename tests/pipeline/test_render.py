@@ -26,7 +26,7 @@ async def render(template: str, *names: str, **fields: Any) -> Rendered:
     return await Renderer(config).render(stores)
 
 
-async def refusal_of(template: str, *names: str, **fields: Any) -> RejectedError:
+async def rejection_of(template: str, *names: str, **fields: Any) -> RejectedError:
     with pytest.raises(RejectedError) as caught:
         await render(template, *names, **fields)
     return caught.value
@@ -85,7 +85,7 @@ async def test_line_of_a_fragment_is_known_to_be_of_its_object() -> None:
 
 
 async def test_every_template_that_fails_is_reported_with_its_place() -> None:
-    error = await refusal_of(
+    error = await rejection_of(
         "global\n{{ nothing.here }}\n", maps={"host.map": {"template": "\n\n{{ fail('no hosts') }}\n"}}
     )
 
@@ -98,7 +98,7 @@ async def test_every_template_that_fails_is_reported_with_its_place() -> None:
 async def test_runaway_template_is_stopped_at_the_time_limit() -> None:
     began = time.monotonic()
 
-    error = await refusal_of(ENDLESS, templating={"libraries": [], "renderTimeout": "100ms"})
+    error = await rejection_of(ENDLESS, templating={"libraries": [], "renderTimeout": "100ms"})
 
     assert time.monotonic() - began < 10
     assert "took longer than 0.1 s" in error.problems[0].message
@@ -114,19 +114,19 @@ async def test_runaway_fragment_quarantines_its_object_and_the_others_are_render
     rendered = await renderer.render(stores)
 
     assert rendered.text == "# a 1\n# c 1\n"
-    (refusal,) = rendered.refusals
-    assert str(refusal.subject) == "Service default/bad"
-    assert "took longer than 0.1 s" in refusal.problem.message
-    assert (refusal.problem.source, refusal.problem.line) == ("haproxy.cfg", 2)
+    (rejection,) = rendered.rejections
+    assert str(rejection.subject) == "Service default/bad"
+    assert "took longer than 0.1 s" in rejection.problem.message
+    assert (rejection.problem.source, rejection.problem.line) == ("haproxy.cfg", 2)
     # It has its turn again when it changes, and not before.
     stores["services"].upsert(service("a", n=2))
     assert (await renderer.render(stores)).fragments_rendered == 1
     stores["services"].upsert(service("bad", n=2))
-    assert (await renderer.render(stores)).refusals == ()
+    assert (await renderer.render(stores)).rejections == ()
 
 
 async def test_output_that_grows_without_end_is_stopped() -> None:
-    error = await refusal_of(
+    error = await rejection_of(
         "{% for i in range(100000) %}0123456789\n{% endfor %}", templating={"libraries": [], "maxOutputBytes": 10_000}
     )
 
@@ -144,7 +144,7 @@ async def test_event_loop_goes_on_while_a_template_runs() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count_turns)
-        await refusal_of(ENDLESS, templating={"libraries": [], "renderTimeout": "300ms"})
+        await rejection_of(ENDLESS, templating={"libraries": [], "renderTimeout": "300ms"})
         nursery.cancel_scope.cancel()
 
     assert turns > 3

@@ -123,7 +123,7 @@ async def test_what_was_good_stays_while_new_versions_are_held_back_and_a_mended
     assert "balance source" in text.replace("'", "")
     assert "evil_a" in backends(text)
     [held] = bench.quarantine.objects
-    assert held.has_stand_in
+    assert held.has_fallback
     assert "held back until" in held.problem.message
 
     mock_clock.jump(FIRST_HOLD)

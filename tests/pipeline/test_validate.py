@@ -57,7 +57,7 @@ async def validate(binary: Path, rendered: Rendered, *, check_timeout: float = 2
     return generation, await validator.check(generation, rendered)
 
 
-async def refusal_of(binary: Path, rendered: Rendered, **options: Any) -> RejectedError:
+async def rejection_of(binary: Path, rendered: Rendered, **options: Any) -> RejectedError:
     with pytest.raises(RejectedError) as caught:
         await validate(binary, rendered, **options)
     return caught.value
@@ -82,7 +82,7 @@ async def test_error_of_phase_one_names_line_template_and_object(tmp_path: Path)
         service("web", keyword="frobnicate", value="x"),
     )
 
-    error = await refusal_of(script(tmp_path / "unused", "exit 9"), rendered)
+    error = await rejection_of(script(tmp_path / "unused", "exit 9"), rendered)
 
     [problem] = error.problems
     assert error.phase == "parse"
@@ -95,7 +95,7 @@ async def test_error_of_phase_one_names_line_template_and_object(tmp_path: Path)
 async def test_error_outside_every_fragment_has_a_line_and_no_object(tmp_path: Path) -> None:
     rendered = await rendered_from(HEAD + "frontend x\n    frobnicate\n", service("web"))
 
-    error = await refusal_of(script(tmp_path / "unused", "exit 9"), rendered)
+    error = await rejection_of(script(tmp_path / "unused", "exit 9"), rendered)
 
     [problem] = error.problems
     assert (problem.line, problem.subject) == (11, "")
@@ -110,7 +110,7 @@ async def test_error_of_haproxy_names_line_template_and_object(haproxy_binary: P
         service("web", keyword="balance", value="nonsense"),
     )
 
-    error = await refusal_of(haproxy_binary, rendered)
+    error = await rejection_of(haproxy_binary, rendered)
 
     problem = error.problems[0]
     assert error.phase == "check"
@@ -126,7 +126,7 @@ async def test_all_that_haproxy_refuses_is_reported_at_once(haproxy_binary: Path
         BACKENDS, *(service(f"s{number}", keyword="balance", value=f"nonsense{number}") for number in range(4))
     )
 
-    error = await refusal_of(haproxy_binary, rendered)
+    error = await rejection_of(haproxy_binary, rendered)
 
     assert sorted(key.name for key in error.suspects) == ["s0", "s1", "s2", "s3"]
 
@@ -142,7 +142,7 @@ async def test_refused_file_is_laid_to_the_object_that_made_it_and_not_to_the_li
         crtLists=CERTIFICATES,
     )
 
-    error = await refusal_of(haproxy_binary, rendered)
+    error = await rejection_of(haproxy_binary, rendered)
 
     # HAProxy names one bad certificate at a time.
     [suspect] = error.suspects
@@ -179,7 +179,7 @@ async def test_check_that_comes_to_no_end_holds_nothing_against_anybody(
     rendered = await rendered_from(BACKENDS, service("web", keyword="balance", value="source"))
 
     with trio.fail_after(30):
-        error = await refusal_of(checking(tmp_path / "haproxy", command), rendered, check_timeout=0.1)
+        error = await rejection_of(checking(tmp_path / "haproxy", command), rendered, check_timeout=0.1)
 
     assert isinstance(error, UndecidedError)
     assert (error.phase, error.suspects) == ("check", {})
@@ -200,7 +200,7 @@ async def test_check_that_takes_too_long_is_made_once_more_with_more_time(tmp_pa
 
 
 async def test_check_that_cannot_be_run_says_so(tmp_path: Path) -> None:
-    error = await refusal_of(tmp_path / "nowhere", await rendered_from(HEAD))
+    error = await rejection_of(tmp_path / "nowhere", await rendered_from(HEAD))
 
     assert error.phase == "check"
     assert "could not be run" in error.problems[0].message

@@ -14,7 +14,7 @@ from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.messages import ConfigValidated, Phases, Reason, ValidationFailed
 from haptic_trio.status.kubernetes_events import EVENTS
 from haptic_trio.status.object_events import EventWriter, quarantined
-from haptic_trio.templating.values.subjects import Remark, Subject
+from haptic_trio.templating.values.subjects import ObjectWarning, Subject
 from tests.k8s.api_cluster import connected
 from tests.support.api_server import ApiServer, serving
 from tests.support.endpoints import generation
@@ -25,11 +25,11 @@ class Held(msgspec.Struct, frozen=True):
     ref: ResourceRef
     version: str = "1"
     problem: Problem = Problem(message="a quote in a path")
-    has_stand_in: bool = False
+    has_fallback: bool = False
 
 
 WEB = Held(ResourceRef("Ingress", "default", "web"))
-NO_ENDPOINTS = Remark(Subject("Ingress", "default", "web"), "NoEndpoints", "nobody is there")
+NO_ENDPOINTS = ObjectWarning(Subject("Ingress", "default", "web"), "NoEndpoints", "nobody is there")
 CONFIG_MAP: Resource = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": "default"}}
 
 
@@ -38,8 +38,8 @@ class Board:
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
-        self.held: list[Held] = []
-        self.remarks: tuple[Remark, ...] = ()
+        self.quarantined: list[Held] = []
+        self.warnings: tuple[ObjectWarning, ...] = ()
         self.validated: Latest[ConfigValidated] = Latest()
         self.refused: Latest[ValidationFailed] = Latest()
         self.configuration: Latest[ConfigSeen] = Latest()
@@ -48,12 +48,12 @@ class Board:
         self.stores["ingresses"].replace([ingress("web"), ingress("api")])
 
     def end_cycle(self, *held: Held) -> None:
-        self.held = list(held)
+        self.quarantined = list(held)
         self.validated.put(
             ConfigValidated(correlation="1-1", reason=Reason.CHANGED, generation=generation("a"), phases=Phases())
         )
 
-    def refuse(self, *, is_verdict: bool = True) -> None:
+    def reject(self, *, is_verdict: bool = True) -> None:
         problems = (Problem(message="unknown keyword"),) * 2
         self.refused.put(
             ValidationFailed(
@@ -76,8 +76,8 @@ async def board(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Board]:
         writer = EventWriter(
             cluster,
             board.stores,
-            held=lambda: board.held,
-            remarks=lambda: board.remarks,
+            quarantined=lambda: board.quarantined,
+            warnings=lambda: board.warnings,
             configuration=board.configuration,
             instance="me",
             burst=5,
@@ -109,7 +109,7 @@ def test_event_of_a_quarantined_object_names_fields_first_and_the_template_last(
         message="the value is long", path="spec.rules[0].host", hint="shorten it", source="ingress-route", line=7,
         excerpt="{{ host | hostname }}", subject="Ingress default/web",
     )  # fmt: skip
-    held = msgspec.structs.replace(WEB, problem=problem, has_stand_in=True)
+    held = msgspec.structs.replace(WEB, problem=problem, has_fallback=True)
 
     assert quarantined(ingress("web"), held).note == (
         "spec.rules[0].host: the value is long (shorten it); its last good version is served [ingress-route:7]"
@@ -117,14 +117,14 @@ def test_event_of_a_quarantined_object_names_fields_first_and_the_template_last(
 
 
 async def test_each_warning_is_reported_once_and_when_it_is_resolved(board: Board) -> None:
-    board.remarks = (NO_ENDPOINTS,)
+    board.warnings = (NO_ENDPOINTS,)
     board.end_cycle()
     await board.server.until(lambda: board.reasons() == ["NoEndpoints"])
     # Another cycle that says the same, in the same words but not in the same tuple.
-    board.remarks = (Remark(NO_ENDPOINTS.subject, "HostPathConflict", "an older one goes first"), NO_ENDPOINTS)
+    board.warnings = (ObjectWarning(NO_ENDPOINTS.subject, "HostPathConflict", "an older one goes first"), NO_ENDPOINTS)
     board.end_cycle()
     await board.server.until(lambda: board.reasons() == ["HostPathConflict", "NoEndpoints"])
-    board.remarks = ()
+    board.warnings = ()
     board.end_cycle()
     await board.server.until(lambda: board.reasons() == ["HostPathConflict", "NoEndpoints", "Resolved", "Resolved"])
 
@@ -138,10 +138,10 @@ async def test_each_warning_is_reported_once_and_when_it_is_resolved(board: Boar
 
 
 async def test_no_warning_of_a_quarantined_object_is_reported_as_resolved(board: Board) -> None:
-    board.remarks = (NO_ENDPOINTS,)
+    board.warnings = (NO_ENDPOINTS,)
     board.end_cycle()
     await board.server.until(lambda: board.reasons() == ["NoEndpoints"])
-    board.remarks = ()
+    board.warnings = ()
     board.end_cycle(WEB)
     await board.server.until(lambda: board.reasons() == ["NoEndpoints", "Quarantined"])
     board.end_cycle()
@@ -160,7 +160,7 @@ async def test_same_thing_again_is_counted_in_one_event(board: Board) -> None:
 
 
 async def test_a_rejected_configuration_is_reported_on_the_config_map(board: Board) -> None:
-    board.refuse()
+    board.reject()
     await board.server.until(lambda: board.reasons() == ["ConfigurationRefused"])
 
     assert board.events[0]["regarding"]["kind"] == "ConfigMap"
@@ -168,7 +168,7 @@ async def test_a_rejected_configuration_is_reported_on_the_config_map(board: Boa
 
 
 async def test_an_unchecked_configuration_is_reported_on_the_config_map(board: Board) -> None:
-    board.refuse(is_verdict=False)
+    board.reject(is_verdict=False)
 
     await board.server.until(lambda: board.reasons() == ["ConfigurationNotChecked"])
 
@@ -187,8 +187,8 @@ async def test_many_events_are_written_at_a_limited_rate_and_none_is_lost(board:
 async def test_what_is_refused_does_not_wait_behind_many_remarks(board: Board) -> None:
     names = [f"web-{number}" for number in range(40)]
     board.stores["ingresses"].replace([ingress(name) for name in (*names, "web")])
-    board.remarks = tuple(
-        Remark(Subject("Ingress", "default", name), "NoEndpoints", "nobody is there") for name in names
+    board.warnings = tuple(
+        ObjectWarning(Subject("Ingress", "default", name), "NoEndpoints", "nobody is there") for name in names
     )
     board.end_cycle()
     await board.server.until(lambda: "NoEndpoints" in board.reasons())

@@ -104,8 +104,8 @@ class FakeDataplaneApi(Api):
                 names = {key: unquote(value) for key, value in match.groupdict().items()}
                 try:
                     return handler(self, call.params, content, **names)
-                except RefusedError as refusal:
-                    return _error(refusal.status, refusal.message)
+                except RefusedError as rejection:
+                    return _error(rejection.status, rejection.message)
         return _error(404, f"path {call.path} was not found")
 
 
@@ -149,6 +149,6 @@ def answers(method: str, path: str, response: Response, *, times: int = 1) -> Be
     return answer
 
 
-def refusal(status: int, message: str) -> Response:
+def rejection(status: int, message: str) -> Response:
     """Return what the API says when it refuses."""
     return JSONResponse({"code": status, "message": message}, status)

@@ -111,7 +111,7 @@ class Pair:
         except RejectedError as error:
             return error.problems
         quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
-        quarantine.accept(rendered.serial, rendered.refusals)
+        quarantine.accept(rendered.serial, rendered.rejections)
         return rendered
 
     async def texts(self) -> str:

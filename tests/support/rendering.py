@@ -13,7 +13,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
-from haptic_trio.templating.values.subjects import Refusal, subject_of
+from haptic_trio.templating.values.subjects import Rejection, subject_of
 from haptic_trio.templating.views import ResourcesView
 
 KINDS = {
@@ -30,12 +30,12 @@ class Rendered(msgspec.Struct, frozen=True):
 
     text: str
     files: dict[str, str]
-    refusals: tuple[Refusal, ...]
+    rejections: tuple[Rejection, ...]
 
     @property
     def refused(self) -> dict[str, str]:
         """By object, such as `Ingress default/web`: why it was refused."""
-        return {str(refusal.subject): refusal.problem.message for refusal in self.refusals}
+        return {str(rejection.subject): rejection.problem.message for rejection in self.rejections}
 
 
 def library_config(*names: str, user: Config | None = None, **context: Any) -> Config:
@@ -59,13 +59,13 @@ def render(
 
 def render_config(config: Config, objects: Iterable[Resource]) -> Rendered:
     """Render *objects* with *config*; a refused object is left out of everything."""
-    objects, refusals = list(objects), list[Refusal]()
+    objects, rejections = list(objects), list[Rejection]()
     while True:
         rendered = _render_once(config, objects)
-        if not rendered.refusals:
-            return msgspec.structs.replace(rendered, refusals=tuple(refusals))
-        refusals += rendered.refusals
-        refused = {refusal.subject for refusal in rendered.refusals}
+        if not rendered.rejections:
+            return msgspec.structs.replace(rendered, rejections=tuple(rejections))
+        rejections += rendered.rejections
+        refused = {rejection.subject for rejection in rendered.rejections}
         kept = [item for item in objects if subject_of(item) not in refused]
         assert len(kept) < len(objects), f"{refused} cannot be left out"
         objects = kept
@@ -81,7 +81,7 @@ def _render_once(config: Config, objects: Iterable[Resource]) -> Rendered:
     files = {output.path: engine.render(output.name, variables, run).text for output in templates.outputs}
     text = engine.render(MAIN_TEMPLATE, variables, run).text
     files |= {file.path: file.text for file in run.files.values()}
-    return Rendered(text, files, tuple(run.refusals))
+    return Rendered(text, files, tuple(run.rejections))
 
 
 @lru_cache(maxsize=8)

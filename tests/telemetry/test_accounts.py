@@ -60,7 +60,7 @@ def test_two_processes_in_one_interpreter_count_apart() -> None:
         (example_of(m.HttpFetched), "http_fetch_duration_seconds_count", {}, 1),
         (example_of(m.HttpFetched), "http_received_bytes_total", {}, 90),
         (example_of(m.HttpContentAccepted), "http_contents_judged_total", {"verdict": "accepted"}, 1),
-        (example_of(m.HttpContentRefused), "http_contents_judged_total", {"verdict": "refused"}, 1),
+        (example_of(m.HttpContentRejected), "http_contents_judged_total", {"verdict": "refused"}, 1),
         (example_of(m.ReconcileCompleted), "reconciliation_duration_seconds_count", {}, 1),
         (example_of(m.ReconcileFailed), "reconciliation_total", {"outcome": "failed"}, 1),
         (example_of(m.ReconcileFailed), "reconciliation_errors_total", {"phase": "render"}, 1),
@@ -107,8 +107,8 @@ def test_gauges_follow_what_is_there_now(metrics: Metrics) -> None:
     for fact in (
         m.EndpointsDiscovered(endpoints=two),
         m.EndpointsDiscovered(endpoints=two[:1]),
-        m.Quarantined(correlation="c", ref=REF, version="1", problem=PROBLEM, has_fallback=False, held=2),
-        m.Released(correlation="c", ref=REF, held=1),
+        m.Quarantined(correlation="c", ref=REF, version="1", problem=PROBLEM, has_fallback=False, quarantined=2),
+        m.Released(correlation="c", ref=REF, quarantined=1),
         m.LeadershipChanged(is_leader=True, identity="x", transitions=1),
         m.LeadershipChanged(is_leader=False, identity="x", transitions=2),
     ):

@@ -140,9 +140,9 @@ def test_cycle_that_renders_twice_has_two_parts_that_do_not_overlap(traces: Trac
 def test_refusal_ends_the_trace_at_its_phase(
     traces: Traces, sink: MemorySink, phase: str, span: tuple[str, float, float]
 ) -> None:
-    refusal = m.ValidationFailed(correlation="1-1", reason=m.Reason.CHANGED, phase=phase, problems=(PROBLEM,))
+    rejection = m.ValidationFailed(correlation="1-1", reason=m.Reason.CHANGED, phase=phase, problems=(PROBLEM,))
     failed = m.ReconcileFailed(correlation="1-1", phase=phase, seconds=1.0, phases=PHASES)
-    play(traces, [(10.0, triggered()), (11.0, refusal), (11.0, failed)])
+    play(traces, [(10.0, triggered()), (11.0, rejection), (11.0, failed)])
 
     assert sink.spans[-1] == span
     assert sink.pieces[-1][1].failure == "refused"

@@ -157,7 +157,7 @@ def test_fragments_that_lack_something_note_it_and_alone_are_rendered_again() ->
     assert site.render() == "Opaque  Opaque "
     assert site.run.rendered - before == 2
     assert site.run.unanswered == {}
-    assert site.run.refusals == ()
+    assert site.run.rejections == ()
 
 
 ONE = "{% each s in resources.secrets if s.metadata.name == 'a' %}"
@@ -199,8 +199,8 @@ def test_what_is_not_to_be_had_fails_its_fragments_until_it_is() -> None:
     site.shelf.contents = {"a": whole("a"), "b": whole("b")}
     site.shelf.failing.add("a")
     assert site.render() == "Opaque "
-    (refusal,) = site.run.refusals
-    assert (refusal.subject.name, refusal.problem.message) == ("a", "Secret x/a is not to be had")
+    (rejection,) = site.run.rejections
+    assert (rejection.subject.name, rejection.problem.message) == ("a", "Secret x/a is not to be had")
     assert site.run.unanswered == {("object", "secrets", "x", "a", "Secret"): True}
     assert site.shelf.wanted == []
     site.shelf.failing.clear()
@@ -237,4 +237,4 @@ def test_an_object_that_changes_order_takes_its_place_once_that_is_known() -> No
     assert site.render() == "b c a "
     put("b", "4")
     assert site.render() == "c a b "
-    assert site.run.refusals == ()
+    assert site.run.rejections == ()

@@ -73,7 +73,7 @@ class Rendering:
     @property
     def refused(self) -> dict[str, str]:
         """Messages by names of quarantined objects."""
-        return {refusal.subject.name: refusal.problem.message for refusal in self.run.refusals}
+        return {rejection.subject.name: rejection.problem.message for rejection in self.run.rejections}
 
 
 EACH = """\
@@ -102,8 +102,8 @@ def test_an_object_that_takes_too_long_is_quarantined_and_the_others_are_rendere
 
     assert rendering().split() == ["a", "c"]
 
-    (refusal,) = rendering.run.refusals
-    problem = refusal.problem
+    (rejection,) = rendering.run.rejections
+    problem = rejection.problem
     assert (problem.subject, problem.source) == ("Service default/bad", "main")
     assert "range(s.spec.n)" in problem.excerpt
     assert problem.message == "the fragment took longer than 1 s of CPU time"
@@ -262,7 +262,7 @@ def test_an_object_that_writes_too_much_is_quarantined_and_the_others_are_render
 
     assert (list(rendering.refused), "bad" in text) == (["bad"], False)
     assert text.rstrip().endswith("c")
-    assert rendering.run.refusals[0].problem.line
+    assert rendering.run.rejections[0].problem.line
 
 
 def test_objects_of_one_namespace_share_a_limit_and_those_of_others_are_rendered() -> None:

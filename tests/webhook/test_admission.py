@@ -14,7 +14,7 @@ from haptic_trio.metrics import Families
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
 from haptic_trio.webhook.admission import Admission, AdmissionLimits, Present
-from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REFUSED, UNCHECKED, WebhookMetrics
+from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REJECTED, UNCHECKED, WebhookMetrics
 from haptic_trio.webhook.targets import targets_of
 from tests.webhook.builders import fault, request_of, web
 
@@ -84,7 +84,7 @@ async def test_bad_object_is_refused_and_counted() -> None:
 
     assert not (await rig.admission.review(request_of(web()))).allowed
     assert not (await rig.admission.review(request_of(web(), dry_run=True))).allowed
-    assert rig.count(REFUSED) == 2
+    assert rig.count(REJECTED) == 2
 
 
 async def test_replica_that_is_not_ready_accepts_everything_with_a_warning() -> None:

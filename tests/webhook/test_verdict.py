@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.review.dry_run import DryRun
-from haptic_trio.templating.values.subjects import Remark, Subject
+from haptic_trio.templating.values.subjects import ObjectWarning, Subject
 from haptic_trio.webhook.review import Answer
 from haptic_trio.webhook.verdict import judge
 from tests.webhook.builders import fault
@@ -89,10 +89,10 @@ def test_deletions_are_allowed_and_known_faults_reject_nothing(faults: list) -> 
 
 
 def test_remarks_about_objects_of_the_namespace_are_warnings_and_no_others() -> None:
-    own = Remark(Subject("Ingress", "default", "web"), "HostPathConflict", "an entry has no effect")
-    other = Remark(Subject("Ingress", "elsewhere", "shop"), "HostPathConflict", "an entry has no effect")
+    own = ObjectWarning(Subject("Ingress", "default", "web"), "HostPathConflict", "an entry has no effect")
+    other = ObjectWarning(Subject("Ingress", "elsewhere", "shop"), "HostPathConflict", "an entry has no effect")
 
-    assert answer(DryRun(remarks=(own, other))).warnings == ("Ingress default/web: an entry has no effect",)
+    assert answer(DryRun(warnings=(own, other))).warnings == ("Ingress default/web: an entry has no effect",)
 
 
 def test_a_missing_check_by_haproxy_is_a_warning() -> None:
@@ -108,7 +108,7 @@ def test_every_text_of_a_fault_is_cleaned() -> None:
 
     found = DryRun(
         faults=(fault("bad hunter2"), fault("bad hunter2", "Service", "s", namespace="other")),
-        remarks=(Remark(Subject("Ingress", "default", "web"), "X", "hunter2"),),
+        warnings=(ObjectWarning(Subject("Ingress", "default", "web"), "X", "hunter2"),),
         unchecked="hunter2",
     )
 

@@ -42,8 +42,8 @@ def _filters() -> Iterator[str]:
     groups: dict[str, dict[str, Any]] = {}
     for name, made in FILTERS.items():
         module = inspect.getmodule(made)
-        title = (module.__doc__ or "") if module not in (None, own) and _is_ours(made) else ""
-        kept = not title and not _is_ours(made)
+        title = (module.__doc__ or "") if module not in (None, own) and _is_managed(made) else ""
+        kept = not title and not _is_managed(made)
         groups.setdefault("Jinja" if kept else title, {})[name] = made
     plain, foreign = groups.pop("", {}), groups.pop("Jinja", {})
     for title, entries in groups.items():
@@ -57,7 +57,7 @@ def _filters() -> Iterator[str]:
     )
 
 
-def _is_ours(function: Any) -> bool:
+def _is_managed(function: Any) -> bool:
     # Wrappers of Jinja's are documented there.
     return (inspect.getmodule(function) or filters).__name__.startswith("haptic_trio.") and bool(function.__doc__)
 

@@ -29,7 +29,7 @@ PREAMBLE = "global\n  expose-experimental-directives\n"
 UNNAMED = {"global", "traces", "namespace_list"}
 DEPRECATED = "  expose-deprecated-directives\n"
 # With the word in place of the braces.
-_REFUSED = (
+_REJECTED = (
     r"unknown (keyword|statement|option|fetch|action|subcommand|match method|parameter) '{}'|'{}' out of section|"
     r"(but got|found|rather than) '{}'|'{}' (directive )?(is )?(not supported any|no longer supported|not supported|"
     r"is not implemented|not implemented)|not supported any ?more|was compiled without|has been removed|"
@@ -148,7 +148,7 @@ class _Prober:
             for message in (run.stdout + run.stderr).splitlines()
             if "[ALERT]" in message and re.search(rf":{line}\] ?:", message)
         ]
-        refused = re.compile(_REFUSED.replace("{}", re.escape(probe[3])), re.IGNORECASE)
+        refused = re.compile(_REJECTED.replace("{}", re.escape(probe[3])), re.IGNORECASE)
         return not any(refused.search(message) for message in said)
 
 

@@ -21,7 +21,7 @@ from haptic_trio.explain.site import Site
 from haptic_trio.haproxy.model import Config as ConfigModel
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.entry import ContentMemory
-from haptic_trio.httpstore.events import ContentEvent, FetchProblem, HttpContentRefused
+from haptic_trio.httpstore.events import ContentEvent, FetchProblem, HttpContentRejected
 from haptic_trio.k8s.client import Client, NotFoundError
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
@@ -281,8 +281,8 @@ def site_of(
         provenance=provenance,
         texts=rendered.texts,
         files=rendered.files,
-        refusals=rendered.refusals,
-        remarks=rendered.remarks,
+        rejections=rendered.rejections,
+        warnings=rendered.warnings,
         stores=stores,
         plurals={name: watched.resources for name, watched in config.watched_resources.items()},
         templates=template_set(config).texts,
@@ -308,7 +308,7 @@ def _fetched(happened: Iterable[ContentEvent]) -> Iterator[Finding]:
         match one:
             case FetchProblem(_, Problem() as problem):
                 yield from find(Area.OUTPUT, [problem], is_warning=True)
-            case HttpContentRefused():
+            case HttpContentRejected():
                 problem = msgspec.structs.replace(
                     one.problem, message=f"the content of {one.url} was rejected: {one.problem.message}"
                 )
@@ -316,18 +316,18 @@ def _fetched(happened: Iterable[ContentEvent]) -> Iterator[Finding]:
 
 
 def _found(quarantine: Quarantine) -> list[Finding]:
-    remarks = [
-        Problem(message=f"{remark.reason}: {remark.message}", subject=str(remark.subject))
-        for remark in quarantine.remarks
+    warnings = [
+        Problem(message=f"{warning.reason}: {warning.message}", subject=str(warning.subject))
+        for warning in quarantine.warnings
     ]
-    return [*_held(quarantine), *find(Area.OBJECT, remarks, is_warning=True)]
+    return [*_quarantined(quarantine), *find(Area.OBJECT, warnings, is_warning=True)]
 
 
-def _held(quarantine: Quarantine) -> list[Finding]:
+def _quarantined(quarantine: Quarantine) -> list[Finding]:
     return find(
         Area.OBJECT,
         [
-            held.problem if held.problem.subject else msgspec.structs.replace(held.problem, subject=str(held.ref))
-            for held in quarantine.objects
+            entry.problem if entry.problem.subject else msgspec.structs.replace(entry.problem, subject=str(entry.ref))
+            for entry in quarantine.objects
         ],
     )

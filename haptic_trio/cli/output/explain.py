@@ -81,7 +81,7 @@ def _(answer: LineAnswer) -> Iterator[Row]:
     if answer.sources:
         yield "similar to", ", or ".join(f"{source.template}:{source.line}" for source in answer.sources), ""
     yield from _lookup_rows(answer.depends_on)
-    yield from _problem_rows(answer.troubles)
+    yield from _problem_rows(answer.problems)
 
 
 @rows_of.register
@@ -93,7 +93,7 @@ def _(answer: SectionAnswer) -> Iterator[Row]:
         yield from _rows("routes", [_entry(entry) for entry in answer.routes[:_LINES]] or ["no map entry points to it"])
         yield from _more(answer.routes_count, min(len(answer.routes), _LINES))
     yield from _lookup_rows(answer.depends_on)
-    yield from _problem_rows(answer.troubles)
+    yield from _problem_rows(answer.problems)
 
 
 @rows_of.register
@@ -106,7 +106,7 @@ def _(answer: FileAnswer) -> Iterator[Row]:
         yield "by", f"template {answer.output}", ""
     yield from _part_rows(answer.parts, answer.parts_count)
     yield from _lookup_rows(answer.depends_on)
-    yield from _problem_rows(answer.troubles)
+    yield from _problem_rows(answer.problems)
 
 
 @rows_of.register
@@ -125,7 +125,7 @@ def _(answer: RouteAnswer) -> Iterator[Row]:
     yield from _lookup_rows(answer.depends_on)
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
-    yield from _problem_rows(answer.troubles, excerpt=False)
+    yield from _problem_rows(answer.problems, excerpt=False)
 
 
 @rows_of.register
@@ -135,7 +135,7 @@ def _(answer: HostAnswer) -> Iterator[Row]:
     yield from _more(answer.entries_count, min(len(answer.entries), _LINES))
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
-    yield from _problem_rows(answer.troubles, excerpt=False)
+    yield from _problem_rows(answer.problems, excerpt=False)
 
 
 @rows_of.register
@@ -144,7 +144,7 @@ def _(answer: CertificateAnswer) -> Iterator[Row]:
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
     yield from _lookup_rows(answer.depends_on)
-    yield from _problem_rows(answer.troubles, excerpt=False)
+    yield from _problem_rows(answer.problems, excerpt=False)
 
 
 @rows_of.register
@@ -167,8 +167,8 @@ def _(answer: ObjectAnswer) -> Iterator[Row]:
         yield "used by", f"{maker} as {', '.join(use.questions)}", ""
         if use.count:
             yield "", f"  for {_some(use.objects, use.count)}", ""
-    yield from _problem_rows(answer.troubles)
-    yield from _rows("warning", answer.remarks, "yellow")
+    yield from _problem_rows(answer.problems)
+    yield from _rows("warning", answer.warnings, "yellow")
 
 
 def _written(lines: Sequence[Line]) -> list[Line]:
@@ -261,7 +261,7 @@ def _some(objects: Sequence[Named], count: int) -> str:
 def _problem_rows(problems: Sequence[FragmentProblem], *, excerpt: bool = True) -> Iterator[Row]:
     for problem in problems:
         yield "problem", f"{problem.object}, fragment {problem.fragment}: {problem.message}", "bold red"
-        fallback = "its last good output is used" if problem.has_stand_in else "it has no fallback"
+        fallback = "its last good output is used" if problem.has_fallback else "it has no fallback"
         yield "", f"{problem.place}; {fallback}", ""
         yield from _rows("", problem.excerpt.splitlines() if excerpt else ())
         if problem.hint:

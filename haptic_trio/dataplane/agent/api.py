@@ -21,7 +21,7 @@ from haptic_trio.dataplane.agent.generations import (
     WrongContentError,
     make_manifest,
 )
-from haptic_trio.dataplane.agent.limits import RequestRefusedError
+from haptic_trio.dataplane.agent.limits import RequestRejectedError
 from haptic_trio.dataplane.agent.messages import (
     FRAME_HEAD,
     ActivateRequest,
@@ -45,13 +45,13 @@ from haptic_trio.dataplane.agent.messages import (
 from haptic_trio.dataplane.agent.pieces import OutsideBaseError, RecipeError
 from haptic_trio.dataplane.disk import UnsafePathError, check_paths
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     DriftReport,
     Endpoint,
     EndpointError,
     EndpointStorageError,
     EndpointTimeoutError,
-    PatchRefusedError,
+    PatchRejectedError,
     PortsUnavailableError,
 )
 from haptic_trio.dataplane.local.instance_directory import RESERVED
@@ -63,11 +63,11 @@ T = TypeVar("T")
 
 ListWorkers = Callable[[], Awaitable[tuple[Worker, ...]]]
 
-_REFUSALS: Final[tuple[tuple[type[Exception], HTTPStatus, ErrorCode, str], ...]] = (
+_REJECTIONS: Final[tuple[tuple[type[Exception], HTTPStatus, ErrorCode, str], ...]] = (
     (UnsafePathError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.UNSAFE_PATH, ""),
-    (ProblemsError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REFUSED, ""),
-    (DeploymentRefusedError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REFUSED, ""),
-    (PatchRefusedError, HTTPStatus.CONFLICT, ErrorCode.PATCH_REFUSED, "activate instead"),
+    (ProblemsError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REJECTED, ""),
+    (DeploymentRejectedError, HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.CONFIGURATION_REJECTED, ""),
+    (PatchRejectedError, HTTPStatus.CONFLICT, ErrorCode.PATCH_REJECTED, "activate instead"),
     (EndpointStorageError, HTTPStatus.INSUFFICIENT_STORAGE, ErrorCode.STORAGE, "check the disk of the agent"),
     (EndpointTimeoutError, HTTPStatus.GATEWAY_TIMEOUT, ErrorCode.HAPROXY_TIMEOUT, "try again later"),
     (EndpointError, HTTPStatus.BAD_GATEWAY, ErrorCode.HAPROXY_UNREACHABLE, "try again later"),
@@ -80,21 +80,21 @@ _REFUSALS: Final[tuple[tuple[type[Exception], HTTPStatus, ErrorCode, str], ...]]
 )
 
 
-def refuse(error: Exception) -> RequestRefusedError:
+def reject(error: Exception) -> RequestRejectedError:
     """Return the answer to an expected *error*; raises *error* if it is not expected."""
-    if isinstance(error, RequestRefusedError):
+    if isinstance(error, RequestRejectedError):
         return error
     if isinstance(error, FrameError):
         too_large = error.code is ErrorCode.TOO_LARGE
         status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if too_large else HTTPStatus.BAD_REQUEST
-        return RequestRefusedError(status, error.code, str(error), hint="repeat the complete upload")
+        return RequestRejectedError(status, error.code, str(error), hint="repeat the complete upload")
     text = str(error)
     if isinstance(error, EndpointError):
         text = text.removeprefix(f"{error.endpoint}: ")
-    for kind, status, code, hint in _REFUSALS:
+    for kind, status, code, hint in _REJECTIONS:
         if isinstance(error, kind):
             unbound = error.addresses if isinstance(error, PortsUnavailableError) else ()
-            return RequestRefusedError(status, code, text, hint=hint, unbound=unbound)
+            return RequestRejectedError(status, code, text, hint=hint, unbound=unbound)
     raise error
 
 
@@ -150,7 +150,7 @@ class Agent:
     def _require(self, generation: str) -> Generation:
         known = self._known.find(generation)
         if known is None:
-            raise RequestRefusedError(
+            raise RequestRejectedError(
                 HTTPStatus.CONFLICT,
                 ErrorCode.GENERATION_UNKNOWN,
                 f"the agent does not have generation {generation}",
@@ -167,7 +167,7 @@ class Agent:
         for digest in request.blobs:
             content = pieces.get(digest) or self._store.find(digest)
             if content is None:
-                raise RequestRefusedError(HTTPStatus.NOT_FOUND, ErrorCode.NOT_FOUND, f"blob {digest} does not exist")
+                raise RequestRejectedError(HTTPStatus.NOT_FOUND, ErrorCode.NOT_FOUND, f"blob {digest} does not exist")
             size += FRAME_HEAD + len(content)
             if found and size > self.limits.upload_bytes:
                 break
@@ -225,7 +225,7 @@ class Agent:
             desired = self._require(request.generation)
             running = await self._endpoint.fetch_running()
             if running is None or running.id != request.running:
-                raise RequestRefusedError(
+                raise RequestRejectedError(
                     HTTPStatus.CONFLICT,
                     ErrorCode.RUNNING_DIFFERS,
                     f"the plan is for generation {request.running}, but"

@@ -20,12 +20,12 @@ from haptic_trio.dataplane.agent.messages import (
     decode_frames,
 )
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     EndpointError,
     EndpointStorageError,
     EndpointTimeoutError,
     EndpointUnreachableError,
-    PatchRefusedError,
+    PatchRejectedError,
     PortsUnavailableError,
 )
 from haptic_trio.http1 import HttpTransport
@@ -64,10 +64,10 @@ class AgentConflictError(EndpointError):
 
 
 _ERRORS: Final[dict[ErrorCode, type[EndpointError]]] = {
-    ErrorCode.CONFIGURATION_REFUSED: DeploymentRefusedError,
-    ErrorCode.UNSAFE_PATH: DeploymentRefusedError,
-    ErrorCode.PATCH_REFUSED: PatchRefusedError,
-    ErrorCode.RUNNING_DIFFERS: PatchRefusedError,
+    ErrorCode.CONFIGURATION_REJECTED: DeploymentRejectedError,
+    ErrorCode.UNSAFE_PATH: DeploymentRejectedError,
+    ErrorCode.PATCH_REJECTED: PatchRejectedError,
+    ErrorCode.RUNNING_DIFFERS: PatchRejectedError,
     ErrorCode.CLIENT_NOT_ALLOWED: AgentAccessError,
     ErrorCode.STORAGE: EndpointStorageError,
     ErrorCode.HAPROXY_TIMEOUT: EndpointTimeoutError,
@@ -205,7 +205,7 @@ class AgentClient:
             return AgentConflictError(name, answer)
         words = answer.message[:MESSAGE_LENGTH]
         kind = _ERRORS.get(answer.code)
-        if kind is DeploymentRefusedError and answer.unbound:
+        if kind is DeploymentRejectedError and answer.unbound:
             return PortsUnavailableError(name, answer.unbound)
         if kind is not None:
             return kind(name, words)

@@ -41,7 +41,7 @@ from haptic_trio.dataplane.agent.messages import (
     encode_frames,
 )
 from haptic_trio.dataplane.agent.pieces import RecipeError
-from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, PatchRefusedError, Survey
+from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, PatchRejectedError, Survey
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.delta import Delta, encode_delta, make_delta
@@ -158,7 +158,7 @@ class RemoteAgent:
         """Let the agent execute *plan*, which must be based on the last result of `fetch_running`."""
         running = self._link.running
         if running is None:
-            raise PatchRefusedError(self.name, "the running generation is not known")
+            raise PatchRejectedError(self.name, "the running generation is not known")
 
         async def send(delta: Delta | None) -> DoneAnswer:
             request = PatchRequest(generation=generation.id, running=running.id, plan=plan, delta=delta)

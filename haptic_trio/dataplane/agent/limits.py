@@ -18,10 +18,10 @@ BURST: Final = 3.0
 """Size of the token bucket, in seconds of the rate."""
 
 AUTHORISE: Final = "haptic_trio.authorise"
-"""Key in a websocket's scope: a function that raises RequestRefusedError if the client is no longer allowed."""
+"""Key in a websocket's scope: a function that raises RequestRejectedError if the client is no longer allowed."""
 
 
-class RequestRefusedError(HapticError):
+class RequestRejectedError(HapticError):
     """A request is answered with an error; its code says whether a retry helps."""
 
     def __init__(
@@ -60,23 +60,23 @@ class TokenBucket:
 
 
 def check_client(client: Client | None, *, allowed: frozenset[str], trust: int, now: float) -> None:
-    """Raise RequestRefusedError unless *client* is allowed; an empty *allowed* allows every trusted certificate.
+    """Raise RequestRejectedError unless *client* is allowed; an empty *allowed* allows every trusted certificate.
 
     *trust* counts changes of the CA certificates, *now* is in seconds since
     1970: a connection may outlive the certificates it was opened with.
     """
     if client is None:
-        raise RequestRefusedError(
+        raise RequestRejectedError(
             HTTPStatus.FORBIDDEN, ErrorCode.CLIENT_NOT_ALLOWED, "the connection has no client certificate"
         )
     if client.expires <= now or client.trust != trust:
         reason = "the client certificate has expired" if client.expires <= now else "the CA certificates have changed"
-        raise RequestRefusedError(
+        raise RequestRejectedError(
             HTTPStatus.MISDIRECTED_REQUEST, ErrorCode.TRUST_CHANGED, reason, hint="open a new connection"
         )
     if allowed and not allowed & client.names:
         names = ", ".join(sorted(client.names)) or "no name"
-        raise RequestRefusedError(
+        raise RequestRejectedError(
             HTTPStatus.FORBIDDEN,
             ErrorCode.CLIENT_NOT_ALLOWED,
             f"the client with the certificate of {names} is not allowed",
@@ -112,8 +112,8 @@ class Guard:
             return
         try:
             self._admit(scope)
-        except RequestRefusedError as exc:
-            await send_refusal(scope, send, exc)
+        except RequestRejectedError as exc:
+            await send_rejection(scope, send, exc)
             return
         if scope["type"] == "websocket":
             # It may stay open for long, so the handler checks again.
@@ -132,14 +132,14 @@ class Guard:
     def _admit(self, scope: Scope) -> None:
         self._check_client()
         if not self._bucket.take():
-            raise RequestRefusedError(
+            raise RequestRejectedError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 ErrorCode.TOO_MANY_REQUESTS,
                 f"more than {self._limits.rate:g} requests per second",
                 hint="try again later",
             )
         if scope["type"] == "http" and self._running >= self._limits.concurrent:
-            raise RequestRefusedError(
+            raise RequestRejectedError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 ErrorCode.BUSY,
                 f"{self._running} requests are in progress",
@@ -157,10 +157,10 @@ class Guard:
         with trio.move_on_after(self._limits.deadline) as limit:
             await self._app(scope, receive, send_and_record)
         if limit.cancelled_caught and not answering:
-            await send_refusal(
+            await send_rejection(
                 scope,
                 send,
-                RequestRefusedError(
+                RequestRejectedError(
                     HTTPStatus.GATEWAY_TIMEOUT,
                     ErrorCode.DEADLINE,
                     f"cancelled after {self._limits.deadline:g} s",
@@ -169,12 +169,12 @@ class Guard:
             )
 
 
-async def send_refusal(scope: Scope, send: Send, refusal: RequestRefusedError) -> None:
+async def send_rejection(scope: Scope, send: Send, rejection: RequestRejectedError) -> None:
     """Answer a request, or a websocket handshake, with an error."""
-    body = msgspec.json.encode(refusal.answer)
+    body = msgspec.json.encode(rejection.answer)
     headers = [(b"content-type", JSON_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-    if refusal.answer.code in {ErrorCode.TRUST_CHANGED, ErrorCode.CLIENT_NOT_ALLOWED}:
+    if rejection.answer.code in {ErrorCode.TRUST_CHANGED, ErrorCode.CLIENT_NOT_ALLOWED}:
         headers.append((b"connection", b"close"))
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    await send({"type": f"{kind}.start", "status": int(refusal.status), "headers": headers})
+    await send({"type": f"{kind}.start", "status": int(rejection.status), "headers": headers})
     await send({"type": f"{kind}.body", "body": body})

@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from haptic_trio.dataplane.agent.api import Agent, refuse
+from haptic_trio.dataplane.agent.api import Agent, reject
 from haptic_trio.dataplane.agent.events import Observer
-from haptic_trio.dataplane.agent.limits import AUTHORISE, RequestRefusedError
+from haptic_trio.dataplane.agent.limits import AUTHORISE, RequestRejectedError
 from haptic_trio.dataplane.agent.messages import (
     FRAMES_TYPE,
     JSON_TYPE,
@@ -116,8 +116,8 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _too_large(limit: int) -> RequestRefusedError:
-    return RequestRefusedError(
+def _too_large(limit: int) -> RequestRejectedError:
+    return RequestRejectedError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         ErrorCode.TOO_LARGE,
         f"the request has more than {limit} bytes",
@@ -132,7 +132,7 @@ async def _read_json(request: Request, kind: type[T], limit: int) -> T:
         return await trio.to_thread.run_sync(partial(msgspec.json.decode, body, type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         code = ErrorCode.TRUNCATED if "truncated" in str(exc) else ErrorCode.BAD_REQUEST
-        raise RequestRefusedError(HTTPStatus.BAD_REQUEST, code, str(exc), hint="see docs/agent.md") from exc
+        raise RequestRejectedError(HTTPStatus.BAD_REQUEST, code, str(exc), hint="see docs/agent.md") from exc
 
 
 def _json(content: msgspec.Struct, status: HTTPStatus = HTTPStatus.OK) -> Response:
@@ -140,19 +140,19 @@ def _json(content: msgspec.Struct, status: HTTPStatus = HTTPStatus.OK) -> Respon
 
 
 async def _answer_error(_request: Request, error: Exception) -> Response:
-    refusal = refuse(error)
-    return _json(refusal.answer, refusal.status)
+    rejection = reject(error)
+    return _json(rejection.answer, rejection.status)
 
 
 async def _answer_unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    refusal = RequestRefusedError(
+    rejection = RequestRejectedError(
         HTTPStatus(error.status_code),
         ErrorCode.NOT_FOUND if error.status_code == HTTPStatus.NOT_FOUND else ErrorCode.BAD_REQUEST,
         f"{request.method} {request.url.path}: {error.detail}",
         hint="see docs/agent.md",
     )
-    return _json(refusal.answer, refusal.status)
+    return _json(rejection.answer, rejection.status)
 
 
 async def _answer_disconnected(_request: Request, _error: Exception) -> Response:
@@ -162,8 +162,8 @@ async def _answer_disconnected(_request: Request, _error: Exception) -> Response
 async def _answer_bug(_request: Request, error: Exception) -> Response:
     # The server logs it with its traceback.
     message = f"the agent failed: {type(error).__name__}"
-    refusal = RequestRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, ErrorCode.INTERNAL, message)
-    return _json(refusal.answer, refusal.status)
+    rejection = RequestRejectedError(HTTPStatus.INTERNAL_SERVER_ERROR, ErrorCode.INTERNAL, message)
+    return _json(rejection.answer, rejection.status)
 
 
 async def _send_events(socket: WebSocket, observer: Observer, heartbeat: float) -> None:
@@ -174,22 +174,22 @@ async def _send_events(socket: WebSocket, observer: Observer, heartbeat: float) 
     with observer.subscribe() as subscription, suppress(WebSocketDisconnect):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when_closed, socket, nursery.cancel_scope)
-            refusal = ""
-            while not refusal:
+            rejection = ""
+            while not rejection:
                 event = observer.present(EventKind.HEARTBEAT)
                 with trio.move_on_after(heartbeat):
                     event = await subscription.receive()
-                refusal = _check_client(socket)
-                if not refusal:
+                rejection = _check_client(socket)
+                if not rejection:
                     await socket.send_text(msgspec.json.encode(event).decode())
-            await socket.close(CLOSE_FORBIDDEN, refusal)
+            await socket.close(CLOSE_FORBIDDEN, rejection)
             nursery.cancel_scope.cancel(reason="the client is no longer allowed")
 
 
 def _check_client(socket: WebSocket) -> str:
     try:
         socket.scope[AUTHORISE]()
-    except RequestRefusedError as exc:
+    except RequestRejectedError as exc:
         return str(exc)
     return ""
 

@@ -94,7 +94,7 @@ class RawConfig:
                 if exc.status != 409 or not attempts:
                     raise
 
-    async def explain(self, text: str, refusal: ApiStatusError) -> str:
+    async def explain(self, text: str, rejection: ApiStatusError) -> str:
         """Return HAProxy's errors for *text*, with line numbers of *text*.
 
         A rejected push reports line numbers of the rewritten text, so *text*
@@ -106,8 +106,8 @@ class RawConfig:
             await self._api.send("POST", _RAW, params=params, text=body, limit=PUSH_LIMIT)
         except ApiStatusError as exc:
             if exc.status == 400:
-                return describe_refusal(exc.words)
-        return describe_refusal(refusal.words)
+                return describe_rejection(exc.words)
+        return describe_rejection(rejection.words)
 
     async def _follow(self, reload_id: str) -> None:
         path = f"reloads/{quote_name(reload_id)}"
@@ -139,7 +139,7 @@ def strip_header(text: str) -> str:
     return text
 
 
-def read_refusal(words: str) -> tuple[Problem, ...]:
+def read_rejection(words: str) -> tuple[Problem, ...]:
     """Parse the API's answer for a rejected configuration: each message with its line."""
     problems = []
     for quoted in _MESSAGE.findall(words):
@@ -153,9 +153,9 @@ def read_refusal(words: str) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def describe_refusal(words: str) -> str:
+def describe_rejection(words: str) -> str:
     """Return the problems in *words* as one line, or *words* if none can be parsed."""
-    problems = read_refusal(words)
+    problems = read_rejection(words)
     if not problems and (at := words.find("[ALERT]")) >= 0:
         # A failed forced reload: HAProxy's output follows the message of the API.
         problems = parse_check_output(words[at:]).errors

@@ -4,7 +4,7 @@ from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError
 from haptic_trio.dataplane.dataplaneapi.observe import observe_process
 from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi
 from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot
-from haptic_trio.dataplane.endpoint import DriftReport, PatchRefusedError
+from haptic_trio.dataplane.endpoint import DriftReport, PatchRejectedError
 from haptic_trio.dataplane.permanent_errors import PermanentFindings
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
@@ -56,6 +56,6 @@ class DriftRepair:
             return DriftReport(found=found, reasons=reasons)
         try:
             await self._runtime.apply(operations, generation, present=observed.maps, paths=seen.paths)
-        except PatchRefusedError as exc:
+        except PatchRejectedError as exc:
             return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
         return DriftReport(found=found, operations=len(operations))

@@ -35,12 +35,12 @@ from haptic_trio.dataplane.dataplaneapi.servers import OPTIONS
 from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot, SnapshotReader
 from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST, Place, Storage, Store, StoredFile, place_files
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     DriftReport,
     EndpointError,
     EndpointInfo,
     EndpointStorageError,
-    PatchRefusedError,
+    PatchRejectedError,
     Survey,
 )
 from haptic_trio.haproxy.config.maps import parse_map_file
@@ -53,7 +53,7 @@ SNAPSHOT_AGE: Final = 10.0
 """Seconds after which a snapshot is read again before a deployment uses it."""
 FRESH_AGE: Final = 1.0
 """Seconds in which the snapshot of a drift check is reused for the following comparison."""
-REJECTIONS: Final = (DeploymentRefusedError, EndpointStorageError, ApiConflictError)
+REJECTIONS: Final = (DeploymentRejectedError, EndpointStorageError, ApiConflictError)
 """Errors after which the API still works, so that all writes can be undone."""
 
 
@@ -141,29 +141,29 @@ class DataplaneApiEndpoint:
         placed = self._place(generation)
         seen = await self._take_snapshot()
         rewrite = await self._begin(seen, placed)
-        refusal: EndpointError
+        rejection: EndpointError
         try:
             certificates = await rewrite.write_files(_differing(seen, placed))
             stored = await rewrite.push(generation.text, mode=self._load_mode)
         except REJECTIONS as exc:
-            refusal = exc
+            rejection = exc
         else:
             self._reloads += 1
             await self._finish(seen, generation, placed, rewrite, stored, certificates)
             return
-        await self._undo(rewrite, seen, refusal, reload=False)
-        raise refusal
+        await self._undo(rewrite, seen, rejection, reload=False)
+        raise rejection
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
         """Apply the operations of *plan*, then store files and configuration of *generation*, without a reload.
 
-        Raises PatchRefusedError, with the files unchanged, if an operation is
+        Raises PatchRejectedError, with the files unchanged, if an operation is
         rejected or the running generation is unknown.
         """
         placed = self._place(generation)
         seen = await self._take_snapshot()
         if seen.generation is None:
-            raise PatchRefusedError(
+            raise PatchRejectedError(
                 self._name,
                 "the running generation is unknown: a deployment was interrupted, or another client made one",
             )
@@ -175,7 +175,7 @@ class DataplaneApiEndpoint:
         new = {one.path for one in plan.operations if isinstance(one, StoreCertificate) and one.is_new}
         operations = [one for one in plan.operations if not (isinstance(one, StoreCertificate) and one.is_new)]
         if new and not self._adds_certificates:
-            raise PatchRefusedError(self._name, "the API adds new certificates only by a reload")
+            raise PatchRejectedError(self._name, "the API adds new certificates only by a reload")
         self._runtime.prepare(operations, generation, present=present, paths=seen.paths)
         rewrite = await self._begin(seen, placed)
         try:
@@ -184,7 +184,7 @@ class DataplaneApiEndpoint:
             self._adds_certificates = False
             raise
         await self._runtime.apply(operations, generation, present=present, paths=rewrite.paths)
-        refusal: EndpointError
+        rejection: EndpointError
         try:
             differing = {place: file for place, file in _differing(seen, placed).items() if place not in introduced}
             certificates = {**introduced, **await rewrite.write_files(differing)}
@@ -192,12 +192,12 @@ class DataplaneApiEndpoint:
             if generation.text != seen.generation.text:
                 stored = await rewrite.push(generation.text, mode="skip")
         except REJECTIONS as exc:
-            refusal = exc
+            rejection = exc
         else:
             await self._finish(seen, generation, placed, rewrite, stored, certificates)
             return
-        await self._undo(rewrite, seen, refusal, reload=True)
-        raise refusal
+        await self._undo(rewrite, seen, rejection, reload=True)
+        raise rejection
 
     async def repair(self) -> DriftReport:
         """Compare configuration, files and process with what was deployed last; see `Endpoint.repair`."""
@@ -229,7 +229,7 @@ class DataplaneApiEndpoint:
     def _place(self, generation: Generation) -> dict[Place, AuxFile]:
         placed, problems = place_files(generation.files.values())
         if problems:
-            raise DeploymentRefusedError(self._name, "; ".join(problems))
+            raise DeploymentRejectedError(self._name, "; ".join(problems))
         return placed
 
     async def _begin(self, seen: Snapshot, placed: Mapping[Place, AuxFile]) -> Rewrite:
@@ -238,18 +238,18 @@ class DataplaneApiEndpoint:
             self._name, self._storage, self._config, placed, raw=seen.raw, listing=seen.listing, contents=seen.contents
         )
 
-    async def _undo(self, rewrite: Rewrite, seen: Snapshot, refusal: EndpointError, *, reload: bool) -> None:
+    async def _undo(self, rewrite: Rewrite, seen: Snapshot, rejection: EndpointError, *, reload: bool) -> None:
         """Restore the state of *seen* after *refusal*; raises EndpointError if that fails."""
         try:
             stored = await rewrite.undo(reload=reload)
         except EndpointError as exc:
             raise EndpointStorageError(
-                self._name, f"{refusal}; restoring the previous state failed: {exc}"
-            ) from refusal
+                self._name, f"{rejection}; restoring the previous state failed: {exc}"
+            ) from rejection
         if stored is not None and seen.manifest.clear:
             await self._write_manifest(msgspec.structs.replace(seen.manifest, stored=digest_of(stored)))
         else:
-            self._log.warning("files of a rejected deployment remain", error=str(refusal))
+            self._log.warning("files of a rejected deployment remain", error=str(rejection))
 
     async def _finish(
         self,

@@ -9,10 +9,10 @@ from haptic_trio.dataplane.dataplaneapi.config import RawConfig, ReloadFailedErr
 from haptic_trio.dataplane.dataplaneapi.paths import Paths
 from haptic_trio.dataplane.dataplaneapi.storage import Place, Storage, Store, StoredFile, check_place
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     EndpointError,
     EndpointStorageError,
-    PatchRefusedError,
+    PatchRejectedError,
     PortsUnavailableError,
 )
 from haptic_trio.haproxy.model import AuxFile, FileKind
@@ -22,7 +22,7 @@ class ApiConflictError(EndpointError):
     """Another client keeps changing the configuration; a later retry may help."""
 
 
-class ReloadRequiredError(PatchRefusedError):
+class ReloadRequiredError(PatchRejectedError):
     """The API cannot add a new certificate at runtime; the caller activates instead."""
 
 
@@ -65,7 +65,7 @@ class Rewrite:
     async def write_files(self, files: Mapping[Place, AuxFile]) -> dict[Place, StoredFile]:
         """Create or replace *files*, in their order, and return the API's records of the certificates.
 
-        Raises DeploymentRefusedError if the API rejects a content, or stores
+        Raises DeploymentRejectedError if the API rejects a content, or stores
         a file under another path than the configuration has, and
         EndpointStorageError if it cannot write.
         """
@@ -84,32 +84,32 @@ class Rewrite:
                 if place.store is Store.CERTIFICATES:
                     certificates[place] = await self._storage.inspect(place)
             except ApiStatusError as exc:
-                raise self._refusal_of(place, exc) from exc
+                raise self._rejection_of(place, exc) from exc
             known = record or stored
             if known is not None:
                 self._stored[place] = known
                 if problem := check_place(place, file.path, known):
-                    raise DeploymentRefusedError(self._endpoint, problem)
+                    raise DeploymentRejectedError(self._endpoint, problem)
         return certificates
 
     async def introduce(self, files: Mapping[Place, AuxFile]) -> dict[Place, StoredFile]:
         """Create certificates and add them to the process; return the API's records.
 
         Raises ReloadRequiredError if the API adds them only by a reload, and
-        PatchRefusedError if it rejects one.
+        PatchRejectedError if it rejects one.
         """
         certificates = {}
         for place, file in files.items():
             if place in self._stored or place.store is not Store.CERTIFICATES:
-                raise PatchRefusedError(self._endpoint, f"{place} is not a new certificate with a key")
+                raise PatchRejectedError(self._endpoint, f"{place} is not a new certificate with a key")
             self._changes.append(_Change(place, False, None))
             try:
                 self._stored[place], is_taken = await self._storage.introduce(place, file.content)
                 certificates[place] = await self._storage.inspect(place)
             except ApiStatusError as exc:
-                raise PatchRefusedError(self._endpoint, f"{place}: {exc.words or exc.status}") from exc
+                raise PatchRejectedError(self._endpoint, f"{place}: {exc.words or exc.status}") from exc
             if problem := check_place(place, file.path, self._stored[place]):
-                raise PatchRefusedError(self._endpoint, problem)
+                raise PatchRejectedError(self._endpoint, problem)
             if not is_taken:
                 raise ReloadRequiredError(self._endpoint, f"{place}: the API adds new certificates only by a reload")
         return certificates
@@ -128,7 +128,7 @@ class Rewrite:
     async def push(self, text: str, *, mode: ReloadMode) -> str:
         """Store the configuration *text* of a generation and return it as rewritten by the API.
 
-        Raises DeploymentRefusedError with HAProxy's errors, and ApiConflictError.
+        Raises DeploymentRejectedError with HAProxy's errors, and ApiConflictError.
         """
         text = self.paths.send(text)
         try:
@@ -136,11 +136,11 @@ class Rewrite:
         except ReloadFailedError as exc:
             if exc.unbound:
                 raise PortsUnavailableError(self._endpoint, exc.unbound) from exc
-            raise DeploymentRefusedError(self._endpoint, str(exc)) from exc
+            raise DeploymentRejectedError(self._endpoint, str(exc)) from exc
         except ApiStatusError as exc:
             if exc.status == 409:
                 raise ApiConflictError(self._endpoint, exc.words) from exc
-            raise DeploymentRefusedError(self._endpoint, await self._config.explain(text, exc)) from exc
+            raise DeploymentRejectedError(self._endpoint, await self._config.explain(text, exc)) from exc
 
     async def undo(self, *, reload: bool) -> str | None:
         """Restore files and configuration, and return the stored configuration.
@@ -184,9 +184,9 @@ class Rewrite:
         except ApiStatusError:
             return None
 
-    def _refusal_of(self, place: Place, refusal: ApiStatusError) -> EndpointError:
-        words = f"{place}: {refusal.words or refusal.status}"
+    def _rejection_of(self, place: Place, rejection: ApiStatusError) -> EndpointError:
+        words = f"{place}: {rejection.words or rejection.status}"
         # For an invalid certificate the API answers as for an internal error.
-        if refusal.status < 500 or place.store is Store.CERTIFICATES:
-            return DeploymentRefusedError(self._endpoint, words)
+        if rejection.status < 500 or place.store is Store.CERTIFICATES:
+            return DeploymentRejectedError(self._endpoint, words)
         return EndpointStorageError(self._endpoint, words)

@@ -23,7 +23,7 @@ from haptic_trio.dataplane.dataplaneapi.calls import (
 )
 from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError
 from haptic_trio.dataplane.dataplaneapi.paths import Paths
-from haptic_trio.dataplane.endpoint import PatchRefusedError
+from haptic_trio.dataplane.endpoint import PatchRejectedError
 from haptic_trio.haproxy.config.maps import Entry
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.commands import UnsendableError
@@ -73,13 +73,13 @@ class RuntimeApi:
     def prepare(
         self, operations: Iterable[Operation], generation: Generation, *, present: PresentMaps, paths: Paths
     ) -> list[tuple[Operation, Call]]:
-        """Return the requests of `apply`; raises PatchRefusedError if an operation has none."""
+        """Return the requests of `apply`; raises PatchRejectedError if an operation has none."""
         try:
             steps = [(one, make_call(one, paths)) for one in adapt(operations, generation, present)]
         except UnsendableError as exc:
-            raise PatchRefusedError(self._api.endpoint, str(exc)) from exc
+            raise PatchRejectedError(self._api.endpoint, str(exc)) from exc
         if len(steps) > MAX_REQUESTS:
-            raise PatchRefusedError(self._api.endpoint, f"{len(steps)} operations are more than {MAX_REQUESTS}")
+            raise PatchRejectedError(self._api.endpoint, f"{len(steps)} operations are more than {MAX_REQUESTS}")
         return steps
 
     async def apply(
@@ -88,7 +88,7 @@ class RuntimeApi:
         """Apply *operations*, which lead to *generation*, in order.
 
         *present* has the maps that are replaced completely. A deleted server
-        that is in use stays in maintenance. Raises PatchRefusedError if an
+        that is in use stays in maintenance. Raises PatchRejectedError if an
         operation is rejected or has no effect (those before it are applied),
         or if one has no request (none is applied). Raises EndpointError if
         the API does not answer.
@@ -122,19 +122,19 @@ class RuntimeApi:
                 call.method, call.path, params=call.params, json=call.json, upload=call.upload
             )
         except ApiStatusError as exc:
-            refusal = exc
+            rejection = exc
         else:
             if isinstance(operation, ServerOperation):
                 self._require_effect(self._api.decode(RuntimeServer, answer, call.path), operation)
             return
-        if not await self._is_set(operation, refusal, paths):
-            message = f"{name_operation(operation)}: {refusal.status} {refusal.words}"
-            raise PatchRefusedError(self._api.endpoint, message) from refusal
+        if not await self._is_set(operation, rejection, paths):
+            message = f"{name_operation(operation)}: {rejection.status} {rejection.words}"
+            raise PatchRejectedError(self._api.endpoint, message) from rejection
 
     def _require_effect(self, server: RuntimeServer, operation: ServerOperation) -> None:
         if not has_taken_effect(server, operation):
             message = f"{name_operation(operation)}: the API shows another state after the change"
-            raise PatchRefusedError(self._api.endpoint, message)
+            raise PatchRejectedError(self._api.endpoint, message)
 
     async def _delete(self, call: Call) -> None:
         # The API puts the server into maintenance first, so it gets no new connections.
@@ -150,9 +150,9 @@ class RuntimeApi:
                 return
             await trio.sleep(REMOVAL_INTERVAL)
 
-    async def _is_set(self, operation: Operation, refusal: ApiStatusError, paths: Paths) -> bool:
+    async def _is_set(self, operation: Operation, rejection: ApiStatusError, paths: Paths) -> bool:
         """Whether an entry has its value despite *refusal*: the API reads it back, and does not find every key."""
-        if not isinstance(operation, SetMapEntry) or refusal.status != 404:
+        if not isinstance(operation, SetMapEntry) or rejection.status != 404:
             return False
         return (operation.key, operation.value) in (await self.read_map(paths.of(operation.map)) or ())
 

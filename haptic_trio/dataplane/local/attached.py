@@ -20,7 +20,7 @@ from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.master import MasterClient, MasterState
 from haptic_trio.dataplane.local.sockets import choose_socket_directory
-from haptic_trio.dataplane.local.supervisor import START_LIMIT, LoadRefusedError, OnExit, Supervisor
+from haptic_trio.dataplane.local.supervisor import START_LIMIT, LoadRejectedError, OnExit, Supervisor
 
 WATCH_INTERVAL = 0.5
 """Seconds between two checks whether HAProxy runs."""
@@ -103,7 +103,7 @@ class AttachedMaster(Supervisor):
             return
         report = await self._master.reload(limit=START_LIMIT)
         if not report.loaded:
-            raise LoadRefusedError(report.output)
+            raise LoadRejectedError(report.output)
 
     async def _wait_loaded(self) -> None:
         with trio.move_on_after(START_LIMIT):

@@ -56,11 +56,11 @@ KEPT_ACCEPTANCES = 16
 """Accepted generations that are cached."""
 
 
-class ConfigRefusedError(ProblemsError):
+class ConfigRejectedError(ProblemsError):
     """HAProxy rejects the configuration; a retry helps only after it has changed."""
 
 
-class CheckCrashedError(ConfigRefusedError):
+class CheckCrashedError(ConfigRejectedError):
     """`haproxy -c` crashed twice on the configuration; a retry helps only after it has changed."""
 
 
@@ -191,14 +191,14 @@ async def check_config(
     memory: int | None = None,
     most_cpu: float = math.inf,
 ) -> CheckReport:
-    """Check *generation* with *binary*; return its warnings, or raise ConfigRefusedError with its errors.
+    """Check *generation* with *binary*; return its warnings, or raise ConfigRejectedError with its errors.
 
     Line numbers refer to the rendered haproxy.cfg. The files are written to
     *directory*, or to a private one below *root* (the system's temporary
     directory by default), which is removed before this returns. A check runs
     at low priority, with *background* at idle priority, and if *eager* (small
     and awaited) at normal priority. Accepted generations are cached. Raises
-    CheckCrashedError, a ConfigRefusedError, if HAProxy crashes twice,
+    CheckCrashedError, a ConfigRejectedError, if HAProxy crashes twice,
     CheckTimeoutError after *limit* seconds, CheckCostlyError after *most_cpu*
     seconds of CPU time, CheckMemoryError if *memory* (bytes of address space)
     is not enough, and CheckFailedError if `haproxy -c` cannot be run.
@@ -376,12 +376,12 @@ def _lower_priority(pid: int, *, background: bool) -> None:
 
 
 def judge_output(code: int, output: str) -> tuple[Problem, ...]:
-    """Return the warnings of a check that ended with *code*, or raise ConfigRefusedError."""
+    """Return the warnings of a check that ended with *code*, or raise ConfigRejectedError."""
     found = parse_check_output(output)
     if -code in CRASHES:
         raise CheckCrashedError(found.errors or (_unexplained(code),))
     if code:
-        raise ConfigRefusedError(found.errors or (_unexplained(code),))
+        raise ConfigRejectedError(found.errors or (_unexplained(code),))
     return found.warnings
 
 

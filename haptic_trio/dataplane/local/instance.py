@@ -29,13 +29,13 @@ import trio
 from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     DriftReport,
     EndpointError,
     EndpointInfo,
     EndpointStorageError,
     EndpointTimeoutError,
-    PatchRefusedError,
+    PatchRejectedError,
     PortsUnavailableError,
     Survey,
 )
@@ -43,7 +43,7 @@ from haptic_trio.dataplane.local.check import (
     CheckDirectory,
     CheckFailedError,
     CheckTimeoutError,
-    ConfigRefusedError,
+    ConfigRejectedError,
     check_config,
     find_acceptance,
     run_check,
@@ -51,7 +51,7 @@ from haptic_trio.dataplane.local.check import (
 from haptic_trio.dataplane.local.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
-from haptic_trio.dataplane.local.supervisor import LoadRefusedError, OnExit, Supervisor, SupervisorFactory
+from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.config.check_output import parse_check_output
@@ -182,12 +182,12 @@ class LocalAgent:
             await trio.to_thread.run_sync(self._files.switch, name)
             try:
                 await self._supervisor.load()
-            except LoadRefusedError as exc:
+            except LoadRejectedError as exc:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(partial(self._files.abandon, clear=former_is_clear))
                 if unbound := read_conflicts(exc.output):
                     raise PortsUnavailableError(self._name, unbound) from exc
-                raise DeploymentRefusedError(self._name, self._quote(exc.output)) from exc
+                raise DeploymentRejectedError(self._name, self._quote(exc.output)) from exc
             except (EndpointError, OSError):
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(partial(self._files.abandon, clear=False))
@@ -202,8 +202,8 @@ class LocalAgent:
         configs = [self._supervisor.process_config, self._files.path_of(name)]
         try:
             await run_check(self._supervisor.binary, configs, limit=CHECK_LIMIT)
-        except ConfigRefusedError as exc:
-            raise DeploymentRefusedError(self._name, str(exc)) from exc
+        except ConfigRejectedError as exc:
+            raise DeploymentRejectedError(self._name, str(exc)) from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
             raise EndpointTimeoutError(self._name, str(exc)) from exc
 
@@ -218,7 +218,7 @@ class LocalAgent:
             return False
         try:
             await check_config(self._supervisor.binary, reduced, limit=CHECK_LIMIT, root=self._scratch)
-        except (ConfigRefusedError, CheckTimeoutError, CheckFailedError):
+        except (ConfigRejectedError, CheckTimeoutError, CheckFailedError):
             return False
         return True
 
@@ -231,7 +231,7 @@ class LocalAgent:
     async def patch(self, generation: Generation, plan: Plan) -> None:
         """Apply the operations of *plan* to the worker, then record *generation*.
 
-        Raises PatchRefusedError, with the files unchanged, if the worker
+        Raises PatchRejectedError, with the files unchanged, if the worker
         rejects an operation, or if the running generation is unknown: no
         process, an interrupted deployment, or files changed by hand.
         """
@@ -253,7 +253,7 @@ class LocalAgent:
                 )
             except OtherWorkerError as exc:
                 # That worker applied the operations, so the record stays open: the running generation is unknown.
-                raise PatchRefusedError(self._name, "haproxy was reloaded by another program") from exc
+                raise PatchRejectedError(self._name, "haproxy was reloaded by another program") from exc
             # The process has changed, so this must not be cancelled. Does not wait for the disk.
             self._files.settle(generation)
             self._patched_worker = worker
@@ -265,7 +265,7 @@ class LocalAgent:
     def _record_patch(self, generation: Generation) -> None:
         running = self._files.read_intact()
         if running is None:
-            raise PatchRefusedError(self._name, "the files were changed by hand: the running generation is unknown")
+            raise PatchRejectedError(self._name, "the files were changed by hand: the running generation is unknown")
         self._files.record_patch(make_delta(running, generation))
 
     async def _write_out(self) -> None:
@@ -290,8 +290,8 @@ class LocalAgent:
             await check_config(
                 self._supervisor.binary, generation, limit=CHECK_LIMIT, background=True, directory=directory
             )
-        except (ConfigRefusedError, CheckTimeoutError, CheckFailedError) as exc:
-            if not isinstance(exc, ConfigRefusedError):
+        except (ConfigRejectedError, CheckTimeoutError, CheckFailedError) as exc:
+            if not isinstance(exc, ConfigRejectedError):
                 # Without a verdict the check is repeated.
                 self._patched.set()
             # The last good files stay; the controller makes the same check and reports the reason.
@@ -319,9 +319,9 @@ class LocalAgent:
 
     def _require_known(self) -> None:
         if not self._supervisor.pid:
-            raise PatchRefusedError(self._name, "no haproxy runs")
+            raise PatchRejectedError(self._name, "no haproxy runs")
         if not self._files.clear:
-            raise PatchRefusedError(self._name, "a deployment was interrupted: the running generation is unknown")
+            raise PatchRejectedError(self._name, "a deployment was interrupted: the running generation is unknown")
 
     async def _commit(self, name: str, generation: Generation) -> None:
         # The process has changed, so this is not cancelled. One bounded thread call: it only writes to disk.
@@ -337,7 +337,7 @@ class LocalAgent:
             except OSError as exc:
                 raise EndpointStorageError(self._name, str(exc)) from exc
             except UnsafePathError as exc:
-                raise DeploymentRefusedError(self._name, str(exc)) from exc
+                raise DeploymentRejectedError(self._name, str(exc)) from exc
 
 
 @contextlib.asynccontextmanager

@@ -12,7 +12,7 @@ from haptic_trio.dataplane.endpoint import (
     EndpointError,
     EndpointTimeoutError,
     EndpointUnreachableError,
-    PatchRefusedError,
+    PatchRejectedError,
 )
 from haptic_trio.haproxy.plan.capabilities import Capabilities, read_capabilities
 from haptic_trio.haproxy.plan.commands import (
@@ -62,14 +62,14 @@ class RuntimeClient:
         answer by another worker raises OtherWorkerError.
 
         Returns removals of unused objects that could not be deleted yet, for
-        `retry`. Raises PatchRefusedError if an operation is rejected or has
+        `retry`. Raises PatchRejectedError if an operation is rejected or has
         no command; the others of its batch were applied. Raises EndpointError
         if the worker does not answer.
         """
         try:
             return await self._hold(converse(operations), worker=worker, patient=patient)
         except (RuntimeCommandError, UnsendableError) as exc:
-            raise PatchRefusedError(self._endpoint, str(exc)) from exc
+            raise PatchRejectedError(self._endpoint, str(exc)) from exc
 
     async def retry(self, removals: Sequence[Removal], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         """Retry *removals*, a result of `apply`, on *worker*; returns those that still fail."""

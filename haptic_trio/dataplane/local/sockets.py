@@ -33,19 +33,19 @@ def choose_socket_directory(instance: Path) -> Path:
         *([(Path(runtime) / "haptic-trio", Path(runtime) / "haptic-trio" / name)] if runtime else []),
         *_temporary(name),
     ]
-    refusals = []
+    rejections = []
     for folders in candidates:
         try:
             if is_short_enough(folders[-1]):
                 for folder in folders:
                     _make_private(folder)
                 return folders[-1]
-            refusals.append(
+            rejections.append(
                 f"{folders[-1]}: the path is too long, or has characters with a meaning in HAProxy's options"
             )
         except OSError as exc:
-            refusals.append(str(exc))
-    raise SocketPathError("no usable directory for sockets: " + "; ".join(refusals))
+            rejections.append(str(exc))
+    raise SocketPathError("no usable directory for sockets: " + "; ".join(rejections))
 
 
 def is_short_enough(directory: Path) -> bool:

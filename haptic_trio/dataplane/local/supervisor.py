@@ -11,7 +11,7 @@ import trio
 
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
-from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRefusedError, run_check
+from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRejectedError, run_check
 from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, GenerationFiles
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.local.process import (
@@ -48,7 +48,7 @@ TERMINATE_LIMIT = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-class LoadRefusedError(HapticError):
+class LoadRejectedError(HapticError):
     """HAProxy rejected the load; `output` has its messages. Permanent."""
 
     def __init__(self, output: str) -> None:
@@ -62,7 +62,7 @@ class Supervisor:
     `run` owns the process. `load` and the clients may be used while it runs
     and the caller holds *lock*; the supervisor takes it for a restart. The
     result of *start_options* is added to the command line of each start; it
-    is called in a thread, and may raise LoadRefusedError to prevent the start.
+    is called in a thread, and may raise LoadRejectedError to prevent the start.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Supervisor:
     async def load(self) -> None:
         """Make HAProxy run what `current` holds, by a reload or a start; the caller holds the lock.
 
-        Raises LoadRefusedError if HAProxy rejects it, and EndpointError if it
+        Raises LoadRejectedError if HAProxy rejects it, and EndpointError if it
         does not answer; in both cases the caller points `current` back.
         """
         process = self._process
@@ -156,7 +156,7 @@ class Supervisor:
         report = await self._reload(process)
         await trio.to_thread.run_sync(self.output.shorten)
         if not report.loaded:
-            raise LoadRefusedError(report.output)
+            raise LoadRejectedError(report.output)
 
     async def _reload(self, process: MasterProcess) -> ReloadReport:
         # If the master exits, a worker may keep its end of the connection open, and no answer would arrive.
@@ -186,7 +186,7 @@ class Supervisor:
             return False
         try:
             await self._wait_ready(self._process)
-        except LoadRefusedError:
+        except LoadRejectedError:
             return False
         return True
 
@@ -220,7 +220,7 @@ class Supervisor:
             self.binary = Path(record.binary)
         try:
             await self._wait_ready(process)
-        except (LoadRefusedError, EndpointError) as exc:
+        except (LoadRejectedError, EndpointError) as exc:
             self._log.warning("haproxy does not answer", pid=process.pid, error=str(exc))
             return False
         self._process = process
@@ -258,29 +258,29 @@ class Supervisor:
         try:
             was_patched = bool(self._files.read_patches())
             await trio.to_thread.run_sync(self._files.absorb)
-            refusal: LoadRefusedError | None = None
+            rejection: LoadRejectedError | None = None
             try:
                 await self._start()
-            except LoadRefusedError as exc:
-                refusal = exc
-            if refusal is not None:
+            except LoadRejectedError as exc:
+                rejection = exc
+            if rejection is not None:
                 # Patches led to a configuration that HAProxy rejects; the generation before it has worked.
-                if not (was_patched and await self._is_refused()):
-                    raise refusal
+                if not (was_patched and await self._is_rejected()):
+                    raise rejection
                 if not await trio.to_thread.run_sync(self._files.roll_back):
-                    raise refusal
-                self._log.warning("rolling back to the previous generation", error=str(refusal))
+                    raise rejection
+                self._log.warning("rolling back to the previous generation", error=str(rejection))
                 await self._start()
-        except (LoadRefusedError, EndpointError, OSError) as exc:
+        except (LoadRejectedError, EndpointError, OSError) as exc:
             self._log.error("haproxy did not start", error=str(exc))
         else:
             await trio.to_thread.run_sync(self._files.mark_loaded)
 
-    async def _is_refused(self) -> bool:
+    async def _is_rejected(self) -> bool:
         """Whether HAProxy rejects the files; else it may have been killed during the start."""
         try:
             await run_check(self.binary, [self._config, self._files.current / CONFIG_NAME], limit=START_LIMIT)
-        except ConfigRefusedError:
+        except ConfigRejectedError:
             return True
         except HapticError:
             return False
@@ -295,11 +295,11 @@ class Supervisor:
             self._process = await trio.to_thread.run_sync(self._spawn)
             self._wanted.set()
             await self._wait_ready(self._process)
-        except (LoadRefusedError, ProcessLookupError) as exc:
+        except (LoadRejectedError, ProcessLookupError) as exc:
             if self._process is not None:
                 self._forget(self._process)
-            reason = exc.output if isinstance(exc, LoadRefusedError) else "haproxy exited without a message"
-            raise LoadRefusedError(self.output.read_since(offset) or reason) from exc
+            reason = exc.output if isinstance(exc, LoadRejectedError) else "haproxy exited without a message"
+            raise LoadRejectedError(self.output.read_since(offset) or reason) from exc
         self._log.info("haproxy started", pid=self.pid)
 
     def _write_config(self) -> None:
@@ -340,7 +340,7 @@ class Supervisor:
                         return
                 # There is no event for the creation of its sockets.
                 await trio.sleep(POLL_INTERVAL)
-            raise LoadRefusedError("haproxy has exited")
+            raise LoadRejectedError("haproxy has exited")
         raise EndpointTimeoutError(self._name, f"haproxy was not ready within {START_LIMIT:g} s")
 
     def _forget(self, process: MasterProcess) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRefusedError
+from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRejectedError
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.permanent_errors import PermanentFindings
 from haptic_trio.haproxy.model import Generation
@@ -73,7 +73,7 @@ class WorkerState:
             return DriftReport(found=found, reasons=reasons)
         try:
             removals = await runtime.apply(operations, worker=worker)
-        except PatchRefusedError as exc:
+        except PatchRejectedError as exc:
             return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
         noted = note_leftovers(removals, None, capabilities)
         self._leftovers = worker, (*self._left_in(worker), *noted)

@@ -18,13 +18,13 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.cli_socket import exchange
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointError, EndpointTimeoutError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointError, EndpointTimeoutError
 from haptic_trio.dataplane.local.check import PRELUDE_NAME
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.port_holders import find_holders
 from haptic_trio.dataplane.local.ports import find_addresses
 from haptic_trio.dataplane.local.process import MasterProcess, find_masters, is_alive, read_record
-from haptic_trio.dataplane.local.supervisor import LoadRefusedError, Supervisor
+from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.model import GroupKey, ProviderStatus
 from haptic_trio.haproxy.model import Generation
@@ -92,7 +92,7 @@ class FleetAgent(LocalAgent):
 
     def _choose_start_options(self) -> Sequence[str]:
         if self._is_closed:
-            raise LoadRefusedError(f"{self._name}: HAProxy is not started, since the instance is being removed")
+            raise LoadRejectedError(f"{self._name}: HAProxy is not started, since the instance is being removed")
         donor = self._siblings.find_donor()
         # HAProxy starts without a donor that does not answer, after a second and with a line in its log.
         return ["-x", str(donor)] if donor is not None else []
@@ -109,11 +109,11 @@ class FleetAgent(LocalAgent):
             self._siblings.note_start()
 
     async def _require_unshared_addresses(self, generation: Generation) -> None:
-        """Raise DeploymentRefusedError if an HAProxy outside of this fleet listens on an address of *generation*."""
+        """Raise DeploymentRejectedError if an HAProxy outside of this fleet listens on an address of *generation*."""
         addresses = find_addresses(generation.config)
         holders = await trio.to_thread.run_sync(partial(find_holders, addresses, root=self._directory.parent))
         if holders:
-            raise DeploymentRefusedError(self._name, holders[0].explain())
+            raise DeploymentRejectedError(self._name, holders[0].explain())
 
     async def close(self) -> None:
         """Wait for a running deployment, at most `CLOSE_LIMIT` seconds; never start HAProxy again."""

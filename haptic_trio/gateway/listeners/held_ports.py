@@ -197,9 +197,9 @@ def _reason(
     *,
     is_beyond: bool,
 ) -> str:
-    refusal = rules.refusal(port)
-    if refusal:
-        return refusal
+    rejection = rules.rejection(port)
+    if rejection:
+        return rejection
     if not rules.pool and (port in rules.shared or _is_held(port, age_of(gateway), lookups, classes)):
         return HELD
     if is_beyond:

@@ -119,9 +119,9 @@ def allows_namespace(allowed: Any, default: str, own: str, namespace: str, looku
     return origin == "All" or (origin == "Same" and namespace == own)
 
 
-def is_ours(gateway: Resource, lookups: Lookups, controller: str) -> bool:
+def is_managed(gateway: Resource, lookups: Lookups, controller: str) -> bool:
     """Whether *gateway* is of a class of *controller*."""
-    return is_class_ours(class_of([gateway]), lookups, controller)
+    return is_managed_class(class_of([gateway]), lookups, controller)
 
 
 def class_of(found: Sequence[Resource]) -> str:
@@ -129,7 +129,7 @@ def class_of(found: Sequence[Resource]) -> str:
     return text_of(found[0], "spec", "gatewayClassName") if found else ""
 
 
-def is_class_ours(name: str, lookups: Lookups, controller: str) -> bool:
+def is_managed_class(name: str, lookups: Lookups, controller: str) -> bool:
     """Whether the GatewayClass *name* exists and has the controller *controller*."""
     return bool(name) and derived(lookups, "gatewayClasses", _controller, name) == controller
 
@@ -138,14 +138,14 @@ def _controller(found: Sequence[Resource]) -> str | None:
     return text_of(found[0], "spec", "controllerName") if found else None
 
 
-def is_refused(gateway: Resource) -> bool:
+def is_rejected(gateway: Resource) -> bool:
     """Whether *gateway* has parameters. None are supported: the Gateway is not accepted, and not served."""
     return dig(gateway, "spec", "infrastructure", "parametersRef") is not None
 
 
 def our_gateways(lookups: Lookups, controller: str) -> list[Resource]:
     """Return all Gateways of classes of *controller*."""
-    return [gateway for gateway in bare_in(lookups, "gateways") if is_ours(gateway, lookups, controller)]
+    return [gateway for gateway in bare_in(lookups, "gateways") if is_managed(gateway, lookups, controller)]
 
 
 def listeners_of(gateway: Resource) -> tuple[Listener, ...]:

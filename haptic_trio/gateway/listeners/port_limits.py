@@ -36,9 +36,9 @@ def ports_beyond(
         return frozenset()
     key = namespace_of(gateway), name_of(gateway)
     if kind == "Gateway":
-        return derived(lookups, "gateways", _Refused(rules, classes, key), namespace)
+        return derived(lookups, "gateways", _Rejected(rules, classes, key), namespace)
     before = derived(lookups, "gateways", _Granted(rules, classes), namespace)
-    return derived(lookups, "listenerSets", _RefusedOfSets(rules, before, key), namespace)
+    return derived(lookups, "listenerSets", _RejectedOfSets(rules, before, key), namespace)
 
 
 class _Fit(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class _Granted(msgspec.Struct, frozen=True):
         return _verdict_on_gateways(Same(found), self.rules, self.classes).granted
 
 
-class _Refused(msgspec.Struct, frozen=True):
+class _Rejected(msgspec.Struct, frozen=True):
     """The ports of one Gateway that are beyond the limit, among all of its namespace."""
 
     rules: PortRules
@@ -70,7 +70,7 @@ class _Refused(msgspec.Struct, frozen=True):
     key: Key
 
     def __call__(self, found: Sequence[Resource]) -> frozenset[int]:
-        return frozenset(_verdict_on_gateways(Same(found), self.rules, self.classes).refused.get(self.key, ()))
+        return frozenset(_verdict_on_gateways(Same(found), self.rules, self.classes).rejected.get(self.key, ()))
 
 
 class _Size(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class _Size(msgspec.Struct, frozen=True):
         return 1 << (count - 1).bit_length() if count else 0
 
 
-class _RefusedOfSets(msgspec.Struct, frozen=True):
+class _RejectedOfSets(msgspec.Struct, frozen=True):
     """The ports of ListenerSets for one Gateway that are beyond the limit, among all of a namespace."""
 
     rules: PortRules
@@ -91,14 +91,14 @@ class _RefusedOfSets(msgspec.Struct, frozen=True):
     key: Key
 
     def __call__(self, found: Sequence[Resource]) -> frozenset[int]:
-        return frozenset(_verdict_on_sets(Same(found), self.rules, self.before).refused.get(self.key, ()))
+        return frozenset(_verdict_on_sets(Same(found), self.rules, self.before).rejected.get(self.key, ()))
 
 
 class _Verdict(NamedTuple):
     """The result of the claims of a namespace."""
 
     granted: frozenset[Claim]
-    refused: dict[Key, set[int]]
+    rejected: dict[Key, set[int]]
     """The ports beyond the limit of each Gateway."""
 
 
@@ -114,13 +114,13 @@ def _verdict_on_sets(found: Same[Sequence[Resource]], rules: PortRules, before: 
 
 def _verdict(claims: Iterable[tuple[Key, Claim]], most: int, before: frozenset[Claim]) -> _Verdict:
     granted = set(before)
-    refused: dict[Key, set[int]] = {}
+    rejected: dict[Key, set[int]] = {}
     for key, claim in claims:
         if len(granted) < most:
             granted.add(claim)
         elif claim not in granted:
-            refused.setdefault(key, set()).add(claim[2])
-    return _Verdict(frozenset(granted), refused)
+            rejected.setdefault(key, set()).add(claim[2])
+    return _Verdict(frozenset(granted), rejected)
 
 
 def _of_gateways(found: Iterable[Resource], rules: PortRules, classes: frozenset[str]) -> Iterator[tuple[Key, Claim]]:
@@ -140,5 +140,5 @@ def _of_sets(found: Iterable[Resource], rules: PortRules) -> Iterator[tuple[Key,
 
 def _claims(owner: Resource, key: Key, rules: PortRules) -> Iterator[tuple[Key, Claim]]:
     for port in named_ports(owner):
-        if not rules.refusal(port):
+        if not rules.rejection(port):
             yield key, ((*key, port) if rules.pool else ("", "", port))

@@ -76,7 +76,7 @@ class PortRules(msgspec.Struct, frozen=True):
             settings.get("gatewayListenersPerNamespace", _MOST_LISTENERS),
         )
 
-    def refusal(self, port: int) -> str:
+    def rejection(self, port: int) -> str:
         """Return why no listener may have *port*; empty if one may."""
         if not any(first <= port <= last for first, last in self.allowed):
             return NOT_ALLOWED

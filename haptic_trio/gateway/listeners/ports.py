@@ -25,7 +25,7 @@ from haptic_trio.gateway.listeners.clients import (
 )
 from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_ports
 from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
-from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_ours, is_refused
+from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_managed, is_rejected
 from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of
 
@@ -87,7 +87,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
         return f"gateway-clients::{self.name}_{digest}"
 
 
-class RefusedPort(msgspec.Struct, frozen=True):
+class RejectedPort(msgspec.Struct, frozen=True):
     """A port on which listeners of one owner are not served."""
 
     owner: Resource
@@ -96,7 +96,7 @@ class RefusedPort(msgspec.Struct, frozen=True):
     reason: str
 
 
-class RefusedListeners(msgspec.Struct, frozen=True):
+class RejectedListeners(msgspec.Struct, frozen=True):
     """Listeners of a ListenerSet that are beyond the limit of their namespace."""
 
     owner: Resource
@@ -107,7 +107,7 @@ class RefusedListeners(msgspec.Struct, frozen=True):
 
 def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
     """Return the served ports of *gateway*; none if it is not of *controller*, or not accepted."""
-    if not is_ours(gateway, resources, controller) or is_refused(gateway):
+    if not is_managed(gateway, resources, controller) or is_rejected(gateway):
         return []
     placement = _placement(gateway, resources, controller, rules.pool)
     if rules.pool and not placement.addresses:
@@ -142,9 +142,9 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
     ]
 
 
-def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[RefusedPort]:
+def rejected_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[RejectedPort]:
     """Return the unavailable ports of the listeners of *gateway*, once for each owner of listeners."""
-    if not is_ours(gateway, resources, controller) or is_refused(gateway):
+    if not is_managed(gateway, resources, controller) or is_rejected(gateway):
         return []
     placement = _placement(gateway, resources, controller, rules.pool)
     taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
@@ -154,19 +154,19 @@ def refused_ports(gateway: Resource, resources: Lookups, controller: str, rules:
         if listener.is_accepted and listener.port in taken
     }
     return [
-        RefusedPort(_named(kind, namespace, name), port, taken[port]) for port, kind, namespace, name in sorted(owners)
+        RejectedPort(_named(kind, namespace, name), port, taken[port]) for port, kind, namespace, name in sorted(owners)
     ]
 
 
-def refused_listeners(
+def rejected_listeners(
     gateway: Resource, resources: Lookups, controller: str, rules: PortRules
-) -> list[RefusedListeners]:
+) -> list[RejectedListeners]:
     """Return the ListenerSets for *gateway* with more listeners than their namespace may add."""
-    if not is_ours(gateway, resources, controller) or is_refused(gateway):
+    if not is_managed(gateway, resources, controller) or is_rejected(gateway):
         return []
     beyond = listeners_beyond(gateway, resources, rules.listeners)
     owners = Counter((listener.namespace, listener.owner) for listener in beyond.values())
-    return [RefusedListeners(_named("ListenerSet", *owner), count) for owner, count in sorted(owners.items())]
+    return [RejectedListeners(_named("ListenerSet", *owner), count) for owner, count in sorted(owners.items())]
 
 
 def _named(kind: str, namespace: str, name: str) -> Resource:

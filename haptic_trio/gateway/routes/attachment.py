@@ -9,8 +9,8 @@ from haptic_trio.gateway.listeners.listeners import (
     Listener,
     WantedListeners,
     class_of,
-    is_class_ours,
-    is_ours,
+    is_managed_class,
+    is_managed,
     listeners_of_set,
     parent_of,
 )
@@ -60,12 +60,12 @@ def attach(route: Resource, kind: str, lookups: Lookups, controller: str) -> Ite
         wanted = WantedListeners(text_of(reference, "sectionName"), _port_of(reference))
         match text_of(reference, "kind") or "Gateway":
             case "Gateway":
-                if is_class_ours(derived(lookups, "gateways", class_of, *keys), lookups, controller):
+                if is_managed_class(derived(lookups, "gateways", class_of, *keys), lookups, controller):
                     yield _attach(route, kind, reference, derived(lookups, "gateways", wanted, *keys), lookups)
             case "ListenerSet":
                 found = bare(lookups, "listenerSets", *keys)
                 gateway = parent_of(found, lookups) if found is not None else None
-                if found is not None and gateway is not None and is_ours(gateway, lookups, controller):
+                if found is not None and gateway is not None and is_managed(gateway, lookups, controller):
                     own = wanted.among(listeners_of_set(found, gateway, lookups))
                     yield _attach(route, kind, reference, own, lookups)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.listeners.ports import (
-    RefusedListeners,
-    RefusedPort,
+    RejectedListeners,
+    RejectedPort,
     ServedPort,
-    refused_listeners,
-    refused_ports,
+    rejected_listeners,
+    rejected_ports,
     served_ports,
 )
 from haptic_trio.gateway.objects import Lookups, Resource, name_of, namespace_of
@@ -68,17 +68,17 @@ class GatewayFunctions:
         """Return the ports of *gateway* that are served; none if it is not of *controller*."""
         return served_ports(gateway, resources, controller, rules)
 
-    def refused_ports(
+    def rejected_ports(
         self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules
-    ) -> list[RefusedPort]:
+    ) -> list[RejectedPort]:
         """Return the unavailable ports of the listeners of *gateway*, once for each owner of listeners."""
-        return refused_ports(gateway, resources, controller, rules)
+        return rejected_ports(gateway, resources, controller, rules)
 
-    def refused_listeners(
+    def rejected_listeners(
         self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules
-    ) -> list[RefusedListeners]:
+    ) -> list[RejectedListeners]:
         """Return the ListenerSets that have more listeners for *gateway* than their namespace may add."""
-        return refused_listeners(gateway, resources, controller, rules)
+        return rejected_listeners(gateway, resources, controller, rules)
 
     def backends(self, service: Resource, resources: Lookups) -> list[Variant]:
         """Return the variants of backends that the routes to *service* need, for each of its ports."""

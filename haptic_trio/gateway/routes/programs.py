@@ -32,7 +32,7 @@ MAX_CONDITIONS: Final = MAX_PROGRAM - 1_000
 """So a list has room for any match with its target, and for the target without conditions at its end."""
 INVALID: Final = "!"
 """Name of an invalid backend: its requests are answered with 500."""
-REFUSED: Final = "x"
+REJECTED: Final = "x"
 """A directive: every request is answered with 500."""
 _FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 """Headers that say where a message ends. With another value, what follows on the connection is read as a part of it."""
@@ -119,7 +119,7 @@ def _filters(filters: Iterable[Any], match: Match) -> Iterator[str]:
                 yield from _rewrite(dig(item, "urlRewrite"), match)
             case _:
                 # The API requires an error response instead of a request without the filter.
-                yield REFUSED
+                yield REJECTED
 
 
 def _mirrors(route: Resource, filters: Iterable[Any], kind: RouteKind, lookups: Lookups) -> Iterator[str]:

@@ -117,9 +117,9 @@ class _Parents(_Rules, frozen=True):
             for retry in self.retries(route):
                 for parent in items_of(route, "spec", "parentRefs"):
                     namespace = text_of(parent, "namespace") or namespace_of(route)
-                    told = {field: text_of(parent, field) for field in ("group", "kind", "name")}
-                    alone = {"spec": {"parentRefs": [{**told, "namespace": namespace}]}}
-                    found.setdefault((*told.values(), namespace, retry.suffix), (alone, retry))
+                    reference = {field: text_of(parent, field) for field in ("group", "kind", "name")}
+                    alone = {"spec": {"parentRefs": [{**reference, "namespace": namespace}]}}
+                    found.setdefault((*reference.values(), namespace, retry.suffix), (alone, retry))
         return tuple(pair for _, pair in sorted(found.items(), key=lambda item: item[0]))
 
 

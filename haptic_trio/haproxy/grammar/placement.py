@@ -32,10 +32,10 @@ _NAME_OPTIONAL: Final = frozenset({"defaults", "crt-store"})
 # Kinds whose names HAProxy does not check character by character.
 _FREE_NAMES: Final = frozenset({"cache", "defaults", "program", "crt-store", "acme"})
 # HAProxy rejects more words after these headers; HAProxy 2.8 silently ignores them after `backend`.
-_EXTRA_REFUSED_AFTER: Final = """
+_EXTRA_REJECTED_AFTER: Final = """
 backend global frontend listen peers userlist cache log-forward fcgi-app program acme crt-store log-profile traces
 """
-_EXTRA_REFUSED: Final = frozenset(_EXTRA_REFUSED_AFTER.split())
+_EXTRA_REJECTED: Final = frozenset(_EXTRA_REJECTED_AFTER.split())
 _NAME: Final = re.compile("[A-Za-z0-9_:.-]+")
 _NEGATABLE_IN_PROXIES: Final = frozenset({"option", "log"})
 _FORBIDDEN_IN_DEFAULTS: Final = """
@@ -79,7 +79,7 @@ def check_header(header: Directive) -> Iterator[Finding]:
     kind, words = header.words[0], header.words
     parts = read_header(words)
     if kind in UNNAMED_KINDS:
-        if len(words) > 1 and kind in _EXTRA_REFUSED:
+        if len(words) > 1 and kind in _EXTRA_REJECTED:
             yield Finding(header, 1, f"section '{kind}' takes no name", f"remove '{words[1]}'")
         return
     if not parts.name and kind not in _NAME_OPTIONAL:
@@ -88,7 +88,7 @@ def check_header(header: Directive) -> Iterator[Finding]:
     if parts.name and kind not in _FREE_NAMES and 1 not in header.raw and not _NAME.fullmatch(parts.name):
         hint = "names consist of ASCII letters, digits, and _ : . -"
         yield Finding(header, 1, f"character not permitted in the name of a '{kind}' section", hint)
-    if len(words) > parts.extra and (kind in _EXTRA_REFUSED or parts.base):
+    if len(words) > parts.extra and (kind in _EXTRA_REJECTED or parts.base):
         hint = "addresses belong to 'bind' lines" if kind in {"frontend", "listen"} else ""
         yield Finding(header, parts.extra, f"unexpected '{words[parts.extra]}' after the name", hint)
 

@@ -69,7 +69,7 @@ class LeaseElector:
         self._report = report
         self._problem = ""
         self._spread = spread
-        self._told: Standing | None = None
+        self._reported: Standing | None = None
         self._releases = True
         self._news = trio.Event()
 
@@ -102,11 +102,11 @@ class LeaseElector:
                     if not self.is_held():
                         await trio.sleep(SPREAD * self._spread())
                     await self._attempt()
-                    self._tell(publish)
+                    self._publish(publish)
                     self._wake()
         finally:
             self._election.give_up()
-            self._tell(publish)
+            self._publish(publish)
             if self._releases:
                 with trio.move_on_after(RELEASE_LIMIT, shield=True):
                     await self._release()
@@ -126,7 +126,7 @@ class LeaseElector:
         """Report a loss when it is due, even while an attempt is in flight, and changes from the watch."""
         while True:
             await self._wait_news(self._election.held_until if self.is_held() else inf)
-            self._tell(publish)
+            self._publish(publish)
 
     async def _wait_news(self, limit: float) -> None:
         with trio.move_on_at(limit):
@@ -143,12 +143,12 @@ class LeaseElector:
                 await self._bid()
             except HapticError as error:
                 election.fail(trio.current_time())
-                self._tell_problem(str(error), getattr(error, "hint", ""))
+                self._report_problem(str(error), getattr(error, "hint", ""))
             else:
-                self._tell_problem("")
+                self._report_problem("")
         if scope.cancelled_caught:
             election.fail(trio.current_time())
-            self._tell_problem("the API server does not answer in time")
+            self._report_problem("the API server does not answer in time")
 
     async def _bid(self) -> None:
         election = self._election
@@ -205,15 +205,15 @@ class LeaseElector:
                 pass
             return
 
-    def _tell(self, publish: Callable[[Standing], None]) -> None:
+    def _publish(self, publish: Callable[[Standing], None]) -> None:
         election = self._election
         is_leader = election.is_held(trio.current_time())
         standing = Standing(is_leader=is_leader, leader=election.holder, transitions=election.transitions)
-        if standing != self._told:
-            self._told = standing
+        if standing != self._reported:
+            self._reported = standing
             publish(standing)
 
-    def _tell_problem(self, message: str, hint: str = "") -> None:
+    def _report_problem(self, message: str, hint: str = "") -> None:
         if message != self._problem:
             self._problem = message
             problems = (Problem(message=message, hint=hint),) if message else ()

@@ -67,7 +67,7 @@ class DirectoryCluster:
         self._buffer = buffer
         self._catalog = Catalog(grace)
         self._known: dict[str, Known] = {}
-        self._refused: set[str] = set()
+        self._rejected: set[str] = set()
         self._rechecks: dict[str, float] = {}
         self._subscriptions: set[Subscription] = set()
         self._scanned = trio.Event()
@@ -160,7 +160,7 @@ class DirectoryCluster:
                 self._rechecks |= dict.fromkeys(set(survey.directories) - due, trio.current_time() + self._grace)
                 await self._read(survey)
         except RootMissingError as error:
-            self._refused.add(root)
+            self._rejected.add(root)
             self._publish([FileContent(path=root, problems=(error.problem,))], [])
         else:
             self._publish([], [])
@@ -173,11 +173,11 @@ class DirectoryCluster:
         self._take([Reading(path, None, None) for path in survey.gone])
 
     def _note_directories(self, survey: Survey) -> None:
-        refused = {content.path for content in survey.refused}
-        solved = self._refused & {*survey.listed, *survey.missing}
-        self._refused = (self._refused - solved) | refused
-        if refused or solved:
-            self._publish([*survey.refused, *(FileContent(path=path) for path in solved)], [])
+        rejected = {content.path for content in survey.rejected}
+        solved = self._rejected & {*survey.listed, *survey.missing}
+        self._rejected = (self._rejected - solved) | rejected
+        if rejected or solved:
+            self._publish([*survey.rejected, *(FileContent(path=path) for path in solved)], [])
 
     def _take(self, readings: Iterable[Reading]) -> None:
         contents: list[FileContent] = []

@@ -49,7 +49,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     read: tuple[str, ...]
     """In order, so that of two new duplicates the first one is there first."""
     gone: tuple[str, ...]
-    refused: tuple[FileContent, ...]
+    rejected: tuple[FileContent, ...]
     """Directories that cannot be listed; files in them count as unchanged."""
     listed: tuple[str, ...]
     """Directories that were listed."""
@@ -131,9 +131,9 @@ def read_file(path: str, known: Known | None) -> Reading:
         # A link that is there, and leads nowhere, is no file that is gone.
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not Path(path).is_symlink():
             return Reading(path, None, None)
-        return _refused(path, _unreadable(path, error), _UNREAD)
+        return _rejected(path, _unreadable(path, error), _UNREAD)
     if max(status.st_size, len(content)) > MAX_SIZE:
-        return _refused(path, _too_large(path), Known(fingerprint_of(status), b""))
+        return _rejected(path, _too_large(path), Known(fingerprint_of(status), b""))
     read = Known(fingerprint_of(status), blake2b(content, digest_size=16).digest())
     if known is not None and known.digest == read.digest:
         return Reading(path, read, None)
@@ -180,7 +180,7 @@ def _survey_below(root: str, directories: list[str], read: list[str], known: Map
     gone: list[str] = []
     if directories:
         below = tuple(f"{directory}/" for directory in directories)
-        closed = tuple(f"{directory}/" for directory in walk.refused)
+        closed = tuple(f"{directory}/" for directory in walk.rejected)
         gone = [
             path for path in known if path.startswith(below) and path not in walk.found and not path.startswith(closed)
         ]
@@ -188,7 +188,7 @@ def _survey_below(root: str, directories: list[str], read: list[str], known: Map
     return Survey(
         read=tuple(sorted({*read, *changed})),
         gone=tuple(gone),
-        refused=tuple(FileContent(path=path, problems=(problem,)) for path, problem in walk.refused.items()),
+        rejected=tuple(FileContent(path=path, problems=(problem,)) for path, problem in walk.rejected.items()),
         listed=tuple(walk.listed),
         missing=tuple(walk.missing),
         directories=tuple(directory for directory in directories if directory in walk.listed),
@@ -204,7 +204,7 @@ def _check_root(root: str) -> None:
 class _Walk:
     def __init__(self) -> None:
         self.found: dict[str, Fingerprint] = {}
-        self.refused: dict[str, Problem] = {}
+        self.rejected: dict[str, Problem] = {}
         self.listed: dict[str, None] = {}
         self.missing: list[str] = []
 
@@ -218,7 +218,7 @@ class _Walk:
             except (FileNotFoundError, NotADirectoryError):
                 self.missing.append(directory)
             except OSError as error:
-                self.refused[directory] = _unreadable(directory, error)
+                self.rejected[directory] = _unreadable(directory, error)
             else:
                 self.listed[directory] = None
 
@@ -251,7 +251,7 @@ def _inside(root: Path, path: Path) -> Path | None:
     return root / directory.relative_to(base) / path.name if directory.is_relative_to(base) else None
 
 
-def _refused(path: str, problem: Problem, known: Known) -> Reading:
+def _rejected(path: str, problem: Problem, known: Known) -> Reading:
     return Reading(path, known, FileContent(path=path, problems=(problem,)))
 
 

@@ -131,7 +131,7 @@ class FailureSearch:
         """Return those of *suspects* that have no output in the newest render, each with *problem*."""
         newest = self._newest()
         assert newest is not None
-        rejected = {refusal.key for refusal in newest.refusals}
+        rejected = {rejection.key for rejection in newest.rejections}
         return {
             ref: problem
             for ref, keys in suspects.items()

@@ -24,7 +24,7 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.field_paths import without_emitter
 from haptic_trio.pipeline.rejection.setbacks import Setbacks
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
-from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark
+from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection
 
 FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
 """Returns the paths of the fields of an object that a message rejects."""
@@ -39,7 +39,7 @@ class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     problem: Problem
     """The first problem, if several fragments fail."""
-    has_stand_in: bool
+    has_fallback: bool
     """Whether its last good output is served."""
 
 
@@ -52,8 +52,8 @@ class Quarantine:
         self._objects: dict[ResourceRef, QuarantinedObject] = {}
         # The same objects, with problems that do not name fields yet.
         self._found: dict[ResourceRef, QuarantinedObject] = {}
-        self._refusals: tuple[Refusal, ...] = ()
-        self.remarks: tuple[Remark, ...] = ()
+        self._rejections: tuple[Rejection, ...] = ()
+        self.warnings: tuple[ObjectWarning, ...] = ()
         """Warnings for owners of objects, without duplicates; the same tuple until it changes."""
         # Outputs that each render changed and that are not part of a valid configuration yet: its serial number,
         # whether it started from nothing, and the outputs.
@@ -83,8 +83,8 @@ class Quarantine:
         self._paused = Paused()
         self._objects.clear()
         self._found.clear()
-        self._refusals = ()
-        self.remarks = ()
+        self._rejections = ()
+        self.warnings = ()
         self._pending.clear()
         # Each renderer numbers its renders from the beginning.
         self._newer, self._prepared, self._distrusted = {}, 0, 0
@@ -95,16 +95,16 @@ class Quarantine:
 
     def recall(
         self,
-        held: Mapping[FragmentKey, Problem] | None = None,
+        omitted: Mapping[FragmentKey, Problem] | None = None,
         instead: Mapping[FragmentKey, FragmentOutput] | None = None,
     ) -> Recall:
         """Return the good and rejected outputs for the next render.
 
-        For a trial render, *held* fragments count as failed, and outputs in
+        For a trial render, *omitted* fragments count as failed, and outputs in
         *instead* replace their good outputs.
         """
         good = ChainMap(dict(instead), self._good) if instead else self._good
-        return Recall(good, self._rejected, held or {}, self._newer, self._paused)
+        return Recall(good, self._rejected, omitted or {}, self._newer, self._paused)
 
     def find_suspects(
         self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]
@@ -139,7 +139,7 @@ class Quarantine:
                 yield from sorted(changed, key=msgspec.structs.astuple)
 
     def find_template_faults(
-        self, produced: Mapping[FragmentKey, FragmentOutput], refusals: Collection[Refusal]
+        self, produced: Mapping[FragmentKey, FragmentOutput], rejections: Collection[Rejection]
     ) -> tuple[Problem, ...]:
         """Return a problem for each fragment that fails for all objects, including objects that were good before.
 
@@ -149,13 +149,13 @@ class Quarantine:
         if not self._inherited:
             return ()
         good = {_object_of(key): self._good[key].version for key in self._inherited}
-        failed = {refusal.key for refusal in refusals}
+        failed = {rejection.key for rejection in rejections}
         succeeded = {key.fragment for key in produced if key not in failed}
         faults: dict[str, Problem] = {}
-        for refusal in refusals:
-            is_good = good.get(_object_of(refusal.key)) == refusal.subject.resource_version
-            if is_good and refusal.fragment not in succeeded:
-                faults.setdefault(refusal.fragment, refusal.problem)
+        for rejection in rejections:
+            is_good = good.get(_object_of(rejection.key)) == rejection.subject.resource_version
+            if is_good and rejection.fragment not in succeeded:
+                faults.setdefault(rejection.fragment, rejection.problem)
         return tuple(faults.values())
 
     def reject(
@@ -228,7 +228,7 @@ class Quarantine:
         rejected = self._rejected[key]
         return output is not None and (output.digest() in rejected or output.edition in rejected)
 
-    def accept(self, serial: int, refusals: Collection[Refusal]) -> None:
+    def accept(self, serial: int, rejections: Collection[Rejection]) -> None:
         """Record that the render with the number *serial* is valid: its outputs, and all earlier ones, become good."""
         while self._pending and self._pending[0][0] <= serial:
             _, is_new, changed = self._pending.pop(0)
@@ -241,30 +241,30 @@ class Quarantine:
                     self._good[key] = output
         self._inherited = frozenset()
         self._collect_newer()
-        still = {refusal.key for refusal in refusals}
+        still = {rejection.key for rejection in rejections}
         self._rejected = {key: digests for key, digests in self._rejected.items() if key in still}
 
     def update(
-        self, refusals: tuple[Refusal, ...], find_fields: FindFields = lambda _ref, _message: ()
+        self, rejections: tuple[Rejection, ...], find_fields: FindFields = lambda _ref, _message: ()
     ) -> tuple[list[QuarantinedObject], list[QuarantinedObject]]:
-        """Quarantine the objects of *refusals*, and release all others.
+        """Quarantine the objects of *rejections*, and release all others.
 
         Returns the objects that are quarantined newly or for another reason,
         and the released objects. *find_fields* supplies the path of a problem.
         """
-        if refusals is self._refusals:
+        if rejections is self._rejections:
             return [], []
-        self._refusals = refusals
+        self._rejections = rejections
         now: dict[ResourceRef, QuarantinedObject] = {}
-        for refusal in refusals:
-            subject = refusal.subject
+        for rejection in rejections:
+            subject = rejection.subject
             ref = ResourceRef(subject.kind, subject.namespace, subject.name)
             first = now.get(ref)
             now[ref] = QuarantinedObject(
                 ref=ref,
                 version=subject.resource_version,
-                problem=first.problem if first else refusal.problem,
-                has_stand_in=refusal.has_stand_in or (first is not None and first.has_stand_in),
+                problem=first.problem if first else rejection.problem,
+                has_fallback=rejection.has_fallback or (first is not None and first.has_fallback),
             )
         found, self._found = self._found, now
         news = [ref for ref, entry in now.items() if found.get(ref) != entry]

@@ -80,10 +80,10 @@ class Setbacks:
 
     def paused(self, now: float) -> Paused:
         """Return the objects and namespaces whose new versions wait *now*."""
-        held = {place: one.problem for place, one in self._setbacks.items() if one.until > now}
+        paused = {place: one.problem for place, one in self._setbacks.items() if one.until > now}
         return Paused(
-            objects={place: problem for place, problem in held.items() if len(place) > 1},
-            namespaces={place[0]: problem for place, problem in held.items() if len(place) == 1},
+            objects={place: problem for place, problem in paused.items() if len(place) > 1},
+            namespaces={place[0]: problem for place, problem in paused.items() if len(place) == 1},
         )
 
     def next_end(self, after: float) -> float | None:

@@ -16,7 +16,7 @@ from haptic_trio.dataplane.local.check import (
     CheckCrashedError,
     CheckFailedError,
     CheckTimeoutError,
-    ConfigRefusedError,
+    ConfigRejectedError,
     check_config,
     find_acceptance,
 )
@@ -30,7 +30,7 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, DryRunRender, Replacements, render_dry_run
 from haptic_trio.pipeline.validate import Validator, locate
-from haptic_trio.templating.values.subjects import Refusal, Remark, Subject
+from haptic_trio.templating.values.subjects import ObjectWarning, Rejection, Subject
 
 MOST_BYTES = 4 << 20
 """Maximum size of text and files for `haproxy -c`; at 4 us per line this takes about 0.2 s."""
@@ -56,7 +56,7 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a dry run."""
 
     faults: tuple[Fault, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    warnings: tuple[ObjectWarning, ...] = ()
     """Warnings that the change would add."""
     unchecked: str = ""
     """Why `haproxy -c` did not check the change; empty if it did or did not need to."""
@@ -107,23 +107,23 @@ class DryRuns:
                 return DryRun(faults=tuple(_global_faults(dry_run.problems)))
             if not dry_run.changed and after.texts == before.texts:
                 return DryRun()
-            faults = tuple(new_refusals(before.refusals, after.refusals))
+            faults = tuple(new_rejections(before.rejections, after.rejections))
             former, known = await self._parse(before)
             generation, found = await self._parse(after)
         if generation is None:
             return DryRun(faults=(*faults, *blamed("parse", found, known or None, dry_run)))
-        known_remarks = set(before.remarks)
-        remarks = tuple(remark for remark in after.remarks if remark not in known_remarks)
+        known_warnings = set(before.warnings)
+        warnings = tuple(warning for warning in after.warnings if warning not in known_warnings)
         if former is None:
             return DryRun(
                 faults=faults,
-                remarks=remarks,
+                warnings=warnings,
                 unchecked="the present configuration is already rejected without the change",
             )
         if former.id == generation.id:
-            return DryRun(faults=faults, remarks=remarks)
+            return DryRun(faults=faults, warnings=warnings)
         rejected, unchecked = await self._check(former, generation, dry_run, limit, _only_object(replacements))
-        return DryRun(faults=(*faults, *rejected), remarks=remarks, unchecked=unchecked)
+        return DryRun(faults=(*faults, *rejected), warnings=warnings, unchecked=unchecked)
 
     async def _render_newest(self) -> None:
         """Render pending changes first, so that the comparison shows only the effect of the change."""
@@ -166,7 +166,7 @@ class DryRuns:
     async def _rejects(self, generation: Generation, limit: float) -> bool:
         try:
             await self._run_check(generation, limit)
-        except ConfigRefusedError:
+        except ConfigRejectedError:
             return True
         return False
 
@@ -177,7 +177,7 @@ class DryRuns:
             return (), reason
         try:
             await self._run_check(wanted, limit)
-        except ConfigRefusedError as exc:
+        except ConfigRejectedError as exc:
             was_fine = find_acceptance(self._binary, former) is not None
             if isinstance(exc, CheckCrashedError):
                 # A crash message names no line that would lead to an object.
@@ -192,18 +192,18 @@ class DryRuns:
         await check_config(self._binary, generation, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
 
 
-def new_refusals(before: Iterable[Refusal], after: Iterable[Refusal]) -> Iterator[Fault]:
+def new_rejections(before: Iterable[Rejection], after: Iterable[Rejection]) -> Iterator[Fault]:
     """Yield a fault for each refusal in *after*.
 
     A fault is known if *before* has a refusal of the same fragment with the same message.
     """
-    known = {(refusal.key, refusal.problem.message) for refusal in before}
-    for refusal in after:
+    known = {(rejection.key, rejection.problem.message) for rejection in before}
+    for rejection in after:
         yield Fault(
             phase="render",
-            problem=refusal.problem,
-            subject=refusal.subject,
-            is_known=(refusal.key, refusal.problem.message) in known,
+            problem=rejection.problem,
+            subject=rejection.subject,
+            is_known=(rejection.key, rejection.problem.message) in known,
         )
 
 

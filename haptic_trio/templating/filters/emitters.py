@@ -91,9 +91,9 @@ def header_name(value: Any) -> Emitted:
         raise EmitError(f"header_name: the value contains {describe_chars(text, _NOT_TOKEN)}")
     if text.startswith("-"):
         raise EmitError("header_name: the value begins with '-', which HAProxy reads as a flag")
-    refused = re.compile(r"[#$%&'`|]")
-    if refused.search(text):
-        raise EmitError(f"header_name: the value contains {describe_chars(text, refused)}")
+    rejected = re.compile(r"[#$%&'`|]")
+    if rejected.search(text):
+        raise EmitError(f"header_name: the value contains {describe_chars(text, rejected)}")
     return Emitted(text)
 
 

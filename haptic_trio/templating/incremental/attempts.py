@@ -19,7 +19,7 @@ from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.report import problem_of
-from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Refusal, RenderedText, is_same_object
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Rejection, RenderedText, is_same_object
 from haptic_trio.templating.values.text import Emitted
 
 
@@ -46,10 +46,10 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
         made = known
         assert run.unit is not None
         run.trace.asked.update(run.unit.asked)
-    problem, held = made.problem, run.recall.held.get(key)
-    if held is not None:
+    problem, omitted = made.problem, run.recall.omitted.get(key)
+    if omitted is not None:
         # Only this fragment is affected, not others of its object.
-        problem, fallback, is_apart = held, Fallback.GOOD, True
+        problem, fallback, is_apart = omitted, Fallback.GOOD, True
     elif made.output is not None:
         problem = run.recall.problem_with(key, made.output)
         if problem is None and fallback is None:
@@ -61,10 +61,10 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     if is_turn and made.problem is not None:
         run.withheld.fail(key, made)
     # Inner fragments are dropped with it, but their rejections are reasons why the object is withheld.
-    before.restore(run, keep_refusals=problem is None)
+    before.restore(run, keep_rejections=problem is None)
     good = _find_good(run, origin, fallback)
     if problem is not None:
-        _refuse(run, origin, problem, made.concerns, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
+        _reject(run, origin, problem, made.concerns, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
         return _render_closing(run, origin, resource, caller) if fallback is Fallback.NONE else Emitted("")
     run.trace.outputs[key] = good
@@ -80,22 +80,22 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
 class _Given:
     """Savepoint of the current unit: later files, outputs, rejections and warnings can be undone."""
 
-    __slots__ = ("files", "outputs", "refusals", "remarks")
+    __slots__ = ("files", "outputs", "rejections", "warnings")
 
     def __init__(self, run: RenderRun) -> None:
         trace = run.trace
         self.files, self.outputs = len(run.unit_files), len(trace.outputs)
-        self.refusals, self.remarks = len(trace.refusals), len(trace.remarks)
+        self.rejections, self.warnings = len(trace.rejections), len(trace.warnings)
 
-    def restore(self, run: RenderRun, *, keep_refusals: bool = False) -> None:
+    def restore(self, run: RenderRun, *, keep_rejections: bool = False) -> None:
         """Undo what was added to *run* since."""
         trace = run.trace
         while len(trace.outputs) > self.outputs:
             trace.outputs.popitem()
-        if not keep_refusals:
-            del trace.refusals[self.refusals :]
-        while len(trace.remarks) > self.remarks:
-            trace.remarks.popitem()
+        if not keep_rejections:
+            del trace.rejections[self.rejections :]
+        while len(trace.warnings) > self.warnings:
+            trace.warnings.popitem()
         while len(run.unit_files) > self.files:
             run.forget_file(next(reversed(run.unit_files)))
 
@@ -192,16 +192,16 @@ def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> boo
     return good is not None if fallback is None else fallback is not Fallback.NONE
 
 
-def _refuse(
+def _reject(
     run: RenderRun, origin: Origin, problem: Problem, concerns: Iterable[Concern], *, has_fallback: bool, is_apart: bool
 ) -> None:
-    refusal = Refusal(
+    rejection = Rejection(
         origin.fragment, origin.subject, problem, origin.ordinal, has_fallback, origin.within, is_apart=is_apart
     )
     assert run.unit is not None
-    run.trace.refusals.append((run.unit.position, refusal))
-    run.trace.remarks.update(
-        (concern.remark_for(problem.message, has_fallback=has_fallback), None) for concern in concerns
+    run.trace.rejections.append((run.unit.position, rejection))
+    run.trace.warnings.update(
+        (concern.warning_for(problem.message, has_fallback=has_fallback), None) for concern in concerns
     )
 
 

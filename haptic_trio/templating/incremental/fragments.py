@@ -102,7 +102,7 @@ def _replay(run: RenderRun, trace: Trace, *, again: bool = True) -> None:
     """Add the records of *trace* to those of the current root."""
     root_trace = run.trace
     root_trace.outputs.update(trace.outputs)
-    root_trace.remarks.update(trace.remarks)
+    root_trace.warnings.update(trace.warnings)
     root_trace.origins += trace.origins
     if again:
         for counted, ordinal in trace.ordinals:
@@ -111,4 +111,4 @@ def _replay(run: RenderRun, trace: Trace, *, again: bool = True) -> None:
             run.register(file)
     assert run.unit is not None
     position = run.unit.position
-    root_trace.refusals += [(position, refusal) for _, refusal in trace.refusals]
+    root_trace.rejections += [(position, rejection) for _, rejection in trace.rejections]

@@ -79,7 +79,7 @@ class Recall(msgspec.Struct, frozen=True):
     """The newest output of each fragment that was part of a valid configuration."""
     blocked: Mapping[FragmentKey, Mapping[str, Problem]] = MappingProxyType({})
     """Outputs, by digest or edition, that HAProxy rejects, with the reason; they count as failed."""
-    held: Mapping[FragmentKey, Problem] = MappingProxyType({})
+    omitted: Mapping[FragmentKey, Problem] = MappingProxyType({})
     """Fragments that count as failed whatever their output is, with the reason; others of their objects do not."""
     newer: Mapping[FragmentKey, FragmentOutput | None] = MappingProxyType({})
     """Outputs newer than `good` that passed phase 1 and wait for phase 2; may be deployed. None: removed."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.values.limits import LimitReachedError
-from haptic_trio.templating.values.subjects import FragmentKey, Refusal
+from haptic_trio.templating.values.subjects import FragmentKey, Rejection
 
 _UNKNOWN_AGE: Final = "~"
 """Younger than every timestamp."""
@@ -59,14 +59,14 @@ class OverallRounds:
             self._total += (want.rounds if want else 0) - (before.rounds if before else 0)
             self._is_changed = True
 
-    def settle(self, recall: Recall, refusals: Iterable[Refusal]) -> frozenset[FragmentKey]:
+    def settle(self, recall: Recall, rejections: Iterable[Rejection]) -> frozenset[FragmentKey]:
         """Decide again, after everything has been rendered; return the fragments that have to be rendered again.
 
-        *refusals* are those of all that has failed. After the first time in a render
+        *rejections* are those of all that has failed. After the first time in a render
         no fragment is admitted any more, so that this comes to an end.
         """
         if self._rejected:
-            for key in self._rejected.difference(refusal.key for refusal in refusals):
+            for key in self._rejected.difference(rejection.key for rejection in rejections):
                 self._want(key, None)
         if not self._is_changed:
             return frozenset()

@@ -7,7 +7,7 @@ import msgspec
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.records import Child, Kept, Root
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.values.subjects import FragmentKey, LineRange, Origin, Refusal, RenderedText
+from haptic_trio.templating.values.subjects import FragmentKey, LineRange, Origin, Rejection, RenderedText
 
 
 class Maker(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +61,9 @@ class Provenance:
         self._paths = dict(paths)
 
     @property
-    def refusals(self) -> tuple[Refusal, ...]:
+    def rejections(self) -> tuple[Rejection, ...]:
         """The fragments whose objects could not be rendered as they are, in the order of rendering."""
-        return self._run.refusals
+        return self._run.rejections
 
     def maker_of(self, path: str, line: int) -> Maker | None:
         """Return who has made the 1-based *line* of the output or file *path*; None if there is no such line."""

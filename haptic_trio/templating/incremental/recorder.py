@@ -29,9 +29,9 @@ from haptic_trio.templating.incremental.scope import Memo
 from haptic_trio.templating.incremental.shares import Claim
 from haptic_trio.templating.values.limits import Meter, RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
-from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Remark, Subject
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, ObjectWarning, Origin, Subject
 
-MOST_REMARKS: Final = 10
+MOST_WARNINGS: Final = 10
 """Warnings of one rendering; further ones are dropped."""
 
 
@@ -149,14 +149,14 @@ class Recorder(Meter):
         """Record the password hash *rounds* of the current fragment; see `FragmentOutput.rounds`."""
         self.trace.rounds += rounds
 
-    def add_remark(self, remark: Remark) -> None:
+    def add_warning(self, warning: ObjectWarning) -> None:
         """Record a warning for the owner of an object."""
-        if len(self.trace.remarks) < MOST_REMARKS:
-            self.trace.remarks[remark] = None
+        if len(self.trace.warnings) < MOST_WARNINGS:
+            self.trace.warnings[warning] = None
 
     def add_concern(self, concern: Concern) -> None:
         """Record a warning for the case that the current fragment is rejected."""
-        if len(self.trace.concerns) < MOST_REMARKS:
+        if len(self.trace.concerns) < MOST_WARNINGS:
             self.trace.concerns.append(concern)
 
     # Registered files.

@@ -20,9 +20,9 @@ from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import (
     Concern,
     FragmentKey,
+    ObjectWarning,
     Origin,
-    Refusal,
-    Remark,
+    Rejection,
     RenderedText,
     subject_of,
 )
@@ -52,22 +52,33 @@ Position: TypeAlias = tuple[Any, ...]
 """A place in the order of rendering: number of the root; 2 n for what follows its n-th region, and 2 n + 1 with the
 child's key for that region itself."""
 
-PlacedRefusal: TypeAlias = tuple[Position, Refusal]
+PlacedRejection: TypeAlias = tuple[Position, Rejection]
 
 
 class Trace:
     """Lookups and output of one rendering so far."""
 
     __slots__ = (
-        "asked", "attempts", "concerns", "files", "guards", "is_each", "is_volatile", "ordinals", "origins", "outputs",
-        "refusals", "remarks", "rounds",
+        "asked",
+        "attempts",
+        "concerns",
+        "files",
+        "guards",
+        "is_each",
+        "is_volatile",
+        "ordinals",
+        "origins",
+        "outputs",
+        "rejections",
+        "rounds",
+        "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
         self.asked: set[Dependency] = set()
         self.outputs: dict[FragmentKey, FragmentOutput] = {}
-        self.refusals: list[PlacedRefusal] = []
-        self.remarks: dict[Remark, None] = {}
+        self.rejections: list[PlacedRejection] = []
+        self.warnings: dict[ObjectWarning, None] = {}
         self.concerns: list[Concern] = []
         """Warnings for the case that the current fragment is rejected."""
         self.guards: set[str] = set()
@@ -90,13 +101,13 @@ class Trace:
 class Unit:
     """Something that renders as a whole, and the result of its last rendering."""
 
-    __slots__ = ("asked", "files", "outputs", "refusals", "remarks")
+    __slots__ = ("asked", "files", "outputs", "rejections", "warnings")
 
     def __init__(self) -> None:
         self.asked: tuple[Dependency, ...] = ()
         self.outputs: Mapping[FragmentKey, FragmentOutput] = _NOTHING
-        self.refusals: tuple[PlacedRefusal, ...] = ()
-        self.remarks: tuple[Remark, ...] = ()
+        self.rejections: tuple[PlacedRejection, ...] = ()
+        self.warnings: tuple[ObjectWarning, ...] = ()
         self.files: tuple[RenderedFile, ...] = ()
 
     @property
@@ -177,7 +188,7 @@ class Region:
         self.template = ""
         self.line = 0
         self.is_apart = False
-        """Its fragments are quarantined for themselves; see `Refusal.is_apart`."""
+        """Its fragments are quarantined for themselves; see `Rejection.is_apart`."""
         self.position: tuple[int, int] = (0, 0)
         self.scope: Mapping[str, Any] = {}
         self.context: Context | None = None

@@ -30,8 +30,8 @@ from haptic_trio.templating.incremental.versions import Versioned
 from haptic_trio.templating.incremental.withheld import Withheld, touch_fragments
 from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
-from haptic_trio.templating.values.remark_list import RemarkList
-from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Remark, Subject
+from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection, Subject
+from haptic_trio.templating.values.warning_list import WarningList
 
 
 class RenderRun(Recorder):
@@ -63,11 +63,11 @@ class RenderRun(Recorder):
         """The objects that are served by their fallbacks, since one of their fragments fails."""
         self.failed_for: Subject | None = None
         """The object whose fragment was being rendered when the newest render failed."""
-        self._refusing: dict[Unit, None] = {}
-        self._refusals: tuple[Refusal, ...] | None = ()
-        self._remarks = RemarkList()
+        self._rejecting: dict[Unit, None] = {}
+        self._rejections: tuple[Rejection, ...] | None = ()
+        self._warnings = WarningList()
         self._blocked_before: dict[FragmentKey, tuple[str, ...]] = {}
-        self._held_before: frozenset[FragmentKey] = frozenset()
+        self._omitted_before: frozenset[FragmentKey] = frozenset()
 
     @property
     def files(self) -> dict[str, RenderedFile]:
@@ -75,22 +75,22 @@ class RenderRun(Recorder):
         return {path: file for path in self.claims if (file := self.claims.first(path)) is not None}
 
     @property
-    def refusals(self) -> tuple[Refusal, ...]:
+    def rejections(self) -> tuple[Rejection, ...]:
         """The fragments that failed or are rejected, in the order of rendering."""
-        if self._refusals is None:
-            placed = [placed for unit in self._refusing for placed in unit.refusals]
-            found = tuple(refusal for _, refusal in sorted(placed, key=lambda item: item[0]))
-            self._refusals = found + self.withheld.lasting(found)
-        return self._refusals
+        if self._rejections is None:
+            placed = [placed for unit in self._rejecting for placed in unit.rejections]
+            found = tuple(rejection for _, rejection in sorted(placed, key=lambda item: item[0]))
+            self._rejections = found + self.withheld.lasting(found)
+        return self._rejections
 
-    def forget_refusals(self) -> None:
-        """Drop the cached `refusals`."""
-        self._refusals = None
+    def forget_rejections(self) -> None:
+        """Drop the cached `rejections`."""
+        self._rejections = None
 
     @property
-    def remarks(self) -> tuple[Remark, ...]:
+    def warnings(self) -> tuple[ObjectWarning, ...]:
         """Warnings for owners of objects, without duplicates, sorted; the same tuple until they change."""
-        return self._remarks.all()
+        return self._warnings.all()
 
     def restart(self, recall: Recall) -> None:
         """Begin another render, with new budgets and the results *recall* of earlier renders."""
@@ -100,13 +100,13 @@ class RenderRun(Recorder):
         self.shares.overall.restart()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
         keys |= self.withheld.others_than(recall)
-        keys |= recall.held.keys() ^ self._held_before
+        keys |= recall.omitted.keys() ^ self._omitted_before
         keys |= self.withheld.pause(self)
         if keys:
             touch_fragments(self, keys)
         self.withheld.restart(self, keys)
         self._blocked_before = {key: tuple(digests) for key, digests in recall.blocked.items()}
-        self._held_before = frozenset(recall.held)
+        self._omitted_before = frozenset(recall.omitted)
 
     def touch_freed(self) -> bool:
         """Make fragments pending that found no room in a namespace with less output now; False without one."""
@@ -170,15 +170,15 @@ class RenderRun(Recorder):
             unit.asked = (*kept, *self.index.add(node, trace.asked.difference(kept)))
         self.withheld.forget_gone(unit, trace)
         self._commit_outputs(unit, trace.outputs)
-        if unit.refusals or trace.refusals:
-            self._refusals = None
-            unit.refusals = tuple(trace.refusals)
-            if unit.refusals:
-                self._refusing[unit] = None
+        if unit.rejections or trace.rejections:
+            self._rejections = None
+            unit.rejections = tuple(trace.rejections)
+            if unit.rejections:
+                self._rejecting[unit] = None
             else:
-                self._refusing.pop(unit, None)
-        if unit.remarks or trace.remarks:
-            self._commit_remarks(unit, tuple(trace.remarks))
+                self._rejecting.pop(unit, None)
+        if unit.warnings or trace.warnings:
+            self._commit_warnings(unit, tuple(trace.warnings))
         if unit.files or self.unit_files:
             self._commit_files(unit, tuple(self.unit_files.values()))
 
@@ -195,10 +195,10 @@ class RenderRun(Recorder):
                 self.changed.add(key)
         unit.outputs = outputs
 
-    def _commit_remarks(self, unit: Unit, remarks: tuple[Remark, ...]) -> None:
-        if unit.remarks != remarks:
-            self._remarks.change(unit.remarks, remarks)
-            unit.remarks = remarks
+    def _commit_warnings(self, unit: Unit, warnings: tuple[ObjectWarning, ...]) -> None:
+        if unit.warnings != warnings:
+            self._warnings.change(unit.warnings, warnings)
+            unit.warnings = warnings
 
     def _commit_files(self, unit: Unit, files: tuple[RenderedFile, ...]) -> None:
         before = {file.path: file for file in unit.files}
@@ -237,11 +237,11 @@ class RenderRun(Recorder):
         self.index.discard(node, unit.asked)
         self.withheld.forget_gone(unit, Trace())
         self._commit_outputs(unit, {})
-        if unit.refusals:
-            self._refusals = None
-            self._refusing.pop(unit, None)
-        if unit.remarks:
-            self._commit_remarks(unit, ())
+        if unit.rejections:
+            self._rejections = None
+            self._rejecting.pop(unit, None)
+        if unit.warnings:
+            self._commit_warnings(unit, ())
         if unit.files:
             self._commit_files(unit, ())
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit
-from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Subject
+from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject
 
 if TYPE_CHECKING:
     from haptic_trio.templating.incremental.run import RenderRun
@@ -44,7 +44,7 @@ class Withheld:
         """Objects with a fallback that turned out to be unusable."""
         self._returned: set[ObjectId] = set()
         """Objects that have been released in this render."""
-        self._lasting: dict[ObjectId, tuple[Refusal, ...]] = {}
+        self._lasting: dict[ObjectId, tuple[Rejection, ...]] = {}
         """Objects that failed again after their release in this render, with the reason: they stay withheld."""
         self._found: dict[FragmentKey, tuple[FragmentOutput | None, FragmentOutput | None]] = {}
         """The good outputs of fragments whose own ones are not used: the newest, and that of a valid configuration."""
@@ -56,7 +56,7 @@ class Withheld:
         """Results of fragments that failed when they last rendered."""
         self._known: set[FragmentKey] = set()
         """Those of them that render again only to use another fallback."""
-        self._settled_for: tuple[Refusal, ...] | None = None
+        self._settled_for: tuple[Rejection, ...] | None = None
         self._paused = Paused()
 
     def __bool__(self) -> bool:
@@ -133,13 +133,13 @@ class Withheld:
             for key in _keys_in(unit) - _keys_in(trace):
                 self.forget(key)
 
-    def lasting(self, known: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
-        """Return the refusals that keep objects withheld although no fragment fails now; *known* are those of now."""
+    def lasting(self, known: tuple[Rejection, ...]) -> tuple[Rejection, ...]:
+        """Return the rejections that keep objects withheld although no fragment fails now; *known* are those of now."""
         if not self._lasting:
             return ()
-        failing = {id_of_subject(refusal.subject) for refusal in known}
+        failing = {id_of_subject(rejection.subject) for rejection in known}
         return tuple(
-            refusal for found, refusals in self._lasting.items() if found not in failing for refusal in refusals
+            rejection for found, rejections in self._lasting.items() if found not in failing for rejection in rejections
         )
 
     def pause(self, run: "RenderRun") -> set[FragmentKey]:
@@ -147,14 +147,14 @@ class Withheld:
         before, self._paused = self._paused, run.recall.paused
         if self._paused == before:
             return set()
-        keys = {*run.produced.snapshot(), *(refusal.key for refusal in run.refusals)}
+        keys = {*run.produced.snapshot(), *(rejection.key for rejection in run.rejections)}
         return {key for key in keys if self._paused.problem_of(key) != before.problem_of(key)}
 
     def restart(self, run: "RenderRun", changed: set[FragmentKey]) -> None:
         """Begin another render; *changed* are fragments whose good or blocked outputs are others than before."""
         if self._lasting:
             self._lasting.clear()
-            run.forget_refusals()
+            run.forget_rejections()
             self._settled_for = None
         self._returned.clear()
         self._known.clear()
@@ -168,13 +168,13 @@ class Withheld:
 
         In one render an object is released at most once, so that this comes to an end.
         """
-        refusals = run.refusals
-        if refusals is self._settled_for and not self._unusable and not self._demanding:
+        rejections = run.rejections
+        if rejections is self._settled_for and not self._unusable and not self._demanding:
             return False
-        failing: dict[ObjectId, list[Refusal]] = {}
-        for refusal in refusals:
-            if not refusal.is_apart:
-                failing.setdefault(id_of_subject(refusal.subject), []).append(refusal)
+        failing: dict[ObjectId, list[Rejection]] = {}
+        for rejection in rejections:
+            if not rejection.is_apart:
+                failing.setdefault(id_of_subject(rejection.subject), []).append(rejection)
         released = self._fallbacks.keys() - failing.keys()
         added = failing.keys() - self._fallbacks.keys()
         worse = {found for found in self._unusable if found in self._fallbacks}
@@ -186,7 +186,7 @@ class Withheld:
             self._fallbacks[found] = self._fallback_for(run, found)
             if found in self._returned:
                 self._lasting[found] = tuple(failing[found])
-                run.forget_refusals()
+                run.forget_rejections()
         for found in worse - released:
             first = self._fallbacks[found] is Fallback.NEWEST
             self._fallbacks[found] = self._fallback_for(run, found, without_newest=True) if first else Fallback.NONE
@@ -197,12 +197,12 @@ class Withheld:
                 self._fallbacks[found] = fallback
                 others.add(found)
         self._demanding.clear()
-        self._settled_for = run.refusals
+        self._settled_for = run.rejections
         changed = {*released, *added, *worse, *others}
         for found in changed:
             touch_object(run, found)
             # Whether these fail is known, and may have taken them all the time that a fragment has.
-            self._known.update(refusal.key for refusal in failing.get(found, ()) if refusal.key in self._failures)
+            self._known.update(rejection.key for rejection in failing.get(found, ()) if rejection.key in self._failures)
         return bool(changed)
 
     def _fallback_for(self, run: "RenderRun", found: ObjectId, *, without_newest: bool = False) -> Fallback:
@@ -223,7 +223,7 @@ class Withheld:
 
 def settle_rounds(run: "RenderRun") -> bool:
     """Decide again whose password hashes find room; True if fragments have to be rendered again for that."""
-    keys = run.shares.overall.settle(run.recall, run.refusals)
+    keys = run.shares.overall.settle(run.recall, run.rejections)
     if keys:
         touch_fragments(run, set(keys))
     for key in keys:
@@ -243,11 +243,11 @@ def touch_fragments(run: "RenderRun", keys: set[FragmentKey]) -> None:
 
 
 def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:
-    return not keys.isdisjoint(unit.outputs) or any(refusal.key in keys for _, refusal in unit.refusals)
+    return not keys.isdisjoint(unit.outputs) or any(rejection.key in keys for _, rejection in unit.rejections)
 
 
 def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
-    return {*unit.outputs, *(refusal.key for _, refusal in unit.refusals)}
+    return {*unit.outputs, *(rejection.key for _, rejection in unit.rejections)}
 
 
 def touch_object(run: "RenderRun", found: ObjectId) -> None:
@@ -293,9 +293,9 @@ def _keys_of(run: "RenderRun", found: ObjectId) -> Iterator[FragmentKey]:
         for key in record.outputs:
             if _id_of_key(key) == found:
                 yield key
-        for _, refusal in record.refusals:
-            if id_of_subject(refusal.subject) == found:
-                yield refusal.key
+        for _, rejection in record.rejections:
+            if id_of_subject(rejection.subject) == found:
+                yield rejection.key
 
 
 def _records_of(run: "RenderRun", found: ObjectId) -> Iterator[Child | Root | Trace]:

@@ -85,14 +85,14 @@ class LineRange(msgspec.Struct, frozen=True):
     origin: Origin
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Rejection(msgspec.Struct, frozen=True):
     """A fragment whose object cannot be rendered now."""
 
     fragment: str
     subject: Subject
     problem: Problem
     ordinal: int = 0
-    has_stand_in: bool = False
+    has_fallback: bool = False
     """The fallback was output instead; otherwise nothing was."""
     within: str = ""
     """See `FragmentKey.within`."""
@@ -106,7 +106,7 @@ class Refusal(msgspec.Struct, frozen=True):
         return FragmentKey(self.fragment, subject.kind, subject.namespace, subject.name, self.ordinal, self.within)
 
 
-class Remark(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+class ObjectWarning(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Warning for the owner of an object."""
 
     subject: Subject
@@ -122,15 +122,15 @@ class Remark(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 class Concern(msgspec.Struct, frozen=True):
     """A warning for the owner of an object that needs a fragment, if that fragment is rejected."""
 
-    remark: Remark
+    warning: ObjectWarning
     otherwise: str
     """The consequence if the fragment has no fallback."""
 
-    def remark_for(self, problem: str, *, has_fallback: bool) -> Remark:
+    def warning_for(self, problem: str, *, has_fallback: bool) -> ObjectWarning:
         """Return the warning about the fragment, which is rejected for *problem*."""
         instead = "its last good version is served" if has_fallback else self.otherwise
-        message = message_of(f"{self.remark.message}: {problem}; {instead}")
-        return msgspec.structs.replace(self.remark, message=message)
+        message = message_of(f"{self.warning.message}: {problem}; {instead}")
+        return msgspec.structs.replace(self.warning, message=message)
 
 
 def message_of(text: str) -> str:

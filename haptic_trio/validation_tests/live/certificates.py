@@ -28,10 +28,10 @@ class Issued(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=4_096)
 def issue(names: tuple[str, ...]) -> Issued:
     """Return a self-signed certificate for the DNS *names*; cached by names."""
-    return issue_anew(names)
+    return issue_certificate(names)
 
 
-def issue_anew(names: tuple[str, ...]) -> Issued:
+def issue_certificate(names: tuple[str, ...]) -> Issued:
     """Return a new self-signed certificate for the DNS *names*."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])

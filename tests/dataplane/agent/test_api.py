@@ -123,9 +123,9 @@ async def test_a_truncated_upload_is_refused_and_nothing_of_it_is_stored(tmp_pat
     frames = encode_frames(new_pieces(cut_generation(TWO), None))
     async with agent(tmp_path) as (_endpoint, http):
         for cut in (len(frames) - 1, len(frames) - 1000, 10):
-            refusal = refused(await http.post("/v1/blobs", content=frames[: max(cut, 1)]))
-            assert refusal.code is ErrorCode.TRUNCATED
-            assert refusal.hint
+            rejection = refused(await http.post("/v1/blobs", content=frames[: max(cut, 1)]))
+            assert rejection.code is ErrorCode.TRUNCATED
+            assert rejection.hint
     assert not list((tmp_path / "blobs").iterdir())
 
 
@@ -146,9 +146,9 @@ async def test_an_upload_that_breaks_off_on_the_way_stores_nothing(tmp_path: Pat
 
 async def test_a_blob_with_another_digest_is_refused(tmp_path: Path) -> None:
     async with agent(tmp_path) as (_endpoint, http):
-        refusal = refused(await http.post("/v1/blobs", content=encode_frames({digest_of(b"one"): b"two"})))
-        assert refusal.code is ErrorCode.WRONG_DIGEST
-        assert digest_of(b"one") in refusal.message
+        rejection = refused(await http.post("/v1/blobs", content=encode_frames({digest_of(b"one"): b"two"})))
+        assert rejection.code is ErrorCode.WRONG_DIGEST
+        assert digest_of(b"one") in rejection.message
 
 
 @pytest.mark.parametrize("size", [SMALL.blob_bytes + 1, SMALL.upload_bytes + 1])
@@ -199,16 +199,16 @@ async def test_missing_blobs_are_named_and_without_them_there_is_no_generation(t
         answer = await post(http, "/v1/generations", StageRequest(manifest=make_manifest(cut, former)))
         # What runs has the others.
         assert set(answer.json()["missing"]) == set(new_pieces(cut, former))
-        refusal = refused(await post(http, "/v1/activate", ActivateRequest(generation=TWO.id)))
-        assert refusal.code is ErrorCode.GENERATION_UNKNOWN
+        rejection = refused(await post(http, "/v1/activate", ActivateRequest(generation=TWO.id)))
+        assert rejection.code is ErrorCode.GENERATION_UNKNOWN
         assert endpoint.running == ONE
 
 
 async def test_a_delta_that_does_not_lead_where_it_says_is_refused(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         wrong = msgspec.structs.replace(make_delta(ONE, TWO), id="0" * 40)
-        refusal = refused(await post(http, "/v1/activate", ActivateRequest(generation="0" * 40, delta=wrong)))
-        assert refusal.code is ErrorCode.BASE_UNKNOWN
+        rejection = refused(await post(http, "/v1/activate", ActivateRequest(generation="0" * 40, delta=wrong)))
+        assert rejection.code is ErrorCode.BASE_UNKNOWN
         assert endpoint.running == ONE
 
 
@@ -252,8 +252,8 @@ async def test_paths_in_the_address_lead_nowhere(tmp_path: Path) -> None:
 )
 async def test_what_is_no_request_is_refused(tmp_path: Path, body: bytes, code: ErrorCode) -> None:
     async with agent(tmp_path) as (endpoint, http):
-        refusal = refused(await http.post("/v1/activate", content=body))
-        assert refusal.code is code
+        rejection = refused(await http.post("/v1/activate", content=body))
+        assert rejection.code is code
         assert endpoint.running == ONE
 
 
@@ -265,8 +265,8 @@ async def test_a_manifest_with_wrong_steps_is_refused(tmp_path: Path) -> None:
     async with agent(tmp_path, limits=SMALL) as (endpoint, http):
         for config, code in ((empty, "base_unknown"), (outside, "base_unknown"), (many, "bad_request")):
             bad = msgspec.structs.replace(manifest, base=ONE.id, config=config)
-            refusal = refused(await post(http, "/v1/generations", StageRequest(manifest=bad)))
-            assert refusal.code == code
+            rejection = refused(await post(http, "/v1/generations", StageRequest(manifest=bad)))
+            assert rejection.code == code
         assert endpoint.running == ONE
 
 
@@ -283,17 +283,17 @@ async def test_a_text_that_is_no_configuration_is_refused(tmp_path: Path) -> Non
     manifest = Manifest(id="0" * 40, config=Recipe(digest_recipe(recipe), recipe))
     async with agent(tmp_path) as (endpoint, http):
         await http.post("/v1/blobs", content=encode_frames({digest_of(text): text}))
-        refusal = refused(await post(http, "/v1/generations", StageRequest(manifest=manifest)))
-        assert refusal.code is ErrorCode.CONFIGURATION_REFUSED
-        assert "modus" in refusal.message
+        rejection = refused(await post(http, "/v1/generations", StageRequest(manifest=manifest)))
+        assert rejection.code is ErrorCode.CONFIGURATION_REJECTED
+        assert "modus" in rejection.message
         assert endpoint.running == ONE
 
 
 async def test_a_plan_for_another_generation_is_refused(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         request = PatchRequest(generation=TWO.id, running="0" * 40, plan=Plan(), delta=make_delta(ONE, TWO))
-        refusal = refused(await post(http, "/v1/patch", request))
-        assert refusal.code is ErrorCode.RUNNING_DIFFERS
+        rejection = refused(await post(http, "/v1/patch", request))
+        assert rejection.code is ErrorCode.RUNNING_DIFFERS
         assert endpoint.running == ONE
 
 
@@ -338,8 +338,8 @@ async def test_an_endpoint_that_fails_is_a_clear_error(tmp_path: Path) -> None:
         endpoint.fails = 1
         response = await post(http, "/v1/activate", activation(TWO))
         assert response.status_code == 502
-        refusal = refused(response)
-        assert (refusal.code, refusal.message) == (ErrorCode.HAPROXY_UNREACHABLE, "told to fail")
+        rejection = refused(response)
+        assert (rejection.code, rejection.message) == (ErrorCode.HAPROXY_UNREACHABLE, "told to fail")
 
 
 async def test_a_client_that_reads_nothing_does_not_keep_the_agent_from_ending(

@@ -15,12 +15,12 @@ from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.agent.messages import AgentLimits
 from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.dataplane.endpoint import (
-    DeploymentRefusedError,
+    DeploymentRejectedError,
     DriftReport,
     EndpointError,
     EndpointTimeoutError,
     EndpointUnreachableError,
-    PatchRefusedError,
+    PatchRejectedError,
 )
 from haptic_trio.dataplane.local.process import read_record
 from haptic_trio.dataplane.local.runtime import RuntimeClient
@@ -74,11 +74,11 @@ async def test_what_haproxy_refuses_is_refused_with_its_words_and_changes_nothin
     broken = build_generation(first.text + "    errorfile 503 general/missing.http\n")
     async with serving_haproxy(instance_root, haproxy_binary) as served, served.remote() as remote:
         await sync_endpoint(remote, first)
-        with pytest.raises(DeploymentRefusedError, match=r"edge-1: .*missing"):
+        with pytest.raises(DeploymentRejectedError, match=r"edge-1: .*missing"):
             await remote.activate(broken)
         assert await fetch(port) == (200, "one")
         assert await remote.fetch_running() == first
-        with pytest.raises(PatchRefusedError, match="edge-1: "):
+        with pytest.raises(PatchRejectedError, match="edge-1: "):
             await remote.patch(answering(port, "two"), Plan((SetMapEntry("maps/none.map", "a", "b"),)))
         assert await fetch(port) == (200, "one")
         assert (await sync_endpoint(remote, answering(port, "two"))).reloaded
@@ -112,7 +112,7 @@ async def test_a_patch_that_another_controller_has_overtaken_becomes_a_load(
     ):
         await sync_endpoint(one, forwarding(port, 1))
         await sync_endpoint(other, answering(port, "other"))
-        with pytest.raises(PatchRefusedError, match="the plan is for generation"):
+        with pytest.raises(PatchRejectedError, match="the plan is for generation"):
             await one.patch(forwarding(port, second), Plan())
         await sync_endpoint(one, forwarding(port, second))
         await wait_for_body(port, "b")

@@ -68,10 +68,10 @@ def test_complete_manifest_gives_the_generation_or_its_missing_blobs(desired: Ge
     cut = cut_generation(desired)
     manifest = wired(make_manifest(cut))
     known = known_generations()
-    with pytest.raises(MissingBlobsError) as refusal:
+    with pytest.raises(MissingBlobsError) as rejection:
         known.assemble(manifest, nowhere)
     pieces = new_pieces(cut, None)
-    assert set(refusal.value.missing) == set(pieces)
+    assert set(rejection.value.missing) == set(pieces)
     assert known.assemble(manifest, pieces.get) == desired
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from haptic_trio.dataplane.agent.limits import RequestRefusedError, TokenBucket, check_client
+from haptic_trio.dataplane.agent.limits import RequestRejectedError, TokenBucket, check_client
 from haptic_trio.dataplane.agent.messages import ErrorCode
 from haptic_trio.dataplane.agent.tls import Client
 
@@ -36,6 +36,6 @@ def test_a_client_with_an_allowed_name_may_ask(allowed: frozenset[str]) -> None:
     ],
 )
 def test_others_may_not(client: Client | None, trust: int, now: float, code: ErrorCode) -> None:
-    with pytest.raises(RequestRefusedError) as refusal:
+    with pytest.raises(RequestRejectedError) as rejection:
         check_client(client, allowed=frozenset({"controller"}), trust=trust, now=now)
-    assert refusal.value.answer.code is code
+    assert rejection.value.answer.code is code

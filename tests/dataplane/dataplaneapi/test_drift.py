@@ -10,7 +10,7 @@ from starlette.responses import Response
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointUnreachableError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, refusal
+from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, rejection
 from tests.support.dataplaneapi_builders import (
     certificate,
     crt_list,
@@ -248,11 +248,11 @@ async def test_process_that_cannot_be_observed_is_neither_drift_nor_failure() ->
     api = FakeDataplaneApi()
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, site())
-        api.before = answers("GET", "stats/native", refusal(500, "no socket"))
+        api.before = answers("GET", "stats/native", rejection(500, "no socket"))
         with structlog.testing.capture_logs() as logs:
             assert await endpoint.repair() == DriftReport()
         assert "process cannot be observed" in [log["event"] for log in logs]
-        api.before = answers("GET", "stats/native", refusal(503, "starting"))
+        api.before = answers("GET", "stats/native", rejection(503, "starting"))
         with pytest.raises(EndpointUnreachableError):
             await endpoint.repair()
 
@@ -261,14 +261,14 @@ async def test_repair_that_is_refused_is_a_reason_to_load() -> None:
     api = FakeDataplaneApi()
     desired = site()
 
-    async def refuse(call: Call) -> Response | None:
+    async def reject(call: Call) -> Response | None:
         is_meant = call.method == "PUT" and call.path.startswith("runtime/backends")
-        return refusal(500, "no room") if is_meant else None
+        return rejection(500, "no room") if is_meant else None
 
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, desired)
         api.process.servers["app", "a"]["admin_state"] = "drain"
-        api.before = refuse
+        api.before = reject
         result = await sync_endpoint(endpoint, desired, verify=True)
 
     assert result.reloaded

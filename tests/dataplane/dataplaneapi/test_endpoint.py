@@ -4,7 +4,7 @@ import pytest
 import trustme
 
 from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, DriftReport, PatchRefusedError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, DriftReport, PatchRejectedError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, make_file
 from haptic_trio.haproxy.plan.operations import Plan
@@ -151,7 +151,7 @@ async def test_configuration_changed_by_others_is_loaded_again() -> None:
 
     async with open_endpoint(api) as endpoint:
         assert await endpoint.fetch_running() is None
-        with pytest.raises(PatchRefusedError):
+        with pytest.raises(PatchRejectedError):
             await endpoint.patch(desired, Plan())
         assert (await sync_endpoint(endpoint, desired)).reloaded
 
@@ -182,7 +182,7 @@ async def test_files_that_the_api_cannot_keep_are_refused_before_anything_is_wri
     api = FakeDataplaneApi()
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(DeploymentRefusedError, match=words):
+        with pytest.raises(DeploymentRejectedError, match=words):
             await endpoint.activate(generation(files=files))  # type: ignore[arg-type]  # pytest's parameters have no type
 
     assert api.writes == []
@@ -193,7 +193,7 @@ async def test_file_that_the_configuration_would_not_find_is_refused_and_removed
     misplaced = make_file(FileKind.FILE, "/somewhere/else/503.http", "busy\n")
 
     async with open_endpoint(api) as endpoint:
-        with pytest.raises(DeploymentRefusedError, match=f"the API stored it at {ROOT}/general/503.http"):
+        with pytest.raises(DeploymentRejectedError, match=f"the API stored it at {ROOT}/general/503.http"):
             await endpoint.activate(generation(files=(misplaced,)))
 
     assert "503.http" not in api.stores["general"]

@@ -16,7 +16,7 @@ from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress, Authorities
 from haptic_trio.dataplane.endpoint import Endpoint
 from tests.dataplane.test_dataplaneapi_network import serve
 from tests.k8s.api_cluster import Reports
-from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, refusal
+from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, rejection
 from tests.support.dataplaneapi_builders import CREDENTIALS
 from tests.support.ports import free_port
 
@@ -83,7 +83,7 @@ async def test_api_that_answers_again_is_a_new_endpoint(nursery: trio.Nursery) -
 
 
 async def refuse_all() -> Response:
-    return refusal(503, "starting")
+    return rejection(503, "starting")
 
 
 async def test_each_request_uses_the_current_credentials(nursery: trio.Nursery) -> None:

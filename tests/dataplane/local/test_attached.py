@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointTimeoutError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointTimeoutError
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.agents import until
@@ -99,7 +99,7 @@ async def test_what_haproxy_refuses_changes_nothing(instance_root: Path, haproxy
         first = answering(port, "one")
         await sync_endpoint(agent, first)
         broken = build_generation(first.text + "    errorfile 503 general/missing.http\n")
-        with pytest.raises(DeploymentRefusedError, match="missing"):
+        with pytest.raises(DeploymentRejectedError, match="missing"):
             await agent.activate(broken)
         assert await agent.fetch_running() == first
         assert await fetch(port) == (200, "one")

@@ -14,7 +14,7 @@ from haptic_trio.dataplane.local.check import (
     CheckFailedError,
     CheckMemoryError,
     CheckTimeoutError,
-    ConfigRefusedError,
+    ConfigRejectedError,
     check_config,
     find_acceptance,
     judge_output,
@@ -58,7 +58,7 @@ async def test_a_valid_generation_with_files_is_accepted(root: Path, haproxy_bin
 
 @pytest.mark.haproxy
 async def test_a_refusal_names_the_rendered_line(root: Path, haproxy_binary: Path) -> None:
-    with pytest.raises(ConfigRefusedError) as caught:
+    with pytest.raises(ConfigRejectedError) as caught:
         await check_config(haproxy_binary, BROKEN, limit=10, root=root)
     problem = caught.value.problems[0]
     assert (problem.source, problem.line) == ("haproxy.cfg", BROKEN.text.count("\n"))
@@ -83,7 +83,7 @@ async def test_exceeded_memory_limit_is_no_rejection(root: Path, haproxy_binary:
 
     with pytest.raises(CheckMemoryError, match="more than 256 MiB"):
         await check_config(haproxy_binary, greedy, limit=10, root=root, memory=256 << 20)
-    with pytest.raises(ConfigRefusedError, match="nosuchfetch"):
+    with pytest.raises(ConfigRejectedError, match="nosuchfetch"):
         await check_config(haproxy_binary, BROKEN, limit=10, root=root, memory=256 << 20)
     await check_config(haproxy_binary, greedy, limit=10, root=root)
 
@@ -148,7 +148,7 @@ async def test_haproxy_crashes_without_leaving_a_core(root: Path, haproxy_binary
 
 @pytest.mark.haproxy
 async def test_a_missing_file_is_a_refusal(root: Path, haproxy_binary: Path) -> None:
-    with pytest.raises(ConfigRefusedError, match=r"maps/host\.map"):
+    with pytest.raises(ConfigRejectedError, match=r"maps/host\.map"):
         await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, root=root)
 
 
@@ -196,7 +196,7 @@ async def test_a_cancelled_check_leaves_nothing(root: Path) -> None:
 
 async def test_endless_output_is_cut(root: Path) -> None:
     size = 3 * OUTPUT_LIMIT
-    with pytest.raises(ConfigRefusedError) as caught:
+    with pytest.raises(ConfigRejectedError) as caught:
         await check_config(fake(root, f"head -c {size} /dev/zero | tr '\\0' x; exit 1"), BROKEN, limit=10, root=root)
     assert len(str(caught.value)) <= OUTPUT_LIMIT
 
@@ -215,13 +215,13 @@ async def test_a_path_outside_the_directory_is_refused(root: Path) -> None:
 
 
 def test_a_silent_failure_is_a_refusal_too() -> None:
-    with pytest.raises(ConfigRefusedError, match="code 3"):
+    with pytest.raises(ConfigRejectedError, match="code 3"):
         judge_output(3, "")
 
 
 @pytest.mark.haproxy
 async def test_a_configuration_that_listens_nowhere_is_refused_in_words(root: Path, haproxy_binary: Path) -> None:
-    with pytest.raises(ConfigRefusedError, match="has no listener"):
+    with pytest.raises(ConfigRejectedError, match="has no listener"):
         await check_config(haproxy_binary, build_generation(BASE), limit=10, root=root)
 
 
@@ -235,7 +235,7 @@ async def test_kept_directory_has_the_files_of_each_check(haproxy_binary: Path, 
     await check_config(haproxy_binary, mapping(1, {"kept.example": "2"}), limit=10, directory=kept)
     assert (path / "maps/host.map").read_text().split() == ["kept.example", "2"]
     assert (path / "haproxy.cfg").stat().st_mtime_ns == untouched
-    with pytest.raises(ConfigRefusedError):
+    with pytest.raises(ConfigRejectedError):
         await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, directory=kept)
     assert not (path / "maps/host.map").exists()
     kept.remove()
@@ -255,7 +255,7 @@ async def test_what_a_binary_has_accepted_it_is_not_asked_again(haproxy_binary: 
     binary.write_text("#!/bin/sh\nexit 1\n")
     binary.chmod(0o755)
     assert find_acceptance(binary, generation) is None
-    with pytest.raises(ConfigRefusedError):
+    with pytest.raises(ConfigRejectedError):
         await check_config(binary, generation, limit=10, root=root)
 
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.binary import probe_version
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointError, PatchRefusedError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointError, PatchRejectedError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, make_file
 from haptic_trio.haproxy.plan.operations import DeleteMapEntry, Plan, ReplaceMap, SetMapEntry
@@ -141,7 +141,7 @@ async def test_a_refused_generation_changes_nothing(instance_root: Path, haproxy
         first = answering(port, "one")
         await sync_endpoint(agent, first)
         broken = build_generation(first.text.replace('string "one"', 'lf-string "%[src,map(/nosuchfetch)]"'))
-        with pytest.raises(DeploymentRefusedError, match="nosuchfetch"):
+        with pytest.raises(DeploymentRejectedError, match="nosuchfetch"):
             await agent.activate(broken)
         assert await fetch(port) == (200, "one")
         assert await agent.fetch_running() == first
@@ -159,7 +159,7 @@ async def test_a_generation_that_cannot_be_loaded_is_refused_and_the_old_one_ser
         await sync_endpoint(agent, first)
         # `haproxy -c` does not bind, so it finds nothing wrong with this.
         unloadable = build_generation(first.text + f"    bind unix@{instance_root}/nosuch/socket\n")
-        with pytest.raises(DeploymentRefusedError, match="cannot bind"):
+        with pytest.raises(DeploymentRejectedError, match="cannot bind"):
             await agent.activate(unloadable)
         assert await fetch(port) == (200, "one")
         assert await agent.fetch_running() == first
@@ -174,7 +174,7 @@ async def test_a_first_generation_that_cannot_be_loaded_is_refused_and_leaves_no
     port = free_port()
     async with instances(instance_root, haproxy_binary) as (agent,):
         first = answering(port, "one")
-        with pytest.raises(DeploymentRefusedError, match="cannot bind"):
+        with pytest.raises(DeploymentRejectedError, match="cannot bind"):
             await agent.activate(build_generation(first.text + f"    bind unix@{instance_root}/nosuch/socket\n"))
         assert (await agent.describe()).pid == 0
         assert await agent.fetch_running() is None
@@ -202,7 +202,7 @@ async def test_a_port_that_is_taken_is_refused_without_a_moment_of_refused_conne
             wider = build_generation(first.text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{port},127.0.0.1:{taken}"))
             async with trio.open_nursery() as clients:
                 clients.start_soon(ask)
-                with pytest.raises(DeploymentRefusedError, match=f"cannot bind 127.0.0.1:{taken}"):
+                with pytest.raises(DeploymentRejectedError, match=f"cannot bind 127.0.0.1:{taken}"):
                     await agent.activate(wider)
                 clients.cancel_scope.cancel()
             assert set(answers) == {(200, "one")}
@@ -214,7 +214,7 @@ async def test_a_refused_operation_falls_back_to_a_reload(instance_root: Path, h
     first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
     async with instances(instance_root, haproxy_binary) as (agent,):
         await sync_endpoint(agent, first)
-        with pytest.raises(PatchRefusedError, match=r"unknown\.example"):
+        with pytest.raises(PatchRejectedError, match=r"unknown\.example"):
             await agent.patch(second, Plan((DeleteMapEntry("maps/host.map", "unknown.example"),)))
         assert (instance_root / "instances/local-1/current/maps/host.map").read_text() == "a.example 1\n"
         result = await sync_endpoint(agent, second)
@@ -241,7 +241,7 @@ async def test_a_file_changed_by_hand_is_repaired(instance_root: Path, haproxy_b
 async def test_a_path_outside_the_instance_is_refused(instance_root: Path, haproxy_binary: Path) -> None:
     async with instances(instance_root, haproxy_binary) as (agent,):
         escaping = build_generation(BASE, [make_file(FileKind.FILE, "../../escaped", "x")])
-        with pytest.raises(DeploymentRefusedError, match="escaped"):
+        with pytest.raises(DeploymentRejectedError, match="escaped"):
             await agent.activate(escaping)
         assert not paths_named(instance_root, "escaped")
 

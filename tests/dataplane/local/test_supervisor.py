@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.dataplane.endpoint import DeploymentRefusedError, EndpointUnreachableError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointUnreachableError
 from haptic_trio.dataplane.local import supervisor as supervisor_module
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.local.process import ProcessRecord, has_argument, read_record, spawn
-from haptic_trio.dataplane.local.supervisor import LoadRefusedError, Supervisor
+from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from tests.support.agents import until
@@ -177,7 +177,7 @@ async def test_what_haproxy_is_started_with_may_be_more_or_nothing_at_all(
 
     def choose() -> Sequence[str]:
         if not allowed:
-            raise LoadRefusedError("not now")
+            raise LoadRejectedError("not now")
         return ["-n", "77"]
 
     agent = LocalAgent(
@@ -187,7 +187,7 @@ async def test_what_haproxy_is_started_with_may_be_more_or_nothing_at_all(
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(agent.run, on_exit="stop", grace=0.1))
             allowed = False
-            with pytest.raises(DeploymentRefusedError, match="not now"):
+            with pytest.raises(DeploymentRejectedError, match="not now"):
                 await agent.activate(answering(port, "one"))
             allowed = True
             await agent.activate(answering(port, "one"))

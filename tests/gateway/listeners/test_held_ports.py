@@ -155,7 +155,7 @@ def test_twice_as_many_gateways_cost_twice_as_much(shape: str) -> None:
         site = site_of(SHAPES[shape](size))
         with Work() as work:
             rendered = site.render()
-        assert not rendered.refusals
+        assert not rendered.rejections
         costs.append(work.calls)
 
     assert costs[2] <= 2.2 * costs[1], costs

@@ -3,7 +3,7 @@
 from typing import Any
 
 from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
-from haptic_trio.gateway.listeners.ports import refused_listeners, served_ports
+from haptic_trio.gateway.listeners.ports import rejected_listeners, served_ports
 from haptic_trio.gateway.objects import name_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.status.gateway import GatewayStatus, ListenerSetStatus
@@ -53,7 +53,7 @@ def test_the_oldest_listener_sets_of_a_namespace_are_served_up_to_the_limit() ->
         *("p0.peaceful.test", "p1.peaceful.test", "p2.peaceful.test"),
         *(f"w{number}.web.test" for number in range(9)),
     ]
-    refused = refused_listeners(SHARED, stores, CONTROLLER, rules)
+    refused = rejected_listeners(SHARED, stores, CONTROLLER, rules)
     assert [(one.owner["metadata"]["namespace"], name_of(one.owner), one.count) for one in refused] == [
         ("greedy", "b", 2),
         ("greedy", "c", 1),
@@ -84,7 +84,7 @@ def test_a_listener_counts_once_for_each_certificate() -> None:
     ports = {port.port: port for port in served_ports(SHARED, stores, CONTROLLER, PortRules.of(listeners=7))}
 
     assert [len(ports[443].listeners), len(ports[80].listeners)] == [2, 2]
-    refused = refused_listeners(SHARED, stores, CONTROLLER, PortRules.of(listeners=7))
+    refused = rejected_listeners(SHARED, stores, CONTROLLER, PortRules.of(listeners=7))
     assert [(name_of(one.owner), one.count) for one in refused] == [("a", 1), ("b", 1)]
 
 
@@ -96,9 +96,9 @@ def test_twenty_thousand_listeners_of_a_tenant_leave_the_shared_gateway_what_it_
 
     rendered = site.render()
 
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     entries = rendered.texts["maps/gateway-listeners.map"].text.splitlines()
     assert len([line for line in entries if "greedy" in line]) == 64
-    warned = {str(one.subject) for one in rendered.remarks if one.reason == "TooManyListeners"}
+    warned = {str(one.subject) for one in rendered.warnings if one.reason == "TooManyListeners"}
     assert warned
     assert all("greedy" in subject for subject in warned)

@@ -13,7 +13,7 @@ from haptic_trio.gateway.listeners.port_rules import (
     port_range,
     taken_port,
 )
-from haptic_trio.gateway.listeners.ports import refused_ports, served_ports
+from haptic_trio.gateway.listeners.ports import rejected_ports, served_ports
 from haptic_trio.gateway.objects import GatewayObjectError, name_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
@@ -113,7 +113,7 @@ def test_the_gateways_of_a_namespace_have_a_limited_number_of_ports(pool: tuple[
     # The oldest first, and in the order of the listeners; a reserved port does not count.
     assert served == [[81, 82, 83], [91, 94], [70, 71, 72, 73, 74]]
     assert unavailable_ports(second, stores, CONTROLLER, rules) == {92: BEYOND, 93: BEYOND}
-    refused = refused_ports(second, stores, CONTROLLER, rules)
+    refused = rejected_ports(second, stores, CONTROLLER, rules)
     assert {(one.port, one.reason, name_of(one.owner)) for one in refused} == {(92, BEYOND, "a"), (93, BEYOND, "a")}
 
 
@@ -140,7 +140,7 @@ def test_listener_sets_have_the_ports_that_gateways_of_their_namespace_leave() -
     # A port that another namespace has, by its Gateway or a set, is open to all.
     assert [port.port for port in served_ports(shared, stores, CONTROLLER, rules)] == [71, 80, 90]
     assert [port.port for port in served_ports(own, stores, CONTROLLER, rules)] == [60, 61]
-    refused = refused_ports(shared, stores, CONTROLLER, rules)
+    refused = rejected_ports(shared, stores, CONTROLLER, rules)
     assert [(one.port, one.reason, one.owner["kind"], name_of(one.owner)) for one in refused] == [
         (72, BEYOND, "ListenerSet", "old"),
         (73, BEYOND, "ListenerSet", "young"),

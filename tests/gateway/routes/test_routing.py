@@ -42,7 +42,7 @@ def stage(*objects: Resource) -> Stores:
     return stores_of(gateway_class(), service(), *([] if "Gateway" in present else [gateway()]), *objects)
 
 
-def is_refused(one: Resource, stores: Stores) -> bool:
+def is_rejected(one: Resource, stores: Stores) -> bool:
     """Whether a part of what *one* contributes cannot be expressed."""
     try:
         list(entries(one, HTTP_ROUTE, PREFIX, stores, CONTROLLER))
@@ -223,7 +223,7 @@ def test_a_route_that_cannot_be_expressed_is_rejected_without_effect_on_others(b
     stores = stage(wrong, route("good", rule("/good")))
     good = stores["httpRoutes"].get("web", "good")[0]
 
-    assert is_refused(wrong, stores)
+    assert is_rejected(wrong, stores)
     assert [entry.value for entry in entries(good, HTTP_ROUTE, PREFIX, stores, CONTROLLER)] == ["gateway::web_app_80"]
 
 
@@ -278,7 +278,7 @@ def test_a_rule_that_cannot_be_expressed_is_dropped_and_the_others_are_served(ba
 
     assert [entry.key for entry in entries(one, HTTP_ROUTE, PREFIX, stores, CONTROLLER)] == ["web/gw/http|*|/good/"]
     assert list(rule_entries(one, HTTP_ROUTE, stores, CONTROLLER)) == []
-    assert is_refused(other, stores)
+    assert is_rejected(other, stores)
 
 
 @pytest.mark.parametrize("bad", BAD_RULES[1:])

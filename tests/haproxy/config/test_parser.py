@@ -39,7 +39,7 @@ backend
 """
 
 
-def _refusal(text: str, **options: object) -> ConfigSyntaxError:
+def _rejection(text: str, **options: object) -> ConfigSyntaxError:
     with pytest.raises(ConfigSyntaxError) as caught:
         parse_config(text, **options)  # type: ignore[arg-type]  # the options under test
     return caught.value
@@ -68,7 +68,7 @@ def test_sections_have_kind_name_and_directives_with_their_lines() -> None:
 
 
 def test_all_problems_are_reported_at_once_in_order_with_line_column_and_excerpt() -> None:
-    problems = _refusal(FAULTY, source="web.cfg").problems
+    problems = _rejection(FAULTY, source="web.cfg").problems
     assert [(one.line, one.column) for one in problems] == [
         (1, 1),
         (2, 8),
@@ -86,7 +86,7 @@ def test_all_problems_are_reported_at_once_in_order_with_line_column_and_excerpt
 
 
 def test_a_missing_line_feed_is_a_problem_at_the_very_end() -> None:
-    (problem,) = _refusal("global\n  maxconn 10").problems
+    (problem,) = _rejection("global\n  maxconn 10").problems
     assert (problem.line, problem.column) == (2, 13)
     assert "line feed" in problem.message
 
@@ -127,7 +127,7 @@ def test_a_section_keyword_may_be_quoted_or_escaped() -> None:
 
 def test_what_looks_like_a_section_inside_a_word_is_none() -> None:
     assert len(parse_config("backend a\n  description x backend 'global'\n").sections) == 1
-    assert "unknown keyword 'backend_x'" in str(_refusal("backend a\nbackend_x\n"))
+    assert "unknown keyword 'backend_x'" in str(_rejection("backend a\nbackend_x\n"))
 
 
 def test_conditions_before_and_between_sections_are_kept_in_place() -> None:
@@ -154,8 +154,8 @@ def test_only_a_changed_section_is_parsed_again() -> None:
 
 def test_cached_problems_have_the_lines_and_the_source_of_the_present_text() -> None:
     cache = SectionCache()
-    first = _refusal(FAULTY, cache=cache, source="a")
-    moved = _refusal("\n\n" + FAULTY, cache=cache, source="b")
+    first = _rejection(FAULTY, cache=cache, source="a")
+    moved = _rejection("\n\n" + FAULTY, cache=cache, source="b")
     assert [(one.line + 2, one.column, one.message) for one in first.problems] == [
         (one.line, one.column, one.message) for one in moved.problems
     ]
@@ -166,7 +166,7 @@ def test_a_section_inside_a_condition_is_not_confused_with_the_same_text_outside
     cache = SectionCache()
     section = "global\n  no-such-word\n"
     parse_config(f".if 0\n{section}.endif\n", cache=cache)
-    assert len(_refusal(section, cache=cache).problems) == 1
+    assert len(_rejection(section, cache=cache).problems) == 1
 
 
 def test_the_cache_holds_no_more_than_its_limit() -> None:
@@ -234,7 +234,7 @@ def test_what_haproxy_would_silently_drop_is_refused(check_config: Check, words:
     accepted, dump = check_config(text, "-dC")
     assert accepted
     assert f"description {left} \n" in dump
-    assert len(_refusal(text).problems) == 1
+    assert len(_rejection(text).problems) == 1
 
 
 def test_sixty_thousand_lines_are_parsed_in_far_less_than_a_second_of_work() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from haptic_trio.dataplane.local.check import ConfigRefusedError, check_config
+from haptic_trio.dataplane.local.check import ConfigRejectedError, check_config
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.config.reduced import reduce_generation
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_files, make_generation
@@ -59,7 +59,7 @@ def built(extra: str = "", *, count: int = 50, head: str = HEAD, files: list[Aux
 async def is_accepted(binary: Path, generation: Generation) -> bool:
     try:
         await check_config(binary, generation, limit=20)
-    except ConfigRefusedError:
+    except ConfigRejectedError:
         return False
     return True
 

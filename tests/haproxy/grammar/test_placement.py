@@ -11,7 +11,7 @@ def _problems(text: str) -> list[str]:
     return []
 
 
-def _refused(section: str, line: str) -> tuple[int, str]:
+def _rejected(section: str, line: str) -> tuple[int, str]:
     with pytest.raises(ConfigSyntaxError) as caught:
         parse_config(f"{section}\n{line}\n")
     (problem,) = caught.value.problems
@@ -43,7 +43,7 @@ def _refused(section: str, line: str) -> tuple[int, str]:
 def test_a_wrong_word_is_named_with_its_column_and_the_nearest_right_one(
     section: str, line: str, column: int, hint: str
 ) -> None:
-    found, text = _refused(section, line)
+    found, text = _rejected(section, line)
     assert found == column
     assert hint in text
 
@@ -65,7 +65,7 @@ def test_a_wrong_word_is_named_with_its_column_and_the_nearest_right_one(
 def test_too_few_too_many_and_ill_formed_words_are_named_with_their_column(
     section: str, line: str, column: int, message: str
 ) -> None:
-    found, text = _refused(section, line)
+    found, text = _rejected(section, line)
     assert found == column
     assert message in text
 

@@ -82,12 +82,12 @@ async def test_forbidden_list_is_asked_for_ever_more_rarely_and_never_told_as_em
 
 
 async def test_retry_after_is_kept(autojump_clock: MockClock) -> None:
-    refusals = [status(429, "TooManyRequests", retry_after="7")] * 2
+    rejections = [status(429, "TooManyRequests", retry_after="7")] * 2
 
     def respond(request: httpx.Request) -> httpx.Response:
         if is_watch(request):
             return stream(seconds=1000)
-        return refusals.pop() if refusals else answer(EMPTY)
+        return rejections.pop() if rejections else answer(EMPTY)
 
     server = ScriptedServer(respond)
     async with watching(server, Reports()) as seen:

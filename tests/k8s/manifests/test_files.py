@@ -221,4 +221,4 @@ def test_what_may_not_be_read_is_a_problem_and_not_gone(tmp_path: Path) -> None:
         (tmp_path / "sub").chmod(0o700)
 
     assert survey.gone == ()
-    assert [content.path for content in survey.refused] == [str(tmp_path / "sub")]
+    assert [content.path for content in survey.rejected] == [str(tmp_path / "sub")]

@@ -4,7 +4,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.templating.incremental.outputs import FragmentOutput
-from haptic_trio.templating.values.subjects import FragmentKey, Refusal, Subject
+from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject
 
 PROBLEM = Problem(message="broken")
 REF = ResourceRef("Ingress", "default", "web")
@@ -18,8 +18,8 @@ def output(text: str, version: str = "1") -> FragmentOutput:
     return FragmentOutput(text, (), version)
 
 
-def refusal(name: str = "web", version: str = "1", *, has_stand_in: bool = False) -> Refusal:
-    return Refusal("route", Subject("Ingress", "default", name, version), PROBLEM, 0, has_stand_in)
+def rejection(name: str = "web", version: str = "1", *, has_fallback: bool = False) -> Rejection:
+    return Rejection("route", Subject("Ingress", "default", name, version), PROBLEM, 0, has_fallback)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def after_one_cycle() -> Quarantine:
 def accept(quarantine: Quarantine, serial: int, *given: FragmentOutput | None, refused: bool = False) -> None:
     """Let a render give the fragment `key()` something, or the same as before, and let it be accepted."""
     quarantine.take(serial, {key(): one for one in given}, is_new=False)
-    quarantine.accept(serial, [refusal(has_stand_in=True)] if refused else [])
+    quarantine.accept(serial, [rejection(has_fallback=True)] if refused else [])
 
 
 def test_what_was_part_of_a_valid_configuration_is_recalled(after_one_cycle: Quarantine) -> None:
@@ -104,10 +104,10 @@ def test_problem_of_a_held_object_names_its_fields_which_are_looked_for_once() -
         looked.append(f"{ref.name}: {message}")
         return ("spec.rules[0].host", "spec.rules[3].host")
 
-    bad = Refusal("route", Subject("Ingress", "default", "web", "1"), Problem(message="hostname: the value is long"))
+    bad = Rejection("route", Subject("Ingress", "default", "web", "1"), Problem(message="hostname: the value is long"))
     for number in range(3):
         # Others come and go.
-        fresh, _ = quarantine.update((bad, *map(refusal, map(str, range(number)))), find)
+        fresh, _ = quarantine.update((bad, *map(rejection, map(str, range(number)))), find)
         if number == 0:
             [held] = fresh
             assert (held.problem.path, held.problem.message) == (
@@ -121,9 +121,9 @@ def test_problem_of_a_held_object_names_its_fields_which_are_looked_for_once() -
 def test_object_is_held_and_released_once() -> None:
     quarantine = Quarantine()
 
-    (held,), _ = quarantine.update((refusal(),))
-    assert (held.ref, held.version, held.problem, held.has_stand_in) == (REF, "1", PROBLEM, False)
-    assert quarantine.update((refusal(),)) == ([], [])
+    (held,), _ = quarantine.update((rejection(),))
+    assert (held.ref, held.version, held.problem, held.has_fallback) == (REF, "1", PROBLEM, False)
+    assert quarantine.update((rejection(),)) == ([], [])
     fresh, released = quarantine.update(())
 
     assert (fresh, [held.ref for held in released]) == ([], [REF])
@@ -131,11 +131,11 @@ def test_object_is_held_and_released_once() -> None:
 
 def test_object_with_several_failing_fragments_is_held_once() -> None:
     quarantine = Quarantine()
-    second = Refusal("certificate", Subject("Ingress", "default", "web", "1"), Problem(message="no key"), 0, True)
+    second = Rejection("certificate", Subject("Ingress", "default", "web", "1"), Problem(message="no key"), 0, True)
 
-    (held,), _ = quarantine.update((refusal(), second))
+    (held,), _ = quarantine.update((rejection(), second))
 
-    assert (held.problem, held.has_stand_in) == (PROBLEM, True)
+    assert (held.problem, held.has_fallback) == (PROBLEM, True)
 
 
 def test_fragment_that_a_new_configuration_breaks_for_everybody_is_the_templates_fault(
@@ -143,8 +143,8 @@ def test_fragment_that_a_new_configuration_breaks_for_everybody_is_the_templates
 ) -> None:
     after_one_cycle.begin_iteration()
 
-    refusals = [refusal("web"), refusal("shop")]
-    faults = after_one_cycle.find_template_faults({key("web"): output("w")}, refusals)
+    rejections = [rejection("web"), rejection("shop")]
+    faults = after_one_cycle.find_template_faults({key("web"): output("w")}, rejections)
 
     assert faults == (PROBLEM,)
 
@@ -152,24 +152,24 @@ def test_fragment_that_a_new_configuration_breaks_for_everybody_is_the_templates
 def test_fragment_that_still_works_for_one_object_is_not_at_fault(after_one_cycle: Quarantine) -> None:
     after_one_cycle.begin_iteration()
 
-    assert after_one_cycle.find_template_faults({key("shop"): output("s2")}, [refusal("web")]) == ()
+    assert after_one_cycle.find_template_faults({key("shop"): output("s2")}, [rejection("web")]) == ()
 
 
 def test_objects_that_changed_with_the_configuration_may_be_at_fault_themselves(after_one_cycle: Quarantine) -> None:
     after_one_cycle.begin_iteration()
 
-    assert after_one_cycle.find_template_faults({}, [refusal("web", version="2")]) == ()
+    assert after_one_cycle.find_template_faults({}, [rejection("web", version="2")]) == ()
 
 
 def test_within_an_iteration_the_objects_are_at_fault(after_one_cycle: Quarantine) -> None:
-    assert after_one_cycle.find_template_faults({}, [refusal("web"), refusal("shop")]) == ()
+    assert after_one_cycle.find_template_faults({}, [rejection("web"), rejection("shop")]) == ()
 
 
 def test_object_that_was_held_before_does_not_accuse_the_new_templates(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.update((refusal("web", has_stand_in=True),))
+    after_one_cycle.update((rejection("web", has_fallback=True),))
     after_one_cycle.begin_iteration()
 
-    assert after_one_cycle.find_template_faults({key("web"): output("w")}, [refusal("web")]) == ()
+    assert after_one_cycle.find_template_faults({key("web"): output("w")}, [rejection("web")]) == ()
 
 
 def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_new_one(
@@ -188,7 +188,7 @@ def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_
     after_one_cycle: Quarantine,
 ) -> None:
     after_one_cycle.begin_iteration()
-    new = Refusal("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
+    new = Rejection("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [new]) == (PROBLEM,)
 

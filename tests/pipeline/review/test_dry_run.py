@@ -288,10 +288,10 @@ async def test_owner_of_what_would_have_no_effect_is_told(site: Site) -> None:
 
     found = await site.try_out(other)
 
-    (remark,) = found.remarks
-    assert remark.subject.name == "two"
-    assert "shop.test" in remark.message
-    assert "default/one" in remark.message
+    (warning,) = found.warnings
+    assert warning.subject.name == "two"
+    assert "shop.test" in warning.message
+    assert "default/one" in warning.message
 
 
 async def test_nothing_can_be_said_before_the_first_render(site: Site) -> None:

@@ -136,7 +136,7 @@ def test_accepted(emitter: Callable[..., Any], value: Any, text: str) -> None:
     assert emitter(value) == text
 
 
-REFUSED: list[tuple[Callable[..., Any], Any]] = [
+REJECTED: list[tuple[Callable[..., Any], Any]] = [
     (emitters.word, "}"),
     (emitters.logformat, "}"),
     (emitters.pattern, "}"),
@@ -195,7 +195,7 @@ REFUSED: list[tuple[Callable[..., Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("emitter", "value"), REFUSED)
+@pytest.mark.parametrize(("emitter", "value"), REJECTED)
 def test_refused(emitter: Callable[..., Any], value: Any) -> None:
     with pytest.raises(EmitError):
         emitter(value)

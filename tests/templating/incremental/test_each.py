@@ -108,12 +108,12 @@ def test_fragment_that_fails_is_tried_again_only_when_something_changed() -> Non
     )
     site.put("a", n=1, of="b")
     assert site.render() == ""
-    assert [str(refusal.subject) for refusal in site.run.refusals] == ["Service default/a"]
+    assert [str(rejection.subject) for rejection in site.run.rejections] == ["Service default/a"]
     assert site.count() == 0
     site.put("b", n=2, of="b")
     assert site.count() == 2
     assert site.render() == "12 22 "
-    assert site.run.refusals == ()
+    assert site.run.rejections == ()
 
 
 def test_names_are_those_of_the_place_where_the_loop_stands() -> None:
@@ -256,9 +256,9 @@ def test_state_that_objects_would_share_is_refused(state: str) -> None:
     site = Site(state.replace("USE", "{% each s in resources.services %}").replace("END", "{% endeach %}"))
     site.put("a")
     site.render()
-    (refusal,) = site.run.refusals
-    assert "from outside of {% each %}" in refusal.problem.message
-    assert "assign what you need to a variable" in refusal.problem.hint
+    (rejection,) = site.run.rejections
+    assert "from outside of {% each %}" in rejection.problem.message
+    assert "assign what you need to a variable" in rejection.problem.hint
 
 
 def test_state_of_ones_own_is_fine() -> None:
@@ -300,7 +300,7 @@ def test_two_objects_with_one_file_are_as_if_rendered_in_order() -> None:
     assert site.render() == "general/f general/f "
     site.put("a", text="a")
     assert site.render() == "general/f "
-    assert [str(refusal.subject) for refusal in site.run.refusals] == ["Service default/b", "Service default/c"]
+    assert [str(rejection.subject) for rejection in site.run.rejections] == ["Service default/b", "Service default/c"]
     assert site.run.files["general/f"].text == "a"
     site.remove("a")
     assert site.render() == "general/f general/f "

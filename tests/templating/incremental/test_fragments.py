@@ -36,13 +36,13 @@ def test_a_fragment_that_fails_leaves_everything_else() -> None:
     good, bad = resource("good", spec={"address": "10.0.0.1:80"}), resource("bad", spec={"address": "10.0.0.1 #"})
     text, run = render_run(BACKENDS, backends=[good, bad, good])
     assert text == "defaults\n" + 2 * "backend good\n    server s 10.0.0.1:80\n" + "frontend f\n"
-    (refusal,) = run.refusals
-    assert refusal.fragment == "backend"
-    assert refusal.subject == Subject("Ingress", "default", "bad", "1")
-    assert str(refusal.subject) == "Ingress default/bad"
-    assert (refusal.problem.source, refusal.problem.line) == ("main", 5)
-    assert refusal.problem.subject == "Ingress default/bad"
-    assert ">" in refusal.problem.excerpt
+    (rejection,) = run.rejections
+    assert rejection.fragment == "backend"
+    assert rejection.subject == Subject("Ingress", "default", "bad", "1")
+    assert str(rejection.subject) == "Ingress default/bad"
+    assert (rejection.problem.source, rejection.problem.line) == ("main", 5)
+    assert rejection.problem.subject == "Ingress default/bad"
+    assert ">" in rejection.problem.excerpt
 
 
 def test_any_fault_of_an_object_is_caught() -> None:
@@ -54,7 +54,7 @@ def test_any_fault_of_an_object_is_caught() -> None:
     for body in bodies:
         text, run = render_run("a{% fragment 'f' for o %}x" + body + "{% endfragment %}b", o=resource(spec="a b"))
         assert text == "ab", body
-        assert len(run.refusals) == 1, body
+        assert len(run.rejections) == 1, body
 
 
 def test_files_of_a_refused_fragment_are_gone_and_others_stay() -> None:
@@ -87,14 +87,14 @@ def test_a_fragment_within_a_fragment_fails_alone() -> None:
     )
     text, run = render_run(source, a=resource("a"), b=resource("b"))
     assert text == "123"
-    assert [str(refusal.subject) for refusal in run.refusals] == ["Ingress default/b"]
+    assert [str(rejection.subject) for rejection in run.rejections] == ["Ingress default/b"]
 
 
 def test_a_fragment_that_fails_after_an_inner_one_is_left_out_with_it() -> None:
     source = "{% fragment 'o' for a %}1{% fragment 'i' for b %}2{% endfragment %}{{ a.absent }}{% endfragment %}3"
     text, run = render_run(source, a=resource("a"), b=resource("b"))
     assert text == "3"
-    assert [refusal.subject.name for refusal in run.refusals] == ["a"]
+    assert [rejection.subject.name for rejection in run.rejections] == ["a"]
 
 
 def test_an_error_outside_of_fragments_fails_the_render_with_the_last_line() -> None:

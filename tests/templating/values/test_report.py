@@ -65,4 +65,4 @@ def test_no_message_echoes_a_value(expression: str) -> None:
 
 def test_the_object_in_hand_is_named() -> None:
     _, run = render_run("{% fragment 'f' for o %}{{ o.x }}{% endfragment %}", o=resource("web", "shop"))
-    assert run.refusals[0].problem.subject == "Ingress shop/web"
+    assert run.rejections[0].problem.subject == "Ingress shop/web"

@@ -10,7 +10,7 @@ import yaml
 from haptic_trio.config.encode import encode_value
 from haptic_trio.config.libraries import load_library
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.validation_tests.live.certificates import issue_anew
+from haptic_trio.validation_tests.live.certificates import issue_certificate
 
 LIBRARIES = ("base", "ssl", "ingress")
 CONFIG_NAME = "haptic-trio"
@@ -111,7 +111,7 @@ def make_structure(place: Place, value: str) -> Resource:
 
 def make_secret(place: Place, name: str, host: str) -> tuple[Resource, bytes]:
     """Return a Secret with a fresh certificate for *host*, and that certificate as DER."""
-    issued = issue_anew((host,))
+    issued = issue_certificate((host,))
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",

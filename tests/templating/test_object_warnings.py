@@ -4,13 +4,13 @@ import pytest
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.outputs import Recall
-from haptic_trio.templating.incremental.recorder import MOST_REMARKS
+from haptic_trio.templating.incremental.recorder import MOST_WARNINGS
 from tests.templating.incremental.test_each import Site
 from tests.templating.rendering import refused, render_run, resource
 
 SAYING = """
 {% each s in resources.services as "s" %}
-{% if s.spec.say is defined %}{% do remark(s, "Said", s.spec.say) %}{% endif %}
+{% if s.spec.say is defined %}{% do warn(s, "Said", s.spec.say) %}{% endif %}
 {% if s.spec.fail is defined %}{{ fail("no") }}{% endif %}
 {% endeach %}
 """
@@ -18,7 +18,7 @@ SAYING = """
 
 def said(site: Site) -> list[str]:
     site.render()
-    return [f"{one.subject.name}: {one.reason}: {one.message}" for one in site.run.remarks]
+    return [f"{one.subject.name}: {one.reason}: {one.message}" for one in site.run.warnings]
 
 
 def test_a_remark_is_made_as_long_as_its_fragment_makes_it_and_gives_no_text() -> None:
@@ -27,10 +27,10 @@ def test_a_remark_is_made_as_long_as_its_fragment_makes_it_and_gives_no_text() -
     site.put("a", say="two")
     assert said(site) == ["a: Said: two", "b: Said: one"]
     assert site.render().strip() == ""
-    kept = site.run.remarks
+    kept = site.run.warnings
     site.put("c")
     site.render()
-    assert site.run.remarks is kept
+    assert site.run.warnings is kept
 
     site.put("a", say="three")
     assert said(site) == ["a: Said: three", "b: Said: one"]
@@ -44,12 +44,12 @@ def test_of_a_fragment_that_fails_nothing_else_is_said() -> None:
     site.put("a", say="one", fail=True)
 
     assert said(site) == []
-    assert len(site.run.refusals) == 1
+    assert len(site.run.rejections) == 1
 
 
 NEEDED = """
 {% each s in resources.services as "s" %}
-{% do remark(x, "Refused", "what " ~ s.metadata.name ~ " gives cannot be used", if_refused="there is nothing") %}
+{% do warn(x, "Refused", "what " ~ s.metadata.name ~ " gives cannot be used", if_rejected="there is nothing") %}
 {{ fail("no " ~ s.metadata.name) if s.spec.fail is defined else s.spec.text | default("fine") }}
 {% endeach %}
 """
@@ -85,16 +85,16 @@ def test_who_needs_what_haproxy_refuses_is_told_as_well() -> None:
 def test_who_needs_a_fragment_is_not_told_of_another_one_around_it_or_beside_it() -> None:
     source = (
         '{% fragment "outer" for x %}{% fragment "inner" for y %}'
-        '{% do remark(x, "Refused", "a", if_refused="b") %}{% endfragment %}{{ fail("no") }}{% endfragment %}'
+        '{% do warn(x, "Refused", "a", if_rejected="b") %}{% endfragment %}{{ fail("no") }}{% endfragment %}'
     )
     _, run = render_run(source, x=resource("x"), y=resource("y"))
 
-    assert (len(run.refusals), run.remarks) == (1, ())
+    assert (len(run.rejections), run.warnings) == (1, ())
 
 
 def test_a_remark_of_a_fragment_that_is_put_in_again_stays() -> None:
     site = Site(
-        '{% for s in resources.services.list() %}{% fragment "f" for s %}{% do remark(s, "Said", s.spec.say) %}'
+        '{% for s in resources.services.list() %}{% fragment "f" for s %}{% do warn(s, "Said", s.spec.say) %}'
         "{% endfragment %}{% endfor %}"
     )
     site.put("a", say="one")
@@ -107,31 +107,31 @@ def test_a_remark_of_a_fragment_that_is_put_in_again_stays() -> None:
 
 
 def test_the_same_from_several_places_is_said_once_and_outside_of_fragments_as_well() -> None:
-    source = '{% do remark(x, "Said", "a") %}{% for i in range(3) %}{% do remark(x, "Said", "a") %}{% endfor %}'
+    source = '{% do warn(x, "Said", "a") %}{% for i in range(3) %}{% do warn(x, "Said", "a") %}{% endfor %}'
     _, run = render_run(source, x=resource("web", version="7"))
 
-    assert [str(one) for one in run.remarks] == ["Ingress default/web: Said: a"]
-    assert run.remarks[0].subject.resource_version == ""
+    assert [str(one) for one in run.warnings] == ["Ingress default/web: Said: a"]
+    assert run.warnings[0].subject.resource_version == ""
 
 
 def test_nobody_says_too_much() -> None:
-    source = '{% for i in range(100) %}{% do remark(x, "Said", "a" ~ i) %}{% endfor %}'
+    source = '{% for i in range(100) %}{% do warn(x, "Said", "a" ~ i) %}{% endfor %}'
     _, run = render_run(source, x=resource())
-    assert len(run.remarks) == MOST_REMARKS
+    assert len(run.warnings) == MOST_WARNINGS
 
-    _, run = render_run('{% do remark(x, "A", text) %}', x=resource(), text="\n" + "x" * 5_000)
-    assert len(run.remarks[0].message) < 500
-    assert "\n" not in run.remarks[0].message
+    _, run = render_run('{% do warn(x, "A", text) %}', x=resource(), text="\n" + "x" * 5_000)
+    assert len(run.warnings[0].message) < 500
+    assert "\n" not in run.warnings[0].message
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ('remark("x", "A", "b")', "not an object"),
-        ('remark(x, "not one word", "b")', "upper camel case"),
-        ('remark(x, "A", 1)', "is not text"),
-        ('remark(x, "A", "")', "is not text"),
-        ('remark(x, "A", "b", if_refused=true)', "if_refused is not text"),
+        ('warn("x", "A", "b")', "not an object"),
+        ('warn(x, "not one word", "b")', "upper camel case"),
+        ('warn(x, "A", 1)', "is not text"),
+        ('warn(x, "A", "")', "is not text"),
+        ('warn(x, "A", "b", if_rejected=true)', "if_rejected is not text"),
     ],
 )
 def test_what_is_no_remark_is_refused(call: str, message: str) -> None:
@@ -139,7 +139,7 @@ def test_what_is_no_remark_is_refused(call: str, message: str) -> None:
 
 
 def test_an_imported_template_cannot_remark_while_it_is_imported() -> None:
-    templates = {"lib": '{% do remark(x, "A", "b") %}{% macro m() %}{% endmacro %}'}
+    templates = {"lib": '{% do warn(x, "A", "b") %}{% macro m() %}{% endmacro %}'}
 
     assert "imported" in refused('{% from "lib" import m %}{{ m() }}', templates, x=resource()).message
 

@@ -45,8 +45,8 @@ class Site:
                 store.delete(ref_of(resource))
 
     @property
-    def remarks(self) -> list[str]:
-        return [str(remark) for remark in self.renderer.render_here(self.stores).remarks]
+    def warnings(self) -> list[str]:
+        return [str(warning) for warning in self.renderer.render_here(self.stores).warnings]
 
 
 def certificate(name: str, *hosts: str, age: int = 1, namespace: str = "default") -> Resource:
@@ -56,7 +56,7 @@ def certificate(name: str, *hosts: str, age: int = 1, namespace: str = "default"
 
 
 def test_a_fully_served_ingress_gets_no_warning() -> None:
-    assert Site(ingress("web", rule(HOST, path("/", "web"), path("/x", "web", kind="Exact")))).remarks == []
+    assert Site(ingress("web", rule(HOST, path("/", "web"), path("/x", "web", kind="Exact")))).warnings == []
 
 
 @pytest.mark.parametrize("kind", ["Prefix", "Exact"])
@@ -66,7 +66,7 @@ def test_the_younger_ingress_for_a_path_gets_a_warning_that_names_the_older_one(
     services = [service("web", namespace="one"), endpoint_slice("web", endpoint("1.1.1.1"), ports=80, namespace="one")]
     site = Site(old, young, *services)
 
-    assert site.remarks == [
+    assert site.warnings == [
         f"Ingress default/young: HostShared: other namespaces have paths of the host {HOST}, too: Ingress one/old",
         (
             f"Ingress default/young: PathTaken: the path /x of the host {HOST} belongs to the older Ingress one/old of "
@@ -79,20 +79,20 @@ def test_the_younger_ingress_for_a_path_gets_a_warning_that_names_the_older_one(
         ),
     ]
     site.remove(old)
-    assert site.remarks == []
+    assert site.warnings == []
 
 
 def test_a_quarantined_ingress_wins_no_path() -> None:
     refused = ingress("old", rule(HOST, path("/", "web"), path("/a b", "web")))
 
-    assert Site(refused, ingress("young", rule(HOST, path("/", "web")), age=2)).remarks == []
+    assert Site(refused, ingress("young", rule(HOST, path("/", "web")), age=2)).warnings == []
 
 
 def test_an_alias_for_the_host_of_another_ingress_gets_a_warning() -> None:
     alias = ingress(
         "alias", rule("b.example.com", path("/", "web")), annotations={"nginx.ingress.kubernetes.io/server-alias": HOST}
     )
-    (said,) = Site(ingress("web", rule(HOST, path("/", "web")), age=2), alias).remarks
+    (said,) = Site(ingress("web", rule(HOST, path("/", "web")), age=2), alias).warnings
 
     assert said.startswith(f"Ingress default/alias: HostPathConflict: the entry {HOST}|/ of maps/path-prefix.map")
 
@@ -104,17 +104,17 @@ def test_a_missing_service_or_port_has_a_warning_until_it_exists() -> None:
     )
     site = Site(web)
 
-    assert site.remarks == [
+    assert site.warnings == [
         f"Ingress default/web: PortNotFound: the Service default/web has no port 81 (ports: 80){UNSERVED}",
         f"Ingress default/web: PortNotFound: the Service default/web has no port x (ports: 80){UNSERVED}",
         f"Ingress default/web: ServiceNotFound: the Service default/gone does not exist{UNSERVED}",
     ]
     site.put(service("gone"), service("web", {"port": 81}, {"port": 80, "name": "x"}))
-    assert site.remarks == [
+    assert site.warnings == [
         f"Ingress default/web: NoEndpoints: the Service default/gone has no ready endpoint{UNSERVED}",
     ]
     site.put(endpoint_slice("gone", endpoint("10.0.0.1"), ports=80))
-    assert site.remarks == []
+    assert site.warnings == []
 
 
 def test_missing_endpoints_of_an_annotated_ingress_have_a_warning() -> None:
@@ -122,7 +122,7 @@ def test_missing_endpoints_of_an_annotated_ingress_have_a_warning() -> None:
         "own", rule(HOST, path("/", "idle")), annotations={"nginx.ingress.kubernetes.io/proxy-read-timeout": "5"}
     )
 
-    assert Site(own, service("idle")).remarks == [
+    assert Site(own, service("idle")).warnings == [
         f"Ingress default/own: NoEndpoints: the Service default/idle has no ready endpoint{UNSERVED}"
     ]
 
@@ -130,7 +130,7 @@ def test_missing_endpoints_of_an_annotated_ingress_have_a_warning() -> None:
 def test_a_service_of_type_external_name_has_a_warning() -> None:
     outside = service("outside", type="ExternalName", externalName="example.com")
 
-    assert Site(ingress("web", rule(HOST, path("/", "outside"))), outside).remarks == [
+    assert Site(ingress("web", rule(HOST, path("/", "outside"))), outside).warnings == [
         (
             "Ingress default/web: ServiceNotSupported: the Service default/outside is of type ExternalName, "
             "which is not supported; use a Service with endpoints, such as an EndpointSlice of your own"
@@ -142,7 +142,7 @@ def test_a_service_of_type_external_name_has_a_warning() -> None:
 def test_a_path_that_looks_like_a_regular_expression_has_a_warning(expression: str) -> None:
     web = ingress("web", rule(HOST, path(expression, "web", kind="ImplementationSpecific"), path("/a(1)", "web")))
 
-    assert Site(web).remarks == [
+    assert Site(web).warnings == [
         (
             f"Ingress default/web: PathIsLiteral: the path {expression} is used as a literal prefix, "
             "not as a regular expression"
@@ -153,20 +153,20 @@ def test_a_path_that_looks_like_a_regular_expression_has_a_warning(expression: s
         rule(HOST, path("/api/(.*)", "web", kind="ImplementationSpecific")),
         annotations={"nginx.ingress.kubernetes.io/use-regex": "true"},
     )
-    assert Site(pattern).remarks == []
+    assert Site(pattern).warnings == []
 
 
 def test_a_missing_certificate_has_a_warning_until_it_exists() -> None:
     site = Site(ingress("web", rule(HOST, path("/", "web")), tls=[{"hosts": [HOST], "secretName": "tls"}]))
 
-    assert site.remarks == [
+    assert site.warnings == [
         (
             "Ingress default/web: CertificateNotFound: spec.tls: the Secret default/tls does not exist, or is not of "
             "type kubernetes.io/tls; clients get another certificate, or nothing listens for TLS"
         )
     ]
     site.put(certificate("tls", HOST))
-    assert site.remarks == []
+    assert site.warnings == []
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_an_unusable_certificate_has_a_warning_for_each_ingress_that_names_it(
     web = ingress("web", rule(HOST, path("/", "web")), tls=[{"hosts": [HOST], "secretName": "tls"}])
     site = Site(mixed, other, web, **context)
 
-    assert site.remarks == [
+    assert site.warnings == [
         (
             "Ingress default/web: CertificateRefused: spec.tls: the Secret default/tls cannot be used: "
             f"pem: the private key is not that of the first certificate; {instead}"
         )
     ]
     site.put(good)
-    assert site.remarks == []
+    assert site.warnings == []
 
 
 def test_a_certificate_that_becomes_unusable_has_a_warning_that_the_former_one_is_used() -> None:
@@ -202,7 +202,7 @@ def test_a_certificate_that_becomes_unusable_has_a_warning_that_the_former_one_i
     produced = dict(site.renderer.render_here(site.stores).produced)
 
     site.put({**good, "data": {**good["data"], "tls.crt": "aGVsbG8="}})
-    [said] = site.renderer.render_here(site.stores, Recall(produced)).remarks
+    [said] = site.renderer.render_here(site.stores, Recall(produced)).warnings
 
     assert said.reason == "CertificateRefused"
     assert said.message.endswith("; its last good version is served")
@@ -213,7 +213,7 @@ def test_at_most_ten_ingresses_get_a_warning_about_one_unusable_certificate() ->
     named = [{"secretName": "tls"}]
     site = Site(bad, *(ingress(f"web{n}", rule(f"{n}.{HOST}", path("/", "web")), tls=named) for n in range(30)))
 
-    assert len(site.remarks) == 10
+    assert len(site.warnings) == 10
 
 
 def test_a_second_certificate_for_a_host_has_a_warning_unless_it_is_a_copy() -> None:
@@ -222,7 +222,7 @@ def test_a_second_certificate_for_a_host_has_a_warning_unless_it_is_a_copy() -> 
     names = [{"secretName": name} for name in ("old", "young", "copy")]
     site = Site(old, young, copy, ingress("web", rule(HOST, path("/", "web")), tls=names))
 
-    assert site.remarks == [
+    assert site.warnings == [
         (
             f"Secret default/young: CertificateConflict: the certificate for {HOST} serves only clients that "
             "do not support the certificate of Secret default/old"
@@ -230,14 +230,14 @@ def test_a_second_certificate_for_a_host_has_a_warning_unless_it_is_a_copy() -> 
     ]
     # Another certificate under the same name, for another host.
     site.put(certificate("young", "b.example.com", age=2))
-    assert site.remarks == []
+    assert site.warnings == []
 
 
 def test_within_a_namespace_the_younger_ingress_gets_a_warning_about_the_path() -> None:
     old = ingress("old", rule(HOST, path("/x", "web")))
     young = ingress("young", rule(HOST, path("/x", "other"), path("/y", "web")), age=2)
     services = [service("other"), endpoint_slice("other", endpoint("1.1.1.1"), ports=80)]
-    (said,) = Site(old, young, *services).remarks
+    (said,) = Site(old, young, *services).warnings
 
     assert said == (
         f"Ingress default/young: HostPathConflict: the entry {HOST}|/x/ of maps/path-prefix.map has no effect, "
