@@ -65,7 +65,7 @@ image: $(STAMP)  ## build the container image (TAG=…; BUILDER=buildah, podman 
 chart-golden: $(STAMP)  ## regenerate the golden files of the rendered chart, for review (needs Go for helm)
 	@$(BIN)/python -m tests.chart.golden_files
 
-docs: $(STAMP)  ## write the generated parts of docs/ anew
+docs: $(STAMP)  ## write the generated parts of docs/ again
 	@$(BIN)/python -m tools.docgen.configuration docs/configuration.md
 	@$(BIN)/python -m tools.docgen.assertions docs/testing.md
 	@$(BIN)/python -m tools.docgen.libraries docs/libraries

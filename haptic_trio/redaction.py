@@ -156,7 +156,7 @@ def _read(source: str) -> Iterator[_Code]:
 
 
 def _find_spans(codes: Iterable[_Code]) -> Iterator[tuple[int, int]]:
-    """Yield where the literals stand that the name in front of them tells about."""
+    """Yield the positions of literals whose preceding name is that of a secret."""
     for code in codes:
         for value in _values(code.tokens, lambda token: _SECRET_NAME.search(token.text) is not None):
             yield from _strings(value)
@@ -169,16 +169,16 @@ def _names_given(tokens: Sequence[_Token]) -> Iterator[str]:
 
 
 def _values(
-    tokens: Sequence[_Token], tells: Callable[[_Token], bool] = lambda _token: False
+    tokens: Sequence[_Token], is_name: Callable[[_Token], bool] = lambda _token: False
 ) -> Iterator[Sequence[_Token]]:
-    """Yield what is given to `auth=` and `headers=`, and what stands behind names that tell; none within another."""
+    """Yield the values of `auth=` and `headers=`, and of tokens that satisfy *is_name*; values do not nest."""
     number = 0
     while number < len(tokens) - 1:
         token, follower = tokens[number], tokens[number + 1].text
         number += 1
         if token.kind == "mark" or follower not in (":", "="):
             continue
-        if (follower == "=" and token.text in _ARGUMENTS) or tells(token):
+        if (follower == "=" and token.text in _ARGUMENTS) or is_name(token):
             end = _end_of_value(tokens, number + 1)
             yield tokens[number + 1 : end]
             number = end

@@ -51,7 +51,7 @@
 {{ include "haptic-trio.fullname" . }}-leader
 {{- end }}
 
-{{/* Not empty where replicas elect a leader, as they do unless they are told not to. */}}
+{{/* Not empty where replicas elect a leader (the default). */}}
 {{- define "haptic-trio.electsLeader" -}}
 {{- if dig "controller" "leaderElection" "enabled" true .Values.config }}yes
 {{- else if gt (int .Values.controller.replicas) 1 }}
@@ -91,7 +91,7 @@
 
 {{/*
   The rules that watching needs, of (list ROOT NAMESPACE): in the whole cluster with an empty NAMESPACE, else in that one.
-  Statuses are written, and Events told, where the objects are.
+  Statuses and Events are written in the namespaces of the objects.
 */}}
 {{- define "haptic-trio.watchRules" -}}
 {{- $namespace := last . }}
@@ -133,8 +133,8 @@
 {{- end }}
 
 {{/*
-  Refuses an upgrade that would take HTTPS away: helm tells the ports of a Service apart by their numbers, and would make that
-  of HTTPS one for UDP. What is there already it leaves alone.
+  Rejects an upgrade that would remove HTTPS: helm identifies the ports of a Service by number, and would turn the HTTPS port
+  into a UDP port. Existing Services stay as they are.
 */}}
 {{- define "haptic-trio.requireMergeablePorts" -}}
 {{- $name := printf "%s-haproxy" (include "haptic-trio.fullname" .) }}

@@ -116,7 +116,7 @@ labels:
   {{- end }}
 {{- end }}
 
-{{/* HAProxy's pod, whoever makes it. */}}
+{{/* HAProxy's pod, in a Deployment or a DaemonSet. */}}
 {{- define "haptic-trio.haproxyPod" -}}
 metadata: {{- include "haptic-trio.podMetadata" (list . "haproxy") | nindent 2 }}
 spec:

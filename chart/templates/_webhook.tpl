@@ -37,7 +37,7 @@ clientConfig:
   {{- with index . 2 }}
   caBundle: {{ . }}
   {{- end }}
-# What nobody answers for is accepted; what cannot be served then is quarantined.
+# If the webhook does not answer, the object is accepted, and quarantined if it cannot be served.
 failurePolicy: Ignore
 matchPolicy: Equivalent
 sideEffects: None

@@ -86,7 +86,7 @@ class MapEntry(_Assertion, frozen=True, kw_only=True, tag="map_entry"):
 
 
 class Deterministic(_Assertion, frozen=True, tag="deterministic"):
-    """Rendered anew with the objects in another order, everything is the same to the byte."""
+    """A second render with the objects in another order gives the same bytes."""
 
     rounds: Rounds = 2
     """How many other orders are tried."""
@@ -115,7 +115,7 @@ class PlanIs(_Assertion, frozen=True, kw_only=True, tag="plan"):
     """What it takes to get here from the state before: that of `previousFixtures`, or of `currentConfig`."""
 
     outcome: PlanOutcome
-    """`none`: HAProxy is told nothing; `runtime`: the running process takes the change; `reload`: it has to reload."""
+    """`none`: nothing is sent to HAProxy; `runtime`: the running process takes the change; `reload`: it has to reload."""
     haproxy_version: str = "2.8"
     """The version of the HAProxy that runs, such as `3.4`: a newer one takes more without a reload."""
     operations: list[str] = []
@@ -205,7 +205,7 @@ class Expect(_Part, frozen=True):
 class Behaviour(_Assertion, frozen=True, kw_only=True, tag="behaviour"):
     """A real HAProxy with this configuration answers a request as expected.
 
-    It listens on private addresses, and behind each server there is one of ours, which answers as `answer` says.
+    It listens on private addresses. Each server is replaced by a test server, which answers as `answer` says.
     """
 
     request: Request

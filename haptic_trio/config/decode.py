@@ -135,7 +135,7 @@ class _Walker:
             if not isinstance(key, ScalarNode) or not isinstance(_scalar_or_none(key), str):
                 self._fail(key, path, f"keys must be text, found {describe_node(key)}", _quoting_hint(key))
             elif key.value in entries:
-                # Not its number: who tells this may know the text as a part of a file.
+                # A distance, no line number: for the caller the text may be a part of a file.
                 above = key.start_mark.line - entries[key.value][0].start_mark.line
                 first = f"{above} line{'s' if above > 1 else ''} above" if above else "on the same line"
                 self._fail(
@@ -279,7 +279,7 @@ def _scalar_or_none(node: ScalarNode) -> object:
 
 
 def _is_absent(node: Node, field: inspect.Field) -> bool:
-    """Tell whether *node* is the null of an optional section, which reads as if it were not there."""
+    """Whether *node* is the null of an optional section, which counts as absent."""
     is_section = isinstance(
         field.type,
         inspect.StructType | inspect.DictType | inspect.ListType | inspect.VarTupleType | inspect.UnionType,

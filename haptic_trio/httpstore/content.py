@@ -38,7 +38,7 @@ class Failure(msgspec.Struct, frozen=True):
     reason: str
     hint: str = ""
     is_fault: bool = False
-    """Whoever asks fails, even where the content is not critical."""
+    """The fetch fails for its caller, even if the content is not critical."""
 
 
 class FetchError(HapticError):

@@ -29,7 +29,7 @@ class Entry:
         self.pending: Content | None = None
         """Is not known to be good or bad."""
         self.is_withheld = False
-        """Nobody gets what is pending."""
+        """The pending content is not given out."""
         self.newest: Content | None = None
         """What the server gave last, whatever became of it: the next fetch asks whether it still is that."""
         self.failure: Failure | None = None

@@ -29,7 +29,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}").fullmatc
 _DURATION: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+").fullmatch
 _PART: Final = re.compile(r"([0-9.]+)(ms|s|m|h|d)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_OURS: Final = frozenset({
+_RESERVED: Final = frozenset({
     "accept-encoding", "connection", "content-length", "expect", "host", "if-modified-since", "if-none-match", "range",
     "te", "trailer", "transfer-encoding", "upgrade",
 })  # fmt: skip
@@ -198,8 +198,8 @@ def _headers_of(given: Any) -> dict[str, str]:
         if not isinstance(name, str) or _TOKEN(name) is None:
             raise RequestFaultError("`headers` has a name that no header can have")
         lower = name.lower()
-        if lower in _OURS:
-            raise RequestFaultError(f"the header {lower!r} is none that templates choose")
+        if lower in _RESERVED:
+            raise RequestFaultError(f"the header {lower!r} is reserved: templates cannot set it")
         headers[lower] = _header_value(value, f"the header {lower!r}")
     return headers
 

@@ -3,8 +3,8 @@
 A holder trusts its lease for the *renew deadline* from the moment at which it
 sent the write that succeeded last. Others take it over when they have not
 seen it change for its whole *duration*, which is longer. Every write names
-the version that it replaces. So whoever takes the lease has seen the last
-renewal after the server had it, and the server had it after it was sent: the
+the version that it replaces. So a replica that takes the lease has seen the last
+renewal after the server stored it, and thus after it was sent: the previous
 holder has given up by then. No two clocks are compared; they only have to run
 about equally fast (by default within a fifth of each other).
 """
@@ -55,7 +55,7 @@ def view_of(resource: Resource) -> LeaseView:
 
 
 class Bid(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that would make, or keep, the lease ours."""
+    """A write that would acquire or renew the lease."""
 
     base: LeaseView | None
     """What it replaces; None: it creates the lease."""
@@ -102,7 +102,7 @@ class Election:
         return self._seen
 
     def is_held(self, now: float) -> bool:
-        """Whether the lease is ours, for certain."""
+        """Whether this replica certainly holds the lease."""
         return now < self._held_until
 
     def change_settings(self, settings: LeaseSettings, now: float) -> None:
@@ -124,7 +124,7 @@ class Election:
         if self.holder != self.identity:
             self._held_until = -math.inf
 
-    def hear(self, lease: LeaseView | None, now: float) -> None:
+    def update(self, lease: LeaseView | None, now: float) -> None:
         """Update from a watch event, which may be late, and for a holder older than its own last write."""
         if not self.is_held(now):
             self.observe(lease, now)
@@ -137,7 +137,7 @@ class Election:
         if self.must_read or self.holder in {"", self.identity}:
             return self._earliest
         assert self._seen is not None
-        # Of the holder, whose settings may be others than ours.
+        # The duration of the holder, whose settings may differ.
         duration = self._seen.duration or self._settings.duration
         return max(self._earliest, self._seen_at + duration)
 
@@ -170,7 +170,7 @@ class Election:
             self._held_until = bid.started + bid.renew_deadline
 
     def fail(self, now: float) -> None:
-        """A bid or a look failed, or nobody knows: the lease is to be read again."""
+        """A bid or a read failed, or its result is unknown: the lease must be read again."""
         self.must_read = True
         self._earliest = now + self._settings.retry_period
 

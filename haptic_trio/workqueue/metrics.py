@@ -1,4 +1,4 @@
-"""OpenMetrics families of work queues and controllers; the label `name` tells them apart.
+"""OpenMetrics families of work queues and controllers; distinguished by the label `name`.
 
 Counts and durations are recorded as things happen. Depths and ages are read
 from the living queues when the registry is scraped, which must happen in the

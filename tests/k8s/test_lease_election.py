@@ -73,7 +73,7 @@ def test_lease_that_is_seen_to_change_is_never_taken_and_one_that_is_not_is_take
     attempt(one, server, 0)
     for now in range(2, 60, 2):
         attempt(one, server, now)
-        two.hear(server.read(), now)
+        two.update(server.read(), now)
         assert not attempt(two, server, now)
 
     assert two.next_bid() == 58 + 15
@@ -103,7 +103,7 @@ def test_released_lease_is_taken_at_once() -> None:
     assert lease is not None
     server.write(lease.version, released_spec(lease))
 
-    two.hear(server.read(), 3.5)
+    two.update(server.read(), 3.5)
 
     assert two.next_bid() <= 3.5
     assert attempt(two, server, 3.5)
@@ -148,7 +148,7 @@ def test_holder_that_hears_of_another_one_looks_and_gives_up() -> None:
     assert lease is not None
     server.write(lease.version, {"holderIdentity": "two", "leaseDurationSeconds": 15})
 
-    one.hear(server.read(), 1)
+    one.update(server.read(), 1)
     assert one.next_bid() == 1
     assert not attempt(one, server, 1)
 
@@ -160,7 +160,7 @@ def test_holder_that_hears_late_of_its_predecessor_keeps_the_lease() -> None:
     attempt(two, server, 0)
     attempt(two, server, 15)
 
-    two.hear(old, 16)
+    two.update(old, 16)
     assert two.is_held(16)
     assert attempt(two, server, 16)
 
@@ -273,9 +273,9 @@ class Candidate:
 
         self.world.send(arrive)
 
-    def hear(self, lease: LeaseView | None) -> None:
+    def update(self, lease: LeaseView | None) -> None:
         election = self.election
-        self.world.send(lambda: election.hear(lease, self.clock) if election is self.election else None)
+        self.world.send(lambda: election.update(lease, self.clock) if election is self.election else None)
 
     def release(self) -> None:
         lease = self.election.lease
@@ -310,7 +310,7 @@ class World:
 
     def tell(self) -> None:
         for each in self.candidates:
-            each.hear(self.server.read())
+            each.update(self.server.read())
 
     def disturb(self) -> None:
         """Change the weather, or what somebody does."""

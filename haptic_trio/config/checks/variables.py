@@ -19,8 +19,8 @@ def check_variables(
 ) -> Iterator[Problem]:
     """Yield what is wrong with the variables *given* at *path*, and with those of *tests*.
 
-    *settings* are those of the libraries of *config*, whose templates tell
-    which other names mean something.
+    *settings* are those of the libraries of *config*; the templates of *config*
+    show which other names have a meaning.
     """
     texts = tuple(template_set(config).texts.values())
     yield from check_values(given, settings, path=path, templates=texts)

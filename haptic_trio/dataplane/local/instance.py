@@ -210,7 +210,7 @@ class LocalAgent:
     async def _passes_reduced_check(self, running: Generation, generation: Generation) -> bool:
         """Whether HAProxy accepts a reduced configuration with the changes since *running*.
 
-        False if only a complete check can tell. A load reads the complete
+        False if only a complete check can decide. A load reads the complete
         configuration anyway and is rolled back if it fails.
         """
         reduced = await trio.to_thread.run_sync(reduce_generation, running, generation)

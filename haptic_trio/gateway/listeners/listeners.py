@@ -360,7 +360,7 @@ def _conflicts(sources: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _company(source: Any) -> str:
-    # All that begins with a client's hello can be told apart by the host name in it.
+    # Protocols that begin with a TLS ClientHello are distinguished by the host name in it.
     protocol = text_of(source, "protocol")
     return "hello" if protocol in ("HTTPS", "TLS") else protocol
 

@@ -1,6 +1,6 @@
 """Served ports of a Gateway, and the listeners behind each of them.
 
-Listeners of a port that are served in different ways are told apart by the
+Listeners of a port that are served in different ways are distinguished by the
 host name that a client's first message asks for. A frontend in front reads
 it; connections that end here go on to an inner frontend, one for each way,
 at an address that only this machine can reach.
@@ -55,7 +55,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     port: int
     kind: str
-    """`http`, `https`, `passthrough`, `tls` (terminated), `tcp`, or `mixed`: several of these, told apart by host."""
+    """`http`, `https`, `passthrough`, `tls` (terminated), `tcp`, or `mixed`: several of these, distinguished by host."""
     listeners: tuple[ServedListener, ...]
     known: tuple[ServedListener, ...]
     """Listeners to look hosts up in: a client may connect for one host and request the host of another listener."""
@@ -79,7 +79,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     def verified(self) -> str:
         """Name of the stick table with the client certificates that were verified here; empty if none are required.
 
-        It is another one for other authorities, so that these look at everybody anew.
+        The name depends on the authorities: if they change, every client is verified again.
         """
         if self.clients is None or self.clients.is_optional or not self.clients.authorities:
             return ""
@@ -220,7 +220,7 @@ def inner_address(name: str, place: int | None = None) -> str:
 
     Frontends of one port differ in *place*: names with the same digest can be
     found, and the kernel deals out connections among those that share an
-    address. Without a *place* the port alone tells Gateways apart.
+    address. Without a *place* only the port distinguishes Gateways.
     """
     digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) if place is None else place
     return str(ipaddress.IPv4Address(_INNER + 1 + digest % _MOST_INNER))
@@ -295,7 +295,7 @@ class _Placements(msgspec.Struct, frozen=True):
     pool: tuple[str, ...]
 
     def __call__(self, found: Sequence[Resource]) -> Mapping[tuple[str, str], Placement]:
-        ours = [gateway for gateway in found if class_of([gateway]) in self.classes]
+        managed = [gateway for gateway in found if class_of([gateway]) in self.classes]
         # Where a Gateway has been, it stays.
-        states = {(namespace_of(gateway), name_of(gateway)): dig(gateway, "status") for gateway in ours}
-        return place_gateways(ours, self.pool, states)
+        states = {(namespace_of(gateway), name_of(gateway)): dig(gateway, "status") for gateway in managed}
+        return place_gateways(managed, self.pool, states)

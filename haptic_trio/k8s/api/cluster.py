@@ -150,7 +150,7 @@ class ApiCluster:
     async def apply(
         self, resource: Resource, *, field_manager: str, force: bool = False, subresource: str = ""
     ) -> Resource:
-        """Make the fields of *resource* ours and as they are here (server-side apply); return the stored object.
+        """Set and own the fields of *resource* by server-side apply; return the stored object.
 
         Creates an object that is not there. Raises `ConflictError` when
         another manager owns a field and *force* is not set.

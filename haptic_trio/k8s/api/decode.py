@@ -1,9 +1,9 @@
 """Decoder for lists and watch events of the API.
 
-Objects are plain data; what a list leaves out (apiVersion, kind) is filled
-in, and managedFields, half of many an object and of use to nobody here, is
-dropped. Decoding makes nothing but containers that stay: the garbage
-collector, which would look at all of them again and again, is held meanwhile.
+Objects are plain data. Fields that a list omits (apiVersion, kind) are filled
+in; managedFields, half of many objects and unused here, is dropped. All
+containers that decoding makes stay alive, so the garbage collector, which
+would traverse them repeatedly, is paused meanwhile.
 """
 
 import gc
@@ -58,13 +58,13 @@ def decode_object(body: bytes | msgspec.Raw, served: ServedKind) -> Resource:
 
 def decode_objects(items: Sequence[msgspec.Raw], served: ServedKind) -> list[Resource]:
     """Return the objects in *items*; raises `msgspec.MsgspecError`."""
-    with _collector_held():
+    with _collector_paused():
         return [completed(_OBJECT.decode(item), served) for item in items]
 
 
 def decode_events(lines: bytes) -> list[RawEvent]:
     """Return the events in *lines*, each of which is complete; raises `msgspec.MsgspecError`."""
-    with _collector_held():
+    with _collector_paused():
         return _EVENT.decode_lines(lines)
 
 
@@ -86,7 +86,7 @@ def ends_initial_events(bookmark: Resource) -> bool:
 
 
 @contextmanager
-def _collector_held() -> Iterator[None]:
+def _collector_paused() -> Iterator[None]:
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -78,7 +78,7 @@ class Discovery:
         before = self._known.get(api_version)
         async with self._asking:
             if self._known.get(api_version) is not before:
-                # Somebody else has asked while we waited.
+                # Another task has asked while this one waited.
                 return self._known.get(api_version, {})
             base = "apis" if "/" in api_version else "api"
             try:

@@ -80,7 +80,7 @@ class LeaseElector:
         self._wake()
 
     def is_held(self) -> bool:
-        """Whether the lease is ours at this moment, whatever has been published."""
+        """Whether this replica holds the lease at this moment, whatever has been published."""
         return self._election.is_held(trio.current_time())
 
     def abandon(self) -> None:
@@ -116,7 +116,7 @@ class LeaseElector:
         selection = Selection(type=LEASES, namespaces=(self._namespace,), field_selector=f"metadata.name={self._name}")
         async with self._server.watch(selection) as events:
             async for event in events:
-                self._election.hear(_lease_in(event), trio.current_time())
+                self._election.update(_lease_in(event), trio.current_time())
                 self._wake()
         # The watch ends with the client, and the client after this.
         await trio.sleep_forever()

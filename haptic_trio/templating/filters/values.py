@@ -233,7 +233,7 @@ def header_names(value: Any) -> Emitted:
     """One word that is a regular expression for header names, from a list of them; `*` stands for any characters.
 
     It is for `del-header … -m reg`. A `-` stands for `_` as well: applications
-    that get headers as variables of their environment cannot tell them apart.
+    that get headers as environment variables cannot distinguish them.
     """
     given = {str(header_name(name)).lower() for name in value}
     names = sorted(name for name in given if not any(name != other and fnmatchcase(name, other) for other in given))

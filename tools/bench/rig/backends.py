@@ -16,7 +16,7 @@ from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.errors import HapticError
 
 COUNT = 6
-"""So many different answers: that is how often an app can be changed in a burst with each change telling."""
+"""Number of different answers: an app can be changed this often in a burst, with each change visible."""
 START_LIMIT = 10.0
 
 _HEAD = """\
