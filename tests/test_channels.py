@@ -146,7 +146,7 @@ async def test_burst_of_facts_fits_the_default_buffer() -> None:
     assert events.take_lost() == 0
 
 
-async def test_fact_that_nobody_will_read_disturbs_nobody() -> None:
+async def test_event_without_a_reader_has_no_effect() -> None:
     events = EventBuffer()
     events.receiver.close()
 

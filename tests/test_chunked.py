@@ -84,7 +84,7 @@ def test_spliced_has_the_other_items_and_shares_the_other_pages(count: int, step
 
 
 @pytest.mark.parametrize("splices", [[Splice(5, 1, ())], [Splice(2, 1, ()), Splice(1, 1, ())], [Splice(1, -1, ())]])
-def test_splices_that_do_not_fit_are_refused(splices: list[Splice[int]]) -> None:
+def test_splices_that_do_not_fit_are_rejected(splices: list[Splice[int]]) -> None:
     with pytest.raises(ValueError, match="splice"):
         spliced(Paged.of(range(5)), splices)
 

@@ -52,7 +52,7 @@ class Narration:
             partial(run_commentator, self.events, log=log, metrics=self.metrics, observe=self.observed.append)
         )
 
-    async def tell(self, *events: msgspec.Struct) -> list[tuple[str, str, dict[str, Any]]]:
+    async def report(self, *events: msgspec.Struct) -> list[tuple[str, str, dict[str, Any]]]:
         """Tell *events* and return the lines that follow: level, message, key-values."""
         self.log.calls.clear()
         for fact in events:
@@ -80,7 +80,7 @@ async def test_story_is_one_line_with_plain_values_and_the_correlation_of_its_cy
 ) -> None:
     fact = example_of(kind)
 
-    [(level, message, values)] = await narration.tell(fact)
+    [(level, message, values)] = await narration.report(fact)
 
     assert level in {"debug", "info", "warning", "error"}
     assert message == message.lower()
@@ -91,7 +91,7 @@ async def test_story_is_one_line_with_plain_values_and_the_correlation_of_its_cy
 
 @pytest.mark.parametrize("kind", sorted(SILENT, key=name_of), ids=name_of)
 async def test_silent_fact_is_shown_to_observers_all_the_same(narration: Narration, kind: type[msgspec.Struct]) -> None:
-    assert await narration.tell(example_of(kind)) == []
+    assert await narration.report(example_of(kind)) == []
     assert narration.observed == [example_of(kind)]
 
 
@@ -110,11 +110,11 @@ async def test_lost_events_are_reported_with_their_number(nursery: trio.Nursery)
     nursery.cancel_scope.cancel()
 
 
-async def test_refusal_is_an_error_that_names_every_place(narration: Narration) -> None:
+async def test_rejection_is_an_error_that_names_every_place(narration: Narration) -> None:
     other = msgspec.structs.replace(PROBLEM, line=9, subject="Ingress default/web", hint="quote it")
     fact = msgspec.structs.replace(example_of(m.ValidationFailed), problems=(PROBLEM, other))
 
-    [(level, _message, values)] = await narration.tell(fact)
+    [(level, _message, values)] = await narration.report(fact)
 
     assert level == "error"
     assert values["problems"] == [
@@ -125,14 +125,14 @@ async def test_refusal_is_an_error_that_names_every_place(narration: Narration) 
 async def test_quarantine_names_what_is_served(narration: Narration) -> None:
     fact = example_of(m.Quarantined)
 
-    lines = await narration.tell(fact, msgspec.structs.replace(fact, has_fallback=False))
+    lines = await narration.report(fact, msgspec.structs.replace(fact, has_fallback=False))
 
     assert [values["serving"] for _level, _message, values in lines] == ["its last good version", "nothing"]
     assert {values["object"] for _level, _message, values in lines} == {str(REF)}
 
 
 async def test_drift_that_was_repaired_is_a_warning_with_its_kinds(narration: Narration) -> None:
-    [(level, message, values)] = await narration.tell(example_of(m.DriftRepaired))
+    [(level, message, values)] = await narration.report(example_of(m.DriftRepaired))
 
     assert (level, message) == ("warning", "drift repaired")
     assert values["found"] == {"server": 2, "map": 1}
@@ -175,17 +175,17 @@ async def test_drift_that_was_repaired_is_a_warning_with_its_kinds(narration: Na
     ],
 )
 async def test_deployment_to_an_instance_has_reload_and_reasons(
-    narration: Narration, result: SyncResult, level: str, message: str, told: dict[str, Any]
+    narration: Narration, result: SyncResult, level: str, message: str, reported: dict[str, Any]
 ) -> None:
-    lines = await narration.tell(m.InstanceDeployed(correlation="1-1", result=result))
+    lines = await narration.report(m.InstanceDeployed(correlation="1-1", result=result))
 
-    assert lines == [(level, message, {"correlation": "1-1", "endpoint": "e", "ms": 0.0, **told})]
+    assert lines == [(level, message, {"correlation": "1-1", "endpoint": "e", "ms": 0.0, **reported})]
 
 
 async def test_deployment_that_failed_somewhere_is_a_warning(narration: Narration) -> None:
     fact = example_of(m.DeploymentCompleted)
 
-    lines = await narration.tell(fact, msgspec.structs.replace(fact, failed=("local-2",)))
+    lines = await narration.report(fact, msgspec.structs.replace(fact, failed=("local-2",)))
 
     assert [(level, values["failed"]) for level, _message, values in lines] == [("debug", []), ("warning", ["local-2"])]
 
@@ -193,7 +193,7 @@ async def test_deployment_that_failed_somewhere_is_a_warning(narration: Narratio
 async def test_resolved_problems_are_logged_as_info(narration: Narration) -> None:
     fact = example_of(m.ProblemsReported)
 
-    lines = await narration.tell(fact, msgspec.structs.replace(fact, problems=()))
+    lines = await narration.report(fact, msgspec.structs.replace(fact, problems=()))
 
     assert [(level, message) for level, message, _values in lines] == [
         ("warning", "problems reported"), ("info", "problems resolved"),
@@ -203,7 +203,7 @@ async def test_resolved_problems_are_logged_as_info(narration: Narration) -> Non
 async def test_warnings_of_a_valid_configuration_are_logged_up_to_a_limit(narration: Narration) -> None:
     fact = msgspec.structs.replace(example_of(m.ConfigValidated), warnings=(PROBLEM,) * 40)
 
-    [(level, _message, values)] = await narration.tell(fact)
+    [(level, _message, values)] = await narration.report(fact)
 
     assert level == "info"
     assert len(values["warnings"]) == 5
@@ -213,7 +213,7 @@ async def test_changed_credentials_are_logged_by_version_only(narration: Narrati
     credentials = Credentials(dataplane_username="admin", dataplane_password="hunter2")
     loaded = LoadedConfig(config=Config(), version="1/2", credentials=credentials, config_map_source="x")
 
-    lines = await narration.tell(m.ConfigChanged(loaded=loaded))
+    lines = await narration.report(m.ConfigChanged(loaded=loaded))
 
     assert lines == [("info", "configuration changed", {"version": "1/2"})]
 

@@ -121,7 +121,7 @@ def test_an_error_has_position_and_hint(expression: str, position: int, part: st
     assert caught.value.hint
 
 
-def test_a_key_that_needs_quotes_is_told_to_be_put_in_them() -> None:
+def test_a_key_that_needs_quotes_has_a_hint_to_quote_it() -> None:
     with pytest.raises(JSONPathError) as caught:
         compile_path("metadata.labels[kubernetes.io/service-name]")
 
@@ -170,7 +170,7 @@ def test_remove_path_shares_what_is_not_on_the_path() -> None:
 
 
 @pytest.mark.parametrize("expression", ["$", "a..b", "a[?@.b]"])
-def test_remove_path_refuses_what_is_no_plain_path(expression: str) -> None:
+def test_remove_path_rejects_what_is_no_plain_path(expression: str) -> None:
     with pytest.raises(JSONPathError, match="cannot be removed"):
         remove_path(SLICE, compile_path(expression))
 

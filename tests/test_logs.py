@@ -33,7 +33,7 @@ def test_json_line_carries_component_level_time_and_values(stream: io.StringIO) 
     }
 
 
-def test_console_line_holds_the_same_facts_without_colours_where_nobody_sees_them(stream: io.StringIO) -> None:
+def test_console_line_has_the_same_fields_without_colours_outside_a_terminal(stream: io.StringIO) -> None:
     configure_logs("console", stream=stream)
 
     get_logger("deployer").warning("instance failed", endpoint="local-1")

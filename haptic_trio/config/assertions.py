@@ -115,7 +115,7 @@ class PlanIs(_Assertion, frozen=True, kw_only=True, tag="plan"):
     """What it takes to get here from the state before: that of `previousFixtures`, or of `currentConfig`."""
 
     outcome: PlanOutcome
-    """`none`: nothing is sent to HAProxy; `runtime`: the running process takes the change; `reload`: it has to reload."""
+    """`none`: nothing is sent to HAProxy; `runtime`: the running process takes the change; `reload`: it reloads."""
     haproxy_version: str = "2.8"
     """The version of the HAProxy that runs, such as `3.4`: a newer one takes more without a reload."""
     operations: list[str] = []

@@ -142,7 +142,7 @@ CASES = list(
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-async def test_it_is_refused_or_served(world: World, case: Case) -> None:
+async def test_it_is_rejected_or_served(world: World, case: Case) -> None:
     younger = {"creationTimestamp": "2026-01-09T00:00:00Z"}
     objects = tuple(
         {**one, "metadata": {**one["metadata"], **younger}} if one["metadata"]["name"] == "bad" else one
@@ -153,7 +153,7 @@ async def test_it_is_refused_or_served(world: World, case: Case) -> None:
         assert "frontend https" in outcome.text
 
 
-async def test_13_garbage_at_a_cold_start_keeps_nobody_else_from_being_served(
+async def test_13_garbage_at_a_cold_start_leaves_other_objects_served(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     # More than HAProxy reports in the rounds of one cycle, of kinds that only HAProxy detects.

@@ -262,7 +262,7 @@ CASES = list(chain(MANY_WORDS, EXPRESSIONS, WRONG_NUMBERS, WEIGHTS, IN_SNIPPETS,
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-async def test_it_is_refused_or_means_nothing_but_itself(world: World, case: Case) -> None:
+async def test_it_is_rejected_or_means_nothing_but_itself(world: World, case: Case) -> None:
     await world.check(case)
 
 
@@ -280,7 +280,7 @@ async def test_a_thousand_users_are_checked_and_served_in_no_time(world: World) 
             assert world.ask("evil.example.com").status == 401
 
 
-async def test_a_text_that_is_too_long_for_an_expression_is_refused_and_matches_no_other_rule(world: World) -> None:
+async def test_a_text_that_is_too_long_for_an_expression_is_rejected_and_matches_no_other_rule(world: World) -> None:
     route = evil_route(
         route_rule(matches=[{"path": {"type": "RegularExpression", "value": "/[a-z]*[a-y]*[!?]"}}]), route_rule("/")
     )

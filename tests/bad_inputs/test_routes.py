@@ -131,7 +131,7 @@ CASES = [*TWICE, *ODD_HOSTS, *MISSING, *ENDPOINTS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-async def test_it_is_refused_or_means_nothing_but_itself(world: World, case: Case) -> None:
+async def test_it_is_rejected_or_means_nothing_but_itself(world: World, case: Case) -> None:
     await world.check(case)
 
 

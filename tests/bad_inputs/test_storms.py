@@ -30,14 +30,14 @@ async def test_an_object_that_changes_all_the_time_costs_its_own_parts_and_no_mo
     assert outcome.held == {}
 
 
-async def test_what_is_good_and_bad_in_turns_is_told_a_few_times(world: World) -> None:
-    board, told, allowed = NoticeBoard(), dict[ResourceRef, QuarantinedObject](), 0
+async def test_an_object_that_alternates_between_good_and_bad_gets_few_events(world: World) -> None:
+    board, reported, allowed = NoticeBoard(), dict[ResourceRef, QuarantinedObject](), 0
     for number in range(60):
         with world.beside(evil(path("/a b" if number % 2 else "/", "good"))):
             await world.pipeline.prepare("flapping")
         held = {one.ref: one for one in world.quarantine.objects}
-        fresh, _gone = compare_quarantined(told, held)
-        told = {**held}
+        fresh, _gone = compare_quarantined(reported, held)
+        reported = {**held}
         allowed += sum(board.put(quarantined(evil(), item), number / 10) is not None for item in fresh)
 
     assert 0 < allowed <= 11
@@ -80,7 +80,7 @@ async def test_kinds_that_are_gone_take_their_routes_along_and_nothing_else(worl
     assert "good.test" not in outcome.files["maps/gateway-prefix.map"]
 
 
-async def test_what_is_remarked_again_and_again_is_the_same_remark(world: World) -> None:
+async def test_repeated_warnings_are_the_same_warning(world: World) -> None:
     before: tuple[ObjectWarning, ...] = ()
     with world.beside(evil(path("/", "gone"))):
         for number in range(20):

@@ -199,7 +199,7 @@ class World:
         with self.beside(*case.objects):
             outcome = await self.cycle()
             self.check_outcome(outcome, (case,))
-            self.check_told(outcome, case)
+            self.check_reported(outcome, case)
         return outcome
 
     def check_outcome(self, outcome: Outcome, cases: tuple[Case, ...]) -> None:
@@ -215,7 +215,7 @@ class World:
         for case in cases:
             assert not case.hidden or case.hidden not in outcome.text + "".join(outcome.files.values())
 
-    def check_told(self, outcome: Outcome, case: Case) -> None:
+    def check_reported(self, outcome: Outcome, case: Case) -> None:
         """Check that owners get the reasons in Kubernetes Events that an API server accepts."""
         notices = []
         for held in self.quarantine.objects:

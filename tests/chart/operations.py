@@ -33,24 +33,24 @@ class Operation(msgspec.Struct, frozen=True, order=True):
 def needed_operations(config: Config, release: str, namespace: str) -> list[Operation]:
     """Return all that a controller asks for that has *config*, and names after *release*, in *namespace*."""
     needed: set[Operation] = set()
-    told = {namespace}
-    told_status = stores_with_status(config)
+    reported = {namespace}
+    reported_status = stores_with_status(config)
     for name, watched in config.watched_resources.items():
         group = watched.api_version.rpartition("/")[0]
         verbs = (*READ, "get") if watched.store is StoreKind.ON_DEMAND else READ
         for place in watched.namespaces or ("",):
             resource = f"{group}/{watched.resources}"
             needed |= {Operation(verb, resource, place) for verb in verbs}
-            if name in told_status:
+            if name in reported_status:
                 needed.add(Operation("patch", f"{resource}/status", place))
             if watched.resources not in NO_NAMESPACE:
-                told.add(place)
+                reported.add(place)
     templating = config.templating
     if "gateway" in templating.libraries and templating.extra_context.get("gatewayServices"):
         places = config.watched_resources["gateways"].namespaces or ("",)
         needed |= {Operation(verb, "/services", place) for verb in ("get", "create", "patch") for place in places}
         needed |= {Operation(verb, SLICES, place) for verb in ("create", "patch") for place in places}
-    needed |= {Operation(verb, EVENTS, place) for verb in ("create", "get", "update") for place in told}
+    needed |= {Operation(verb, EVENTS, place) for verb in ("create", "get", "update") for place in reported}
     needed |= {
         Operation(verb, f"/{each.plural}", namespace, release) for verb in READ for each in (CONFIG_MAPS, SECRETS)
     }

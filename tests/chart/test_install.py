@@ -277,7 +277,7 @@ async def test_without_a_rule_a_controller_says_what_it_may_not_and_does_not_get
 
 
 @pytest.mark.parametrize("rule", SERVES)
-async def test_without_the_right_to_tell_a_controller_serves_and_says_what_it_may_not(
+async def test_without_the_right_to_write_events_a_controller_serves_and_reports_the_denial(
     cluster: Cluster, helm: Helm, namespace: str, rule: str
 ) -> None:
     with trio.fail_after(LIMIT):

@@ -28,7 +28,7 @@ def test_well_formed_expressions_pass(text: str) -> None:
     parse(text)
 
 
-def test_range_is_told_apart_because_no_rule_may_be_one() -> None:
+def test_ranges_are_distinguished_because_rules_must_be_instant_vectors() -> None:
     assert parse("up[5m]").kind == "range"
 
 

@@ -25,13 +25,13 @@ _TITLE: Final = (
 def watched_text() -> str:
     """Return the content of `WATCHED_FILE`, by library and by the name that it has for the resource."""
     libraries = sorted(path.parent for path in LIBRARIES.glob("*/library.yaml"))
-    told = stores_with_status(_config_with([one.name for one in libraries]))
+    reported = stores_with_status(_config_with([one.name for one in libraries]))
     known: dict[str, Any] = {}
     for library in libraries:
         watched = yaml.safe_load((library / "library.yaml").read_text()).get("watchedResources") or {}
         known[library.name] = {
             name: {field: one[field] for field in _FIELDS if field in one}
-            | ({"writesStatus": True} if name in told else {})
+            | ({"writesStatus": True} if name in reported else {})
             for name, one in watched.items()
         }
     return _TITLE + yaml.safe_dump(known, sort_keys=False)

@@ -23,7 +23,7 @@ def test_missing_certificates_are_named() -> None:
 
 
 @pytest.mark.parametrize("value", ["nowhere", "127.0.0.1:99999", "127.0.0.1"])
-def test_an_address_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+def test_an_address_that_is_none_is_rejected(tmp_path: Path, value: str) -> None:
     files = Authority(tmp_path).issue("127.0.0.1")
     assert files.authorities is not None
     arguments = ("--tls-cert", files.certificate, "--tls-key", files.key, "--client-ca", files.authorities)
@@ -43,7 +43,7 @@ def test_serve_rejects_an_invalid_agent(tmp_path: Path, value: str) -> None:
     assert "is not NAME=URL" in result.stderr
 
 
-def test_serve_refuses_a_name_that_is_given_twice(tmp_path: Path) -> None:
+def test_serve_rejects_a_name_that_is_given_twice(tmp_path: Path) -> None:
     agents = ("--agent", "a=https://x:1", "--agent", "a=https://y:1")
     result = invoke_cli("serve", "--manifests", tmp_path, *agents)
     assert result.exit_code == 2

@@ -40,7 +40,7 @@ def secret(password: str) -> Resource:
         "",
     ],
 )
-def test_what_is_no_address_is_refused_without_showing_it(value: str, tmp_path: Path) -> None:
+def test_what_is_no_address_is_rejected_without_showing_it(value: str, tmp_path: Path) -> None:
     result = invoke_cli("serve", "--manifests", tmp_path, "--dataplane", value)
 
     assert result.exit_code == 2
@@ -48,7 +48,7 @@ def test_what_is_no_address_is_refused_without_showing_it(value: str, tmp_path: 
     assert "hidden" not in result.output
 
 
-def test_two_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_of_one_name_are_rejected(tmp_path: Path) -> None:
     same = ("--dataplane", "https://10.0.0.7:5555") * 2
 
     result = invoke_cli("serve", "--manifests", tmp_path, *same)
@@ -78,7 +78,7 @@ def test_credentials_of_the_environment_are_taken_and_not_shown() -> None:
     assert make_api_list(APIS, None, {}, agents=(), pods=False) == ApiList(addresses=APIS)
 
 
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+def test_options_that_do_not_go_together_are_rejected(tmp_path: Path) -> None:
     agent = AgentAddress(name="a", url="https://10.0.0.1")
     with pytest.raises(click.UsageError, match="excludes"):
         make_api_list(APIS, None, {}, agents=(agent,), pods=False)
@@ -115,7 +115,7 @@ def test_without_credentials_nothing_is_loaded(text: str) -> None:
     assert "needs credentials" in str(caught.value)
 
 
-def test_other_kinds_and_absolute_directories_are_refused() -> None:
+def test_other_kinds_and_absolute_directories_are_rejected() -> None:
     with pytest.raises(ConfigInvalidError, match="kind `agent` cannot be reached"):
         load_for_apis(config("{dataplane: {kind: agent}}"), secret("x"))
 

@@ -91,7 +91,7 @@ def test_console_is_off_beyond_loopback_unless_asked_for(choice: str, listen: st
     assert wants_console(choice, listen) is expected
 
 
-def test_token_is_made_once_and_a_short_one_refused(tmp_path: Path) -> None:
+def test_token_is_made_once_and_a_short_one_rejected(tmp_path: Path) -> None:
     token = read_token(tmp_path)
 
     assert len(token) >= SHORTEST_TOKEN

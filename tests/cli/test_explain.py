@@ -54,12 +54,12 @@ def test_a_line_is_explained(manifests: Path) -> None:
     lines = invoke_cli("render", "--manifests", manifests).stdout.split("\n")
     number = lines.index("    server s1 127.0.0.1:18881") + 1
 
-    told = ask(manifests, f"haproxy.cfg:{number}")
+    reported = ask(manifests, f"haproxy.cfg:{number}")
 
-    assert "in            backend default_web_80\n" in told
-    assert "made by       fragment ingress-backends, backends-ingress:" in told
-    assert "for           Service default/web, resourceVersion " in told
-    assert "resources.endpointSlices.get('default', 'web'): EndpointSlice default/web-1\n" in told
+    assert "in            backend default_web_80\n" in reported
+    assert "made by       fragment ingress-backends, backends-ingress:" in reported
+    assert "for           Service default/web, resourceVersion " in reported
+    assert "resources.endpointSlices.get('default', 'web'): EndpointSlice default/web-1\n" in reported
 
 
 def test_a_target_may_be_several_words(manifests: Path) -> None:
@@ -67,11 +67,11 @@ def test_a_target_may_be_several_words(manifests: Path) -> None:
 
 
 def test_a_request_is_explained(manifests: Path) -> None:
-    told = ask(manifests, "demo.localhost/api/x")
+    reported = ask(manifests, "demo.localhost/api/x")
 
-    assert "routed to     backend default_api_80\n" in told
-    assert "matched by    maps/path-prefix.map:2  demo.localhost|/api/ default_api_80  (prefix)" in told
-    assert "next match    maps/path-prefix.map:1  demo.localhost|/ default_web_80  (prefix)" in told
+    assert "routed to     backend default_api_80\n" in reported
+    assert "matched by    maps/path-prefix.map:2  demo.localhost|/api/ default_api_80  (prefix)" in reported
+    assert "next match    maps/path-prefix.map:1  demo.localhost|/ default_web_80  (prefix)" in reported
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_request_is_explained(manifests: Path) -> None:
 )
 def test_each_kind_of_target_is_explained_as_json_and_text(manifests: Path, target: str, kind: str) -> None:
     assert ask_json(manifests, target)["answer"] == kind
-    told = ask(manifests, target)
-    assert "\x1b" not in told
-    assert "PRIVATE KEY" not in told
+    reported = ask(manifests, target)
+    assert "\x1b" not in reported
+    assert "PRIVATE KEY" not in reported
 
 
 def test_an_object_names_what_it_made(manifests: Path) -> None:
@@ -105,10 +105,10 @@ def test_an_object_names_what_it_made(manifests: Path) -> None:
 def test_an_object_that_failed_is_explained_and_others_are_not_disturbed(manifests: Path) -> None:
     (manifests / "broken.yaml").write_text(BROKEN)
 
-    told = ask(manifests, "Ingress default/broken")
+    reported = ask(manifests, "Ingress default/broken")
 
-    assert "problem       Ingress default/broken, fragment ingress-prefix-paths: " in told
-    assert "it has no fallback" in told
+    assert "problem       Ingress default/broken, fragment ingress-prefix-paths: " in reported
+    assert "it has no fallback" in reported
     assert "problem" not in ask(manifests, "Ingress default/demo")
 
 
@@ -144,7 +144,7 @@ def test_an_invalid_configuration_explains_nothing(manifests: Path) -> None:
     assert "debounceIntervall" in result.stderr
 
 
-def test_the_line_that_our_parser_refuses_can_be_explained(manifests: Path) -> None:
+def test_the_line_that_our_parser_rejects_can_be_explained(manifests: Path) -> None:
     replace_in(manifests / "config.yaml", "http-response set-header", "http-response sett-header")
 
     place = re.search(r"haproxy\.cfg:\d+", invoke_cli("explain", "--manifests", manifests, "global").stderr)
@@ -186,7 +186,7 @@ def test_check_reports_what_haproxy_rejects(manifests: Path, haproxy_binary: Pat
     assert "section       frontend http\n" in result.stdout
 
 
-def test_a_template_that_fails_for_everybody_explains_nothing(manifests: Path) -> None:
+def test_a_template_that_fails_for_every_object_explains_nothing(manifests: Path) -> None:
     replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "{{ nothing.at.all }}")
 
     result = invoke_cli("explain", "--manifests", manifests, "haproxy.cfg:1")
@@ -252,7 +252,7 @@ HEAVY = '  name: api\n  namespace: default\n  labels: {weight: "300"}\nspec:'
 
 
 @pytest.mark.haproxy
-def test_an_object_that_haproxy_refuses_is_explained_with_check(manifests: Path, haproxy_binary: Path) -> None:
+def test_an_object_that_haproxy_rejects_is_explained_with_check(manifests: Path, haproxy_binary: Path) -> None:
     replace_in(manifests / "config.yaml", "    templateSnippets:\n", f"    templateSnippets:\n{WEIGHTED}")
     # A server may have a weight of 256 at most.
     replace_in(manifests / "api.yaml", "  name: api\n  namespace: default\nspec:", HEAVY)
@@ -263,7 +263,7 @@ def test_an_object_that_haproxy_refuses_is_explained_with_check(manifests: Path,
     made = [product["made_by"]["fragment"] for product in unchecked["products"]]
     assert ("weighted" in made, unchecked["problems"]) == (True, [])
     assert "weighted" not in [product["made_by"]["fragment"] for product in checked["products"]]
-    assert [trouble["fragment"] for trouble in checked["problems"]] == ["weighted"]
+    assert [problem["fragment"] for problem in checked["problems"]] == ["weighted"]
 
 
 @pytest.mark.parametrize("width", [80, 120])

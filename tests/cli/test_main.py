@@ -104,7 +104,7 @@ def test_small_subcommands_start_without_the_controller() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("module", ["click", "haptic_trio.cli.render"])
 @pytest.mark.parametrize(("output", "told"), [("text", "error: interrupted"), ("json", '"message": "interrupted"')])
-def test_ctrl_c_during_the_start_is_reported_as_interrupted(module: str, output: str, told: str) -> None:
+def test_ctrl_c_during_the_start_is_reported_as_interrupted(module: str, output: str, reported: str) -> None:
     script = (
         "import os, signal, sys\n"
         "class Interrupting:\n"
@@ -117,7 +117,7 @@ def test_ctrl_c_during_the_start_is_reported_as_interrupted(module: str, output:
     command = [sys.executable, "-c", script, "render", "--output", output]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert (run.returncode, run.stdout, "Traceback" in run.stderr, told in run.stderr) == (130, "", False, True)
+    assert (run.returncode, run.stdout, "Traceback" in run.stderr, reported in run.stderr) == (130, "", False, True)
 
 
 @pytest.mark.process

@@ -121,7 +121,7 @@ def test_check_asks_haproxy(manifests: Path, haproxy_binary: Path) -> None:
 
 @pytest.mark.haproxy
 @pytest.mark.usefixtures("haproxy_binary")
-def test_strict_writes_nothing_that_haproxy_refuses(manifests: Path) -> None:
+def test_strict_writes_nothing_that_haproxy_rejects(manifests: Path) -> None:
     replace_in(manifests / "config.yaml", "http-response set-header X-Greeting", "use_backend nowhere if TRUE #")
 
     result = invoke_cli("render", "--manifests", manifests, "--strict")

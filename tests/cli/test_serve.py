@@ -10,7 +10,7 @@ __all__ = ["haproxy_binary", "instance_root", "site"]
 
 
 @pytest.mark.haproxy
-async def test_kind_of_instance_that_a_directory_cannot_have_is_refused(site: Site, haproxy_binary: Path) -> None:
+async def test_kind_of_instance_that_a_directory_cannot_have_is_rejected(site: Site, haproxy_binary: Path) -> None:
     site.write_config(dataplane={"kind": "agent"})
 
     async with controller(site, haproxy_binary) as running:

@@ -55,7 +55,7 @@ def test_what_owners_should_know_is_a_warning_and_no_fault(manifests: Path, hapr
     assert "object: Ingress default/demo" in result.stdout
 
 
-def test_a_line_that_haproxy_refuses_is_traced_to_its_template(tmp_path: Path, haproxy_binary: Path) -> None:
+def test_a_line_that_haproxy_rejects_is_traced_to_its_template(tmp_path: Path, haproxy_binary: Path) -> None:
     invoke_cli("new", tmp_path / "site")
     replace_in(tmp_path / "site" / "config.yaml", "http-response set-header", "http-response set-hader")
 
@@ -141,7 +141,7 @@ def test_an_object_that_cannot_be_rendered_is_named(manifests: Path, haproxy_bin
     assert problem["line"]
 
 
-def test_what_haproxy_refuses_is_reported_with_its_line(manifests: Path, haproxy_binary: Path) -> None:
+def test_what_haproxy_rejects_is_reported_with_its_line(manifests: Path, haproxy_binary: Path) -> None:
     replace_in(manifests / "config.yaml", "{{ greeting | logformat }}", "%[src,map(/no_such_map)]")
 
     problems = problems_of(manifests, haproxy_binary)

@@ -32,7 +32,7 @@ def test_webhook_options_are_read() -> None:
         ("0.0.0.0:9443", CERTIFICATE, KEY, None, ("api-server",), "--webhook-client needs --webhook-client-ca"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(
+def test_what_does_not_fit_together_is_rejected(
     listen: str | None,
     certificate: Path | None,
     key: Path | None,

@@ -98,12 +98,12 @@ class Balancer:
             free = (one for one in LOAD_BALANCERS.hosts() if one not in used)
             self._given[key] = IPv4Address(asked) if asked else next(free)
         address = str(self._given[key])
-        told = (service.get("status") or {}).get("loadBalancer") or {}
-        if [one.get("ip") for one in told.get("ingress") or ()] != [address]:
-            self._nursery.start_soon(self._tell, key, address)
+        reported = (service.get("status") or {}).get("loadBalancer") or {}
+        if [one.get("ip") for one in reported.get("ingress") or ()] != [address]:
+            self._nursery.start_soon(self._report, key, address)
         return address
 
-    async def _tell(self, key: tuple[str, str], address: str) -> None:
+    async def _report(self, key: tuple[str, str], address: str) -> None:
         path = f"/api/v1/namespaces/{key[0]}/services/{key[1]}/status"
         change = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
         while True:

@@ -269,14 +269,14 @@ class Site:
         """Return the names of the controllers' Pods."""
         return [pod["metadata"]["name"] for pod in await self.cluster.pods(self.namespace, "app=controller")]
 
-    async def until_told(self, pod: str, *words: str) -> None:
+    async def until_reported(self, pod: str, *words: str) -> None:
         """Wait until the present run of a Pod's container has written a line with all of *words*."""
 
-        async def is_told() -> bool:
+        async def is_reported() -> bool:
             lines = (await self.cluster.logs(self.namespace, pod)).splitlines()
             return any(all(word in line for word in words) for line in lines)
 
-        await until(is_told)
+        await until(is_reported)
 
     async def until_restarted(self, pod: str) -> None:
         """Wait until the container of a Pod runs for another time than its first."""

@@ -93,7 +93,7 @@ class Measurement:
             await write_objects(self._cluster, site.namespace, [one for app in apps for one in app])
         instances = await self._running_instances()
         for pod in instances:
-            await site.until_told(pod["metadata"]["name"], "agent is served")
+            await site.until_reported(pod["metadata"]["name"], "agent is served")
         self._instances = [pod["status"]["podIP"] for pod in instances]
         began = trio.current_time()
         await site.apply(site.controllers(2))

@@ -53,10 +53,10 @@ def default_images() -> Images:
         tools.append(str(find_haproxy().parent))
     python = (sys.executable, "-P", "-X", "faulthandler")
     source = {"PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    ours = Program((*python, "-m", "haptic_trio"), tuple(tools), source)
+    own = Program((*python, "-m", "haptic_trio"), tuple(tools), source)
     programs = {
         "echo": Program((sys.executable, "-I", "-S", str(Path(__file__).with_name("echo.py")))),
-        "haptic-trio": ours,
+        "haptic-trio": own,
         "host": Program((), tuple(tools)),
     }
     if len(tools) == 2:

@@ -156,11 +156,11 @@ class ContainerProcess:
 
     def _left_running(self) -> list[int]:
         try:
-            ours = (self._layers / "namespace").read_text().strip()
+            own = (self._layers / "namespace").read_text().strip()
         except OSError:
             return []
         return [
-            int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and _mounts_of(entry) == ours
+            int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and _mounts_of(entry) == own
         ]
 
 

@@ -66,7 +66,7 @@ async def test_killed_etcd_comes_back_with_what_it_knew(cluster: Cluster, namesp
         await until(is_known)
 
 
-async def test_frozen_api_server_hangs_instead_of_refusing(cluster: Cluster) -> None:
+async def test_frozen_api_server_hangs_instead_of_rejecting(cluster: Cluster) -> None:
     with trio.fail_after(LIMIT):
         await cluster.control("kube-apiserver", "freeze")
         try:
@@ -109,7 +109,7 @@ async def test_cluster_of_its_own_is_ready_soon_and_leaves_nothing() -> None:
     assert links_and_mounts() == before
 
 
-async def test_cluster_ends_when_whoever_started_it_is_killed() -> None:
+async def test_cluster_ends_when_its_starter_is_killed() -> None:
     require_cluster()
     code = (
         "import sys; from tests.cluster.rig import running_cluster\n"

@@ -114,7 +114,7 @@ def test_rules_see_query_headers_body_and_client(agent_program: Path, tmp_path: 
         assert ask(port, "/", headers=FORM, body="a=b&c=%3Cscript%3E") == 403
 
 
-def test_core_rules_refuse_attacks_and_nothing_else(agent_program: Path, tmp_path: Path) -> None:
+def test_core_rules_reject_attacks_and_nothing_else(agent_program: Path, tmp_path: Path) -> None:
     with judging(agent_program, tmp_path, CORE_RULES) as agent, guarded(tmp_path, agent, wafBody=True) as port:
         browser = {"Host": "a.example.com", "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"}
         assert ask(port, "/articles?page=2&sort=date", headers=browser) == PASSED
@@ -132,7 +132,7 @@ def test_many_requests_at_once_are_judged_one_by_one(agent_program: Path, tmp_pa
     assert found == [403 if number % 2 else PASSED for number in range(200)]
 
 
-def test_an_agent_that_starts_anew_goes_on_judging(agent_program: Path, tmp_path: Path) -> None:
+def test_an_agent_that_restarts_continues_to_check(agent_program: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         with judging(agent_program, tmp_path, RULES) as agent:
             port = stack.enter_context(guarded(tmp_path, agent))

@@ -163,7 +163,7 @@ def drained_for(pod: Resource) -> float:
 async def remove(site: FleetSite) -> None:
     """Remove the template: the pods go with it, and no others are made."""
     await site.cluster.delete(site.haproxy(1), site.namespace)
-    await site.until_told(await site.pod_of_leader(), "there is no PodTemplate")
+    await site.until_reported(await site.pod_of_leader(), "there is no PodTemplate")
 
     async def are_gone() -> bool:
         return not await site.fleet()

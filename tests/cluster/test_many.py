@@ -41,7 +41,7 @@ async def first_answers(site: Site, hosts: list[str]) -> list[int]:
     return [await site.ask_instance(instance, host) for host in hosts]
 
 
-async def test_ten_thousand_ingresses_are_in_the_first_deployment_and_stay_while_controllers_begin_anew(
+async def test_ten_thousand_ingresses_are_in_the_first_deployment_and_stay_while_controllers_restart(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     way = Interruptions(cluster)

@@ -59,7 +59,7 @@ async def test_api_server_that_is_away_for_a_minute_is_not_missed_and_what_chang
             await site.until_served("more.test")
 
 
-async def test_deletion_that_no_watch_can_tell_any_more_is_found_by_a_new_list(
+async def test_deletion_that_no_watch_reports_any_more_is_found_by_a_new_list(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with trio.fail_after(LIMIT):
@@ -77,12 +77,12 @@ async def test_deletion_that_no_watch_can_tell_any_more_is_found_by_a_new_list(
 
             pods = set(await site.pods_of_controllers())
 
-            async def all_listed_anew() -> bool:
+            async def all_listed_again() -> bool:
                 asked = read_requests(cluster.state, namespace)[known:]
                 lists = [one for one in asked if one.reads_all and one.resource == "networking.k8s.io/ingresses"]
                 return {one.pod for one in lists} == pods
 
-            await until(all_listed_anew)
+            await until(all_listed_again)
 
 
 async def test_changes_arrive_although_every_connection_to_the_api_server_is_cut_each_second(

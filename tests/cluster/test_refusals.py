@@ -62,7 +62,7 @@ async def test_rotated_token_is_taken_and_one_that_comes_too_late_costs_no_route
 
             await tokens.revoke("second")
             for pod in await site.pods_of_controllers():
-                await site.until_told(pod, "nauthorized")
+                await site.until_reported(pod, "nauthorized")
             await site.apply(site.ingress("late", "late.test"))
             assert await site.ask("late.test") == 404
             await tokens.use("third")
@@ -73,7 +73,7 @@ def without_endpoints() -> list[Resource]:
     return [rule for rule in RULES if rule["resources"] != ["endpointslices"]]
 
 
-async def test_forbidden_kind_keeps_what_was_known_of_it_and_whoever_begins_then_deploys_nothing(
+async def test_forbidden_kind_keeps_its_objects_and_a_new_controller_deploys_nothing(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with trio.fail_after(LIMIT):
@@ -82,7 +82,7 @@ async def test_forbidden_kind_keeps_what_was_known_of_it_and_whoever_begins_then
             await cluster.restart_apiserver()
             pods = await site.pods_of_controllers()
             for pod in pods:
-                await site.until_told(pod, "endpointslices", "forbidden")
+                await site.until_reported(pod, "endpointslices", "forbidden")
             await site.apply(site.ingress("more", "more.test"))
             await site.until_served("more.test")
 
@@ -90,7 +90,7 @@ async def test_forbidden_kind_keeps_what_was_known_of_it_and_whoever_begins_then
                 await cluster.signal_container(namespace, pod, signal.SIGKILL)
             for pod in pods:
                 await site.until_restarted(pod)
-                await site.until_told(pod, "endpointslices", "forbidden")
+                await site.until_reported(pod, "endpointslices", "forbidden")
             await site.apply(
                 deployment("other", 1), service("other"), site.ingress("late", "late.test", backend="other")
             )

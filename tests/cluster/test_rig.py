@@ -61,8 +61,8 @@ async def test_control_plane_is_the_real_one_and_its_clients_are_authenticated(c
     assert version["gitVersion"] == "v1.36.1"
     assert [node["metadata"]["name"] for node in nodes] == ["node-1", "node-2"]
     context = ssl.create_default_context(cafile=cluster.state.certificates.authority)
-    async with httpx.AsyncClient(verify=context) as nobody:
-        refused = await nobody.get(f"{cluster.state.api_url}/api/v1/pods")
+    async with httpx.AsyncClient(verify=context) as nothing:
+        refused = await nothing.get(f"{cluster.state.api_url}/api/v1/pods")
         assert (refused.status_code, "system:anonymous" in refused.text) == (403, True)
 
 

@@ -38,7 +38,7 @@ async def events_about(site: Site, kind: str, name: str) -> list[Resource]:
     ]
 
 
-async def test_ingresses_of_ours_get_the_address_of_the_service_and_lose_it(
+async def test_managed_ingresses_get_the_address_of_the_service_and_lose_it(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with trio.fail_after(LIMIT):
@@ -59,7 +59,7 @@ async def test_ingresses_of_ours_get_the_address_of_the_service_and_lose_it(
             assert managers(left) == set()
 
 
-async def test_status_is_written_once_and_put_right_when_somebody_changes_it(
+async def test_status_is_written_once_and_repaired_when_another_writer_changes_it(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with trio.fail_after(LIMIT):
@@ -94,7 +94,7 @@ async def test_address_of_others_on_an_ingress_of_others_is_left_alone(
             assert addresses(foreign) == [{"ip": site.address}]
 
 
-async def test_owner_of_an_object_that_cannot_be_served_is_told_and_told_again_when_it_is(
+async def test_owner_of_an_object_gets_an_event_when_it_is_quarantined_and_when_it_is_released(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with trio.fail_after(LIMIT):
@@ -104,7 +104,7 @@ async def test_owner_of_an_object_that_cannot_be_served_is_told_and_told_again_w
             broken["spec"]["rules"][0]["http"]["paths"][0]["pathType"] = "Exact"
             await site.apply(broken)
 
-            (told,) = await until(lambda: events_about(site, "Ingress", "broken"))
+            (reported,) = await until(lambda: events_about(site, "Ingress", "broken"))
             await site.apply(site.ingress("broken", "broken.test"))
 
             async def both() -> bool:
@@ -114,14 +114,14 @@ async def test_owner_of_an_object_that_cannot_be_served_is_told_and_told_again_w
                 }
 
             await until(both)
-            assert told["type"] == "Warning"
-            assert told["reason"] == "Quarantined"
-            assert told["regarding"]["uid"]
-            assert "it is not served" in told["note"]
+            assert reported["type"] == "Warning"
+            assert reported["reason"] == "Quarantined"
+            assert reported["regarding"]["uid"]
+            assert "it is not served" in reported["note"]
             assert await events_about(site, "Ingress", "web") == []
 
 
-async def test_owner_of_the_configuration_is_told_that_it_cannot_be_deployed(
+async def test_configuration_that_cannot_be_deployed_gets_an_event(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with trio.fail_after(LIMIT):
@@ -129,8 +129,8 @@ async def test_owner_of_the_configuration_is_told_that_it_cannot_be_deployed(
             snippet = {"template": "\nglobal\n    no-such-keyword\n"}
             await site.apply(site.config_map(haproxyConfig=snippet))
 
-            (told, *_) = await until(lambda: events_about(site, "ConfigMap", "haptic-trio"))
+            (reported, *_) = await until(lambda: events_about(site, "ConfigMap", "haptic-trio"))
 
-            assert told["reason"] == "ConfigurationRefused"
-            assert "no-such-keyword" in told["note"]
+            assert reported["reason"] == "ConfigurationRefused"
+            assert "no-such-keyword" in reported["note"]
             assert await site.ask("web.test") == 200

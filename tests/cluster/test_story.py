@@ -25,7 +25,7 @@ SECURE = "secure.test"
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def reported(what: str) -> Iterator[None]:
     """Print how long the block takes."""
     began = trio.current_time()
     yield
@@ -87,14 +87,14 @@ async def test_everything_changes_and_no_request_fails(cluster: Cluster, namespa
             async with flowing(site.traffic("web.test", SECURE, tls_host=SECURE)) as traffic:
                 await change_routes(site)
                 await move_backends(site)
-                with told("Secret rotation"):
+                with reported("Secret rotation"):
                     await site.apply(certificates.secret("second.test"))
                     await until_shown(site, "second.test")
-                with told("ConfigMap change"):
+                with reported("ConfigMap change"):
                     await change_configuration(site)
-                with told("HAProxy pod added"):
+                with reported("HAProxy pod added"):
                     await scale_instances(site, 3)
-                with told("HAProxy pod removed"):
+                with reported("HAProxy pod removed"):
                     await scale_instances(site, 2)
                 await lose_leader(site)
                 await stop_leader(site)
@@ -104,13 +104,13 @@ async def test_everything_changes_and_no_request_fails(cluster: Cluster, namespa
 
 async def change_routes(site: Site) -> None:
     more = partial(site.ingress, "more", "more.test")
-    with told("Ingress added"):
+    with reported("Ingress added"):
         await site.apply(more())
         await site.until_served("more.test")
-    with told("Ingress changed"):
+    with reported("Ingress changed"):
         await site.apply(more(path="/elsewhere"))
         await site.until_served("more.test", status=404)
-    with told("Ingress deleted"):
+    with reported("Ingress deleted"):
         await site.apply(more())
         await site.until_served("more.test")
         await site.cluster.delete(more(), site.namespace)
@@ -118,15 +118,15 @@ async def change_routes(site: Site) -> None:
 
 
 async def move_backends(site: Site) -> None:
-    with told("endpoints added"):
+    with reported("endpoints added"):
         await site.apply(backend("echo", 3))
         await until_answered_by(site, "web.test", await site.cluster.wait_pods(site.namespace, "app=echo", 3))
-    with told("endpoints removed"):
+    with reported("endpoints removed"):
         await site.apply(backend("echo", 1))
         await until_answered_by(site, "web.test", await site.cluster.wait_pods(site.namespace, "app=echo", 1))
     await site.apply(backend("other", 1))
     other = await site.cluster.wait_pods(site.namespace, "app=other", 1)
-    with told("Service moved to other Pods"):
+    with reported("Service moved to other Pods"):
         await site.apply(service("echo", selector={"app": "other"}))
         await until_answered_by(site, "web.test", other)
 

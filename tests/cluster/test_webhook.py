@@ -31,12 +31,12 @@ BUSY = 0.75
 """Load of a processor from which on others have it, too."""
 
 
-def told(answer: httpx.Response) -> str:
+def reported(answer: httpx.Response) -> str:
     """Return what the API server says of a refusal."""
     return str(answer.json()["message"])
 
 
-async def test_api_server_refuses_what_could_not_be_served_in_time_and_everything_passes_while_nobody_answers(
+async def test_api_server_rejects_invalid_objects_in_time_and_accepts_all_without_a_webhook_server(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with trio.fail_after(LIMIT):
@@ -54,8 +54,8 @@ async def see_refusals(found: Reviewed) -> None:
     site = found.site
     answer = await found.create(found.broken("broken"), keep=True)
     assert answer.status_code == REJECTED
-    assert f"Ingress {site.namespace}/broken cannot be served" in told(answer)
-    assert "spec.rules[0].http.paths[0].path: the value contains" in told(answer)
+    assert f"Ingress {site.namespace}/broken cannot be served" in reported(answer)
+    assert "spec.rules[0].http.paths[0].path: the value contains" in reported(answer)
     assert await site.cluster.find(site.path("ingresses", "broken")) is None
 
     answer = await found.create(site.ingress("good", "good.test"), keep=True)
@@ -77,9 +77,9 @@ async def see_configurations(found: Reviewed) -> None:
     good = await found.configure(json.dumps({**config, "reconciler": {"debounceInterval": "150ms"}}))
 
     assert broken.status_code == REJECTED, broken.text
-    assert f"ConfigMap {site.namespace}/haptic-trio is not a valid configuration" in told(broken)
-    assert "of `config`: " in told(broken)
-    assert "reconcilers" in told(broken)
+    assert f"ConfigMap {site.namespace}/haptic-trio is not a valid configuration" in reported(broken)
+    assert "of `config`: " in reported(broken)
+    assert "reconcilers" in reported(broken)
     assert good.status_code == 200, good.text
     assert good.headers.get("warning") is None
 
@@ -89,9 +89,9 @@ async def see_strangers(found: Reviewed) -> None:
     site = found.site
     (pod,) = await site.cluster.pods(site.namespace, "app=controller")
     url = f"https://{pod['status']['podIP']}:{PORT}/validate"
-    nobody, administrator = anonymous(), anonymous()
+    nothing, administrator = anonymous(), anonymous()
     administrator.load_cert_chain(site.cluster.state.certificates.admin)
-    async with site.cluster.http(nobody) as client:
+    async with site.cluster.http(nothing) as client:
         with pytest.raises(httpx.TransportError):
             await client.post(url, json={})
     async with site.cluster.http(administrator) as client:

@@ -80,7 +80,7 @@ def test_unusable_value_is_a_problem_without_the_value(value: object) -> None:
     assert "12345" not in str(problem)
 
 
-def test_user_name_with_a_colon_is_refused() -> None:
+def test_user_name_with_a_colon_is_rejected() -> None:
     (problem,) = problems_of(secret(dataplane_username=encoded("a:b"), dataplane_password=encoded(PASSWORD)))
 
     assert "colon" in problem.message

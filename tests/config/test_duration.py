@@ -32,7 +32,7 @@ def test_duration_is_read_in_seconds(text: str, seconds: float) -> None:
         ("\u0665s", "`5s`"),
     ],
 )
-def test_refused_duration_says_what_to_write(text: str, hint: str) -> None:
+def test_rejected_duration_says_what_to_write(text: str, hint: str) -> None:
     with pytest.raises(InvalidDurationError) as caught:
         parse_duration(text)
 
@@ -47,6 +47,6 @@ def test_duration_survives_encoding(milliseconds: int) -> None:
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_rejected(text: str) -> None:
     with suppress(InvalidDurationError):
         assert 0 <= parse_duration(text) <= LONGEST

@@ -192,7 +192,7 @@ def test_default_configuration_survives_encoding() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, len(SAMPLE)), st.integers(0, 12), st.sampled_from(["", *FRAGMENTS])), max_size=4)
 )
-def test_mutated_text_is_loaded_or_refused(edits: list[tuple[int, int, str]]) -> None:
+def test_mutated_text_is_loaded_or_rejected(edits: list[tuple[int, int, str]]) -> None:
     text = SAMPLE
     for start, length, replacement in edits:
         text = text[:start] + replacement + text[start + length :]
@@ -202,7 +202,7 @@ def test_mutated_text_is_loaded_or_refused(edits: list[tuple[int, int, str]]) ->
 
 
 @given(st.randoms(use_true_random=False))
-def test_shuffled_lines_are_loaded_or_refused(randomness: random.Random) -> None:
+def test_shuffled_lines_are_loaded_or_rejected(randomness: random.Random) -> None:
     lines = SAMPLE.splitlines()
     randomness.shuffle(lines)
 
@@ -211,6 +211,6 @@ def test_shuffled_lines_are_loaded_or_refused(randomness: random.Random) -> None
 
 
 @given(st.text())
-def test_any_text_is_decoded_or_refused(text: str) -> None:
+def test_any_text_is_decoded_or_rejected(text: str) -> None:
     with suppress(ConfigInvalidError):
         decode_config(text, source="x")

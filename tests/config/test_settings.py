@@ -24,7 +24,7 @@ def problems_of(config: str) -> list[Problem]:
     return []
 
 
-def test_a_value_of_the_wrong_type_is_told_with_its_place_and_what_would_fit() -> None:
+def test_a_value_of_the_wrong_type_is_reported_with_its_place_and_the_expected_type() -> None:
     (problem,) = problems_of("templating:\n  extraContext:\n    timeoutClient: 50\n")
 
     assert (problem.source, problem.line, problem.path) == (
@@ -58,7 +58,7 @@ def test_all_values_are_checked_also_those_inside_others() -> None:
     assert "expected one of replace, append, found the text 'kept'" in found[4].message
 
 
-def test_a_name_that_is_nearly_a_setting_is_told() -> None:
+def test_a_name_that_is_nearly_a_setting_is_reported() -> None:
     (problem,) = problems_of("templating: {extraContext: {timeoutCleint: 1s}}")
 
     assert problem.hint == "did you mean `timeoutClient`?"
@@ -126,7 +126,7 @@ anything = st.recursive(
 
 
 @given(st.sampled_from(sorted(ALL)), anything)
-def test_every_value_is_taken_or_told(name: str, value: Any) -> None:
+def test_every_value_is_used_or_reported(name: str, value: Any) -> None:
     for problem in check_values({name: value}, ALL, path="x"):
         assert problem.path.startswith(f"x.{name}")
         assert problem.message

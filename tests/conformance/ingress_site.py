@@ -17,7 +17,7 @@ from tests.cluster.manifests import pod, service
 from tests.cluster.state import State
 
 TLS_HOST: Final = "foo.bar.test"
-NOBODY: Final = "-"
+ABSENT: Final = "-"
 """Stands for the answer 404."""
 INSTALL_LIMIT: Final = 60.0
 SETTLE_LIMIT: Final = 20.0
@@ -127,7 +127,7 @@ async def until_served(cluster: Cluster, site: IngressSite, host: str, path: str
         except httpx.TransportError as exc:
             came = exc
             return False
-        return found.status == 404 if backend == NOBODY else found.backend == backend
+        return found.status == 404 if backend == ABSENT else found.backend == backend
 
     with trio.move_on_after(SETTLE_LIMIT) as scope:
         await until(is_served)

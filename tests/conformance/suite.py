@@ -78,7 +78,7 @@ async def run_suite(cluster: Cluster, programs: Programs, wanted: Wanted, direct
     environment = {**os.environ, "KUBECONFIG": os.fspath(cluster.state.inner_kubeconfig)}
     with log_path.open("wb") as log:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_tell_progress, outcomes)
+            nursery.start_soon(_report_progress, outcomes)
             done = await trio.run_process(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, env=environment
             )
@@ -108,14 +108,14 @@ def suite_arguments(wanted: Wanted, outcomes: Path, report: Path) -> list[str]:
     ]
 
 
-async def _tell_progress(path: Path) -> NoReturn:
-    told: set[str] = set()
+async def _report_progress(path: Path) -> NoReturn:
+    reported: set[str] = set()
     while True:
         await trio.sleep(PROGRESS_INTERVAL)
         for one in _outcomes_in(path):
-            if one.test not in told and one.outcome != "skipped":
+            if one.test not in reported and one.outcome != "skipped":
                 sys.stderr.write(f"{one.outcome}  {one.test}\n")
-            told.add(one.test)
+            reported.add(one.test)
 
 
 def _outcomes_in(path: Path) -> list[Outcome]:

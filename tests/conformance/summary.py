@@ -73,8 +73,8 @@ def text_summary(outcomes: Sequence[Outcome], log: Log, profiles: Iterable[str] 
             lines += [f"        {reason}" for reason in find_reasons(log.lines.get(one.test, []))]
     lines.append("")
     for (profile, level), counts in sorted(counts_by_profile(outcomes, profiles).items()):
-        lines.append(f"{profile:<13} {level:<9} {_told(counts)}")
-    lines.append(f"{'all':<23} {_told(Counter(one.outcome for one in outcomes))}")
+        lines.append(f"{profile:<13} {level:<9} {_reported(counts)}")
+    lines.append(f"{'all':<23} {_reported(Counter(one.outcome for one in outcomes))}")
     return "\n".join(lines)
 
 
@@ -91,9 +91,9 @@ def markdown_summary(outcomes: Sequence[Outcome], log: Log, heading: Mapping[str
         lines.append(f"| {name} | {', '.join(one.features)} | {one.outcome} | {seconds} |")
     if skipped := [one for one in outcomes if one.outcome == "skipped"]:
         lines += ["", "## What is skipped", ""]
-        told = {one.test: _reason_for(one) for one in skipped}
-        for reason in dict.fromkeys(told.values()):
-            names = [test for test, known in told.items() if known == reason]
+        reported = {one.test: _reason_for(one) for one in skipped}
+        for reason in dict.fromkeys(reported.values()):
+            names = [test for test, known in reported.items() if known == reason]
             lines += [f"- {reason} {', '.join(names)}"]
     failed = [one for one in outcomes if one.outcome == "failed"]
     if failed:
@@ -140,5 +140,5 @@ def _counted(title: str, rows: Mapping[str, Counter[str]]) -> list[str]:
     return table
 
 
-def _told(counts: Counter[str]) -> str:
+def _reported(counts: Counter[str]) -> str:
     return f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"

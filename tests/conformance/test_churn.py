@@ -168,8 +168,8 @@ async def test_many_routes_come_change_and_go_without_a_reload(programs: Program
         with trio.fail_after(STATUS_LIMIT):
             await until(lambda: _is_gone(clients, "host-0.test"))
 
-        told = ", ".join(f"{verb} {seconds:.2f} s" for verb, seconds in took.items())
-        print(f"status of {ROUTES} routes: {told}; {clients.answered} answers")  # noqa: T201
+        reported = ", ".join(f"{verb} {seconds:.2f} s" for verb, seconds in took.items())
+        print(f"status of {ROUTES} routes: {reported}; {clients.answered} answers")  # noqa: T201
         print(f"{ALONE} changes one by one: {cycles} cycles")  # noqa: T201
         assert clients.wrong == []
         assert clients.answered >= ROUTES // 5

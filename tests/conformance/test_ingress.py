@@ -15,7 +15,7 @@ from tests.cluster.client import Cluster, until
 from tests.cluster.manifests import deployment, pod, service
 from tests.cluster.state import State
 from tests.conformance.ingress_site import (
-    NOBODY,
+    ABSENT,
     SETTLE_LIMIT,
     TLS_HOST,
     Answer,
@@ -63,7 +63,7 @@ async def test_ingress_without_rules_sends_everything_to_its_default_backend(
     finally:
         with trio.move_on_after(SETTLE_LIMIT, shield=True):
             await cluster.delete(catch_all, site.namespace)
-            await until_served(cluster, site, "any.test", "/", NOBODY)
+            await until_served(cluster, site, "any.test", "/", ABSENT)
 
 
 # Hosts
@@ -80,10 +80,10 @@ async def test_host_with_a_certificate_is_served_over_tls(cluster: Cluster, site
 
 HOSTS = {
     "a host is served": (TLS_HOST, "exact-host"),
-    "another host of the same domain is not": ("subdomain.bar.test", NOBODY),
+    "another host of the same domain is not": ("subdomain.bar.test", ABSENT),
     "a wildcard stands for one label": ("bar.foo.test", "wildcard-host"),
-    "a wildcard does not stand for two labels": ("baz.bar.foo.test", NOBODY),
-    "a wildcard does not stand for no label": ("foo.test", NOBODY),
+    "a wildcard does not stand for two labels": ("baz.bar.foo.test", ABSENT),
+    "a wildcard does not stand for no label": ("foo.test", ABSENT),
 }
 
 
@@ -99,14 +99,14 @@ async def test_ingress_of_an_unknown_class_is_neither_served_nor_given_an_addres
     cluster: Cluster, site: IngressSite
 ) -> None:
     rules = {"unknown.test": {("Prefix", "/"): "root"}}
-    ours = {"known.test": {("Prefix", "/"): "root"}}
+    own = {"known.test": {("Prefix", "/"): "root"}}
     foreign = ingress("no-such-class", "unknown-class", rules)
-    await cluster.apply([foreign, ingress(site.namespace, "known-class", ours)], site.namespace)
+    await cluster.apply([foreign, ingress(site.namespace, "known-class", own)], site.namespace)
 
     # That one came later: what it is served by has seen the other.
     await until_served(cluster, site, "known.test", "/", "root")
 
-    await _assert_served(cluster, site, "unknown.test", "/", NOBODY)
+    await _assert_served(cluster, site, "unknown.test", "/", ABSENT)
     found = await cluster.find(await cluster.path_of(foreign, site.namespace))
     assert found is not None
     assert not found.get("status", {}).get("loadBalancer")
@@ -167,8 +167,8 @@ async def test_a_missing_object_of_an_ingress_has_a_warning_until_it_exists(
     await cluster.apply([service("late")], site.namespace)
     assert "no ready endpoint" in await _wait_note(cluster, site, "late", "NoEndpoints")
     assert "ServiceNotFound" in await _wait_note(cluster, site, "late", "Resolved")
-    told = [one["reason"] for one in await events_about(cluster, site.namespace, "Ingress", "late")]
-    assert sorted(told) == ["CertificateNotFound", "NoEndpoints", "Resolved", "ServiceNotFound"]
+    reported = [one["reason"] for one in await events_about(cluster, site.namespace, "Ingress", "late")]
+    assert sorted(reported) == ["CertificateNotFound", "NoEndpoints", "Resolved", "ServiceNotFound"]
 
 
 # Load balancing
@@ -195,17 +195,17 @@ async def test_requests_reach_every_pod(cluster: Cluster, site: IngressSite) -> 
 
 PATHS = {
     "exact: the path": ("exact.test", "/foo", "exact-foo"),
-    "exact: not with a slash at its end": ("exact.test", "/foo/", NOBODY),
-    "exact: not in another case": ("exact.test", "/FOO", NOBODY),
-    "exact: not another label": ("exact.test", "/bar", NOBODY),
-    "exact: a slash at the end counts": ("exact-slash.test", "/foo", NOBODY),
+    "exact: not with a slash at its end": ("exact.test", "/foo/", ABSENT),
+    "exact: not in another case": ("exact.test", "/FOO", ABSENT),
+    "exact: not another label": ("exact.test", "/bar", ABSENT),
+    "exact: a slash at the end counts": ("exact-slash.test", "/foo", ABSENT),
     "prefix: the path": ("prefix.test", "/foo", "prefix-foo"),
     "prefix: with a slash at its end": ("prefix.test", "/foo/", "prefix-foo"),
-    "prefix: not in another case": ("prefix.test", "/FOO", NOBODY),
+    "prefix: not in another case": ("prefix.test", "/FOO", ABSENT),
     "prefix: the longest": ("prefix.test", "/aaa/bbb", "prefix-aaa-bbb"),
     "prefix: what is below it": ("prefix.test", "/aaa/ccc", "prefix-aaa"),
     "prefix: the root has all below it": ("root.test", "/aaa/ccc", "root"),
-    "prefix: by labels, not by characters": ("prefix.test", "/aaaccc", NOBODY),
+    "prefix: by labels, not by characters": ("prefix.test", "/aaaccc", ABSENT),
     "prefix with a slash at its end: with it": ("slash.test", "/aaa/bbb/", "prefix-slash"),
     "prefix with a slash at its end: without it": ("slash.test", "/aaa/bbb", "prefix-slash"),
     "prefix with a slash at its end: what is below it": ("slash.test", "/aaa/bbb/ccc", "prefix-slash"),
@@ -226,8 +226,8 @@ async def _wait_note(cluster: Cluster, site: IngressSite, name: str, reason: str
     """Return what the owner of an object is told for *reason*, once it is."""
 
     async def look() -> str:
-        told = await events_about(cluster, site.namespace, kind, name)
-        return next((str(one["note"]) for one in told if one["reason"] == reason), "")
+        reported = await events_about(cluster, site.namespace, kind, name)
+        return next((str(one["note"]) for one in reported if one["reason"] == reason), "")
 
     with trio.fail_after(SETTLE_LIMIT):
         return await until(look)
@@ -242,4 +242,4 @@ async def _ask_over_tls(cluster: Cluster, site: IngressSite) -> Answer | None:
 
 async def _assert_served(cluster: Cluster, site: IngressSite, host: str, path: str, expected: str) -> None:
     answer = await ask(cluster, site, host, path)
-    assert (answer.status, answer.backend) == ((404, "") if expected == NOBODY else (200, expected))
+    assert (answer.status, answer.backend) == ((404, "") if expected == ABSENT else (200, expected))

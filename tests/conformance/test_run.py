@@ -18,7 +18,7 @@ def arguments_of(*words: str) -> list[str]:
     return suite_arguments(wanted_of(parse_arguments(words)), DIRECTORY / "outcomes", DIRECTORY / "report")
 
 
-def test_everything_is_run_unless_told_otherwise() -> None:
+def test_all_tests_run_by_default() -> None:
     arguments = arguments_of()
 
     assert f"--conformance-profiles={','.join(CORE)}" in arguments

@@ -37,7 +37,7 @@ def test_test_belongs_to_the_profile_of_its_routes_and_without_any_to_all() -> N
     assert ("GATEWAY-TCP", "core") not in counts
 
 
-def test_tests_of_a_mesh_belong_to_no_profile_of_ours() -> None:
+def test_tests_of_a_mesh_belong_to_no_supported_profile() -> None:
     assert counts_by_profile([outcome("Mesh", "HTTPRoute", "MeshClusterIPMatching", verdict="skipped")]) == {}
 
 

@@ -67,9 +67,9 @@ def test_words_of_others_are_cleaned_when_they_come() -> None:
     record.observe(m.ProblemsReported(source="x", problems=(problem,)))
     record.observe(m.HttpContentRejected(url="http://a", digest="d", problem=problem, has_former=True))
 
-    told = msgspec.json.encode([record.events(), record.instances, record.problems])
-    assert b"hidden-word" not in told
-    assert b"haproxy.cfg:3: bad value ***" in told
+    reported = msgspec.json.encode([record.events(), record.instances, record.problems])
+    assert b"hidden-word" not in reported
+    assert b"haproxy.cfg:3: bad value ***" in reported
 
 
 def test_configurations_are_not_kept_alive() -> None:

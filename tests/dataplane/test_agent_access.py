@@ -40,14 +40,14 @@ async def test_a_client_that_the_authority_vouches_for_is_served(tmp_path: Path)
         assert await served_to(served, served.authority.issue("anybody")) is None
 
 
-async def test_an_expired_client_certificate_is_refused(tmp_path: Path) -> None:
+async def test_an_expired_client_certificate_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as served:
         error = await served_to(served, served.authority.issue("controller", expired=True))
         assert isinstance(error, AgentAccessError)
         assert "expired" in str(error).lower()
 
 
-async def test_a_client_of_another_authority_is_refused(tmp_path: Path) -> None:
+async def test_a_client_of_another_authority_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as served:
         stranger = Authority(tmp_path / "stranger")
         error = await served_to(served, stranger.issue("controller", trusts=served.authority.path))
@@ -55,7 +55,7 @@ async def test_a_client_of_another_authority_is_refused(tmp_path: Path) -> None:
         assert "unknown ca" in str(error).lower()
 
 
-async def test_a_client_without_a_certificate_is_refused(tmp_path: Path) -> None:
+async def test_a_client_without_a_certificate_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as served:
         context = ssl.create_default_context(cafile=served.authority.path)
         async with httpx.AsyncClient(verify=context, base_url=served.url, trust_env=False) as http:
@@ -98,7 +98,7 @@ async def test_an_agent_of_another_authority_is_not_trusted(tmp_path: Path) -> N
         assert isinstance(await served_to(served, files), AgentAccessError)
 
 
-async def test_old_protocols_are_refused(tmp_path: Path) -> None:
+async def test_old_protocols_are_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as served:
         files = served.authority.issue("controller")
         context = ssl.create_default_context(cafile=files.authorities)

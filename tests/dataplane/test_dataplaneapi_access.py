@@ -103,7 +103,7 @@ async def test_huge_answer_is_not_read_to_its_end() -> None:
             await client.get("/info")
 
 
-async def test_encoded_answer_is_refused() -> None:
+async def test_encoded_answer_is_rejected() -> None:
     api = FakeDataplaneApi()
     api.before = answers("GET", "/info", Response(b"\x1f\x8b", headers={"Content-Encoding": "gzip"}))
 
@@ -113,7 +113,7 @@ async def test_encoded_answer_is_refused() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"info": []}', b""])
-async def test_answer_that_is_no_json_of_that_shape_is_refused(body: bytes) -> None:
+async def test_answer_that_is_no_json_of_that_shape_is_rejected(body: bytes) -> None:
     api = FakeDataplaneApi()
     api.before = answers("GET", "/info", Response(body))
 
@@ -194,7 +194,7 @@ async def test_each_status_has_an_error_of_its_own_that_quotes_the_api(status: i
             await endpoint.fetch_running()
 
 
-async def test_file_that_is_too_large_for_the_api_is_refused_with_its_words() -> None:
+async def test_file_that_is_too_large_for_the_api_is_rejected_with_its_words() -> None:
     api = FakeDataplaneApi()
     message = "request body exceeds the maximum allowed size of 4 bytes"
     api.before = answers("POST", "storage/maps", rejection(413, message))

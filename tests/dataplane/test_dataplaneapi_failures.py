@@ -68,7 +68,7 @@ async def test_endless_conflict_is_given_up_and_undone() -> None:
     assert runs(api, former)
 
 
-async def test_refused_configuration_is_explained_by_its_own_lines_and_undone() -> None:
+async def test_rejected_configuration_is_explained_by_its_own_lines_and_undone() -> None:
     api = FakeDataplaneApi()
     former = generation(files=(general("503.http", "busy\n"),))
     await deploy(api, former)
@@ -130,7 +130,7 @@ async def test_former_configuration_that_does_not_load_either_is_reported() -> N
     await deploy(api, generation(balance="leastconn"))
 
 
-async def test_rubbish_certificate_is_refused_and_the_rest_undone() -> None:
+async def test_rubbish_certificate_is_rejected_and_the_rest_undone() -> None:
     api = FakeDataplaneApi()
     former = generation(files=(certificate("a.pem", pem("a.example.com")),))
     desired = generation(
@@ -161,7 +161,7 @@ async def test_certificate_that_cannot_be_read_back_is_not_claimed_to_be_undone(
     await deploy(api, former)
 
 
-async def test_refused_operation_leaves_the_files_and_the_next_load_mends_the_process() -> None:
+async def test_rejected_operation_leaves_the_files_and_the_next_load_mends_the_process() -> None:
     api = FakeDataplaneApi()
     await deploy(api, generation())
     desired = generation(
@@ -178,7 +178,7 @@ async def test_refused_operation_leaves_the_files_and_the_next_load_mends_the_pr
     assert runs(api, desired)
 
 
-async def test_refused_patch_writes_no_file() -> None:
+async def test_rejected_patch_writes_no_file() -> None:
     api = FakeDataplaneApi()
     former = generation()
     await deploy(api, former)
@@ -193,7 +193,7 @@ async def test_refused_patch_writes_no_file() -> None:
     assert runs(api, former)
 
 
-async def test_patch_whose_files_are_refused_is_undone_by_a_load() -> None:
+async def test_patch_whose_files_are_rejected_is_undone_by_a_load() -> None:
     api = FakeDataplaneApi()
     former = generation()
     await deploy(api, former)

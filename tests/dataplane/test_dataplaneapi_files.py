@@ -23,7 +23,7 @@ def test_files_are_written_before_the_files_that_refer_to_them() -> None:
 
 
 @pytest.mark.parametrize("name", [".map", "-a.map", "a", "a b.map", "..", "", "ä.map"])
-def test_names_that_cannot_be_changed_and_are_not_kept_are_refused(name: str) -> None:
+def test_names_that_cannot_be_changed_and_are_not_kept_are_rejected(name: str) -> None:
     placed, problems = place_files([make_file(FileKind.MAP, f"/maps/{name}", "")])
 
     assert placed == {}

@@ -318,7 +318,7 @@ async def test_certificates_are_left_to_a_reload_where_the_api_does_not_show_tho
     assert runs(api, https("a", "b"))
 
 
-async def test_certificate_that_is_refused_leaves_the_change_to_a_load() -> None:
+async def test_certificate_that_is_rejected_leaves_the_change_to_a_load() -> None:
     api = FakeDataplaneApi()
     await writes_of(api, https("a"))
     desired = https("a", "b")

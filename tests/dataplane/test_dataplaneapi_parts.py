@@ -63,7 +63,7 @@ def test_comments_of_the_author_are_no_header() -> None:
     assert strip_header("\n# mine\n# _version=3\nglobal\n") == "# mine\n# _version=3\nglobal\n"
 
 
-def test_refusal_has_every_message_with_its_line_and_no_summary() -> None:
+def test_rejection_has_every_message_with_its_line_and_no_summary() -> None:
     words = (
         'validation error: exit status 1: msg="config parsing [/tmp/x:23] unknown keyword \\"a\\\\b\\"."\n'
         'msg="config Missing LF on last line"\n'
@@ -82,7 +82,7 @@ def test_refusal_has_every_message_with_its_line_and_no_summary() -> None:
     ("words", "description"),
     [("", "rejected without a message"), ("invalid configuration: no newline", "invalid configuration: no newline")],
 )
-def test_refusal_without_messages_is_quoted(words: str, description: str) -> None:
+def test_rejection_without_messages_is_quoted(words: str, description: str) -> None:
     assert describe_rejection(words) == description
 
 

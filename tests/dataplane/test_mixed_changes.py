@@ -26,16 +26,16 @@ class Recorder:
     def __init__(self, agent: LocalAgent, *, refuses: Generation | None = None) -> None:
         self._agent = agent
         self._refuses = refuses
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.name, self.describe, self.fetch_running = agent.name, agent.describe, agent.fetch_running
         self.repair, self.survey = agent.repair, agent.survey
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
-        self.told.append("patch")
+        self.reported.append("patch")
         await self._agent.patch(generation, plan)
 
     async def activate(self, generation: Generation) -> None:
-        self.told.append("activate")
+        self.reported.append("activate")
         if generation is self._refuses:
             raise DeploymentRejectedError(self.name, "no room")
         await self._agent.activate(generation)
@@ -50,7 +50,7 @@ async def test_the_runtime_part_goes_ahead_of_a_single_reload(instance_root: Pat
 
         result = await sync_endpoint(recorder, desired)
 
-        assert recorder.told == ["patch", "activate"]
+        assert recorder.reported == ["patch", "activate"]
         assert (result.reloaded, result.operations, result.reasons) == (True, 2, (REASON,))
         assert (await agent.describe()).reloads == 1
         assert await agent.fetch_running() == desired
@@ -79,7 +79,7 @@ async def test_without_leave_to_reload_the_rest_is_held_back(instance_root: Path
 
 
 @pytest.mark.parametrize("refusal", ["by the endpoint", "by haproxy"])
-async def test_a_reload_that_is_refused_takes_the_runtime_part_back(
+async def test_a_reload_that_is_rejected_takes_the_runtime_part_back(
     instance_root: Path, haproxy_binary: Path, rejection: str
 ) -> None:
     port, taken = free_port(), trio.socket.socket()
@@ -96,7 +96,7 @@ async def test_a_reload_that_is_refused_takes_the_runtime_part_back(
             with pytest.raises(DeploymentRejectedError):
                 await sync_endpoint(recorder, desired)
 
-            assert recorder.told == ["patch", "activate", "patch"]
+            assert recorder.reported == ["patch", "activate", "patch"]
             assert await agent.fetch_running() == former
             assert [(server.port, server.state) for server in await servers_of(instance_root)] == [(one, "ready")] * 2
             assert await fetch(port) == (200, "a")

@@ -37,7 +37,7 @@ def test_recorded_patch_is_part_of_the_running_generation(tmp_path: Path) -> Non
         assert not each.find_edited()
 
 
-def test_what_the_process_refused_is_not_running(tmp_path: Path) -> None:
+def test_what_the_process_rejected_is_not_running(tmp_path: Path) -> None:
     stored = opened(tmp_path)
     deploy(stored, generation("one"))
     apply(stored, generation("two"), taken=False)

@@ -15,11 +15,11 @@ async def test_silence_is_reported_and_then_the_endpoint_is_lost(autojump_clock:
 
     assert not presence.failed("refused")
     await trio.sleep(SILENCE_REPORTED)
-    assert reports.told == 0
+    assert reports.reported == 0
     assert not presence.failed("refused")
     assert not presence.failed("refused")
     assert reports.messages == "does not answer: refused"
-    assert reports.told == 1
+    assert reports.reported == 1
     assert published == []
 
     await trio.sleep(LOST_AFTER - SILENCE_REPORTED)
@@ -51,7 +51,7 @@ async def test_answer_does_not_solve_a_problem_other_than_silence() -> None:
     presence.clear_problem()
     presence.clear_problem()
     assert reports.messages == ""
-    assert reports.told == 2
+    assert reports.reported == 2
 
 
 async def test_renewals_before_the_next_probe_count_as_one(autojump_clock: trio.testing.MockClock) -> None:

@@ -25,7 +25,7 @@ from tests.support.ports import free_port
 from tests.support.scripts import script
 
 
-async def tell(root: Path, *commands: str) -> None:
+async def send_commands(root: Path, *commands: str) -> None:
     """Say *commands* on the runtime socket, as anybody may."""
     record = read_record(root / "instances/local-1/process.json")
     assert record is not None
@@ -58,7 +58,7 @@ async def test_changes_over_the_runtime_socket_are_repaired(instance_root: Path,
         desired = site(port, [one, two], entries="x.example app\n")
         async with serving(instance_root, haproxy_binary, desired) as agent:
             assert await agent.repair() == DriftReport()
-            await tell(
+            await send_commands(
                 instance_root,
                 "set server app/s1 state maint",
                 "set server app/s2 addr 127.0.0.9 port 9",
@@ -78,7 +78,7 @@ async def test_changes_over_the_runtime_socket_are_repaired(instance_root: Path,
 async def test_changed_keys_of_an_acl_are_repaired(instance_root: Path, haproxy_binary: Path) -> None:
     desired = denying(free_port(), "10.0.0.1\n10.0.0.2\n", ".a\n.a\n")
     async with serving(instance_root, haproxy_binary, desired) as agent:
-        await tell(instance_root, "del acl lists/addresses.txt 10.0.0.2", "add acl lists/hosts.txt .b")
+        await send_commands(instance_root, "del acl lists/addresses.txt 10.0.0.2", "add acl lists/hosts.txt .b")
 
         assert await agent.repair() == DriftReport(found={"acl": 2}, operations=2)
 
@@ -94,7 +94,7 @@ async def test_verifying_deployment_reports_unchanged_only_after_a_comparison(
         desired = site(free_port(), [one])
         async with serving(instance_root, haproxy_binary, desired) as agent:
             assert not (await sync_endpoint(agent, desired, verify=True)).changed
-            await tell(instance_root, "set server app/s1 state drain")
+            await send_commands(instance_root, "set server app/s1 state drain")
             assert not (await sync_endpoint(agent, desired)).changed
 
             result = await sync_endpoint(agent, desired, verify=True)
@@ -113,7 +113,7 @@ HASHED = (
 async def test_what_no_command_puts_right_is_loaded_once(instance_root: Path, haproxy_binary: Path) -> None:
     desired = build_generation(HASHED)
     async with serving(instance_root, haproxy_binary, desired) as agent:
-        await tell(instance_root, "set server app/a state maint", "del server app/a")
+        await send_commands(instance_root, "set server app/a state maint", "del server app/a")
 
         held = await sync_endpoint(agent, desired, verify=True, may_reload=False)
         result = await sync_endpoint(agent, desired, verify=True)
@@ -203,7 +203,7 @@ class FakeRuntime(RuntimeClient):
     def __init__(self, *answers: str, refuses: bool = False) -> None:
         super().__init__(Path("admin.sock"), endpoint="fake-1")
         self.answers = list(answers)
-        self.told: list[Operation] = []
+        self.reported: list[Operation] = []
         self._refuses = refuses
 
     async def read(self, questions: Sequence[str], *, worker: int) -> list[str]:
@@ -213,7 +213,7 @@ class FakeRuntime(RuntimeClient):
     async def apply(self, operations: Sequence[Operation], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         if self._refuses:
             raise PatchRejectedError("fake-1", "no such server")
-        self.told += operations
+        self.reported += operations
         return ()
 
 
@@ -239,7 +239,7 @@ async def test_difference_that_remains_after_a_reload_is_reported_only_once() ->
     assert await look(3) == missing
 
 
-async def test_a_repair_that_is_refused_is_a_reason_to_reload() -> None:
+async def test_a_repair_that_is_rejected_is_a_reason_to_reload() -> None:
     runtime = FakeRuntime(
         f"{STATE}app a 127.0.0.9 1 1 1 0 2\napp b 127.0.0.2 1 1 1 0 2\n", "# name\napp\n", refuses=True
     )

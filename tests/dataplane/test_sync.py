@@ -127,7 +127,7 @@ async def test_what_needs_no_reload_is_patched_before_the_reload() -> None:
     assert (result.reloaded, result.operations, len(result.reasons)) == (True, 1, 1)
 
 
-async def test_a_refused_runtime_part_is_left_to_the_reload() -> None:
+async def test_a_rejected_runtime_part_is_left_to_the_reload() -> None:
     endpoint = FakeEndpoint(forwarding(1, 2), patch=PatchRejectedError("fake-1", "no such server"))
     result = await sync_endpoint(endpoint, mixed(3))
     assert endpoint.calls == ["patch", "activate"]
@@ -136,7 +136,7 @@ async def test_a_refused_runtime_part_is_left_to_the_reload() -> None:
     assert "backend app" in result.reasons[1]
 
 
-async def test_a_refused_reload_takes_the_runtime_part_back() -> None:
+async def test_a_rejected_reload_takes_the_runtime_part_back() -> None:
     running = forwarding(1, 2)
     endpoint = FakeEndpoint(running, activate=DeploymentRejectedError("fake-1", "no room"))
     with pytest.raises(DeploymentRejectedError, match="no room"):

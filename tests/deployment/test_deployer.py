@@ -368,5 +368,5 @@ async def test_drift_that_a_verification_finds_is_reported(rig: Rig, nursery: tr
     await rig.deploy("d", MemoryEndpoint("a", drift={"server": 2}))
     await rig.next()
 
-    [told] = [fact for fact in rig.recorded() if isinstance(fact, DriftRepaired)]
-    assert (told.correlation, told.endpoint, told.found) == ("d", "a", {"server": 2})
+    [reported] = [fact for fact in rig.recorded() if isinstance(fact, DriftRepaired)]
+    assert (reported.correlation, reported.endpoint, reported.found) == ("d", "a", {"server": 2})

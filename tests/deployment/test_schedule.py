@@ -60,12 +60,12 @@ class World:
         self.held &= set(names)
         endpoints = getattr(self, "endpoints", {})
         self.endpoints = {name: endpoints.get(name) or MemoryEndpoint(name) for name in names}
-        self.tell(EndpointsDiscovered(endpoints=tuple(self.endpoints.values())))
+        self.report(EndpointsDiscovered(endpoints=tuple(self.endpoints.values())))
 
     def prepare(self, structure: int, data: int) -> None:
         self.newest = (structure, data)
         self.cycles += 1
-        self.tell(
+        self.report(
             ConfigPrepared(
                 correlation=f"c{self.cycles}",
                 reason=Reason.CHANGED,
@@ -76,7 +76,7 @@ class World:
 
     def validate(self, structure: int, data: int, cycle: int) -> None:
         self.valid_structures.add(structure)
-        self.tell(
+        self.report(
             ConfigValidated(
                 correlation=f"c{cycle}", reason=Reason.CHANGED, generation=built(structure, data), phases=Phases()
             )
@@ -92,7 +92,7 @@ class World:
             self.deploy()
         self.now = end
 
-    def tell(self, message: ConfigPrepared | ConfigValidated | ValidationFailed | EndpointsDiscovered) -> None:
+    def report(self, message: ConfigPrepared | ConfigValidated | ValidationFailed | EndpointsDiscovered) -> None:
         self.schedule.take(message, self.now)
         self.wait(0)
 
@@ -247,13 +247,13 @@ def test_valid_structure_does_not_wait_for_the_check_of_newer_structure() -> Non
     assert len(world.reloads) == 1
 
 
-def test_refused_data_gives_way_to_what_is_valid() -> None:
+def test_rejected_data_gives_way_to_what_is_valid() -> None:
     world = World()
     world.prepare(1, 1)
     world.validate_newest()
     world.prepare(1, 666)
 
-    world.tell(ValidationFailed(correlation="c2", reason=Reason.CHANGED, phase="check", problems=()))
+    world.report(ValidationFailed(correlation="c2", reason=Reason.CHANGED, phase="check", problems=()))
 
     assert world.running["a"] == (1, 1)
     assert world.whys[-1] == "rollback"
@@ -265,7 +265,9 @@ def test_check_without_a_verdict_leaves_the_data_that_is_deployed() -> None:
     world.validate_newest()
     world.prepare(1, 2)
 
-    world.tell(ValidationFailed(correlation="c2", reason=Reason.CHANGED, phase="check", problems=(), is_verdict=False))
+    world.report(
+        ValidationFailed(correlation="c2", reason=Reason.CHANGED, phase="check", problems=(), is_verdict=False)
+    )
 
     assert world.running["a"] == (1, 2)
     assert "rollback" not in world.whys
@@ -277,7 +279,7 @@ def test_failed_render_leaves_what_was_prepared_before_it() -> None:
     world.validate_newest()
     world.prepare(1, 2)
 
-    world.tell(ValidationFailed(correlation="c3", reason=Reason.CHANGED, phase="render", problems=()))
+    world.report(ValidationFailed(correlation="c3", reason=Reason.CHANGED, phase="render", problems=()))
 
     assert world.running["a"] == (1, 2)
 
@@ -305,8 +307,8 @@ def test_preparation_that_was_overtaken_by_its_check_is_not_deployed() -> None:
         correlation="c0", reason=Reason.CHANGED, generation=built(1, 0), phases=Phases(), started=-1.0
     )
 
-    world.tell(late)
-    world.tell(later)
+    world.report(late)
+    world.report(later)
 
     assert len(world.whys) == deployments
 
@@ -372,7 +374,7 @@ def test_data_is_always_the_newest_and_reloads_keep_their_distance(
             case "validate older":
                 world.validate(*history[-2:][0])
             case "refuse":
-                world.tell(ValidationFailed(correlation="x", reason=Reason.CHANGED, phase="check", problems=()))
+                world.report(ValidationFailed(correlation="x", reason=Reason.CHANGED, phase="check", problems=()))
             case str():
                 world.discover(step)
             case _:

@@ -191,7 +191,7 @@ async def test_invalid_configuration_at_a_drift_check_deploys_the_last_valid_one
     assert (await rig.next())[:3] == ("good", "drift", ["one", "two"])
 
 
-async def test_refusal_before_any_valid_configuration_deploys_nothing(
+async def test_rejection_before_any_valid_configuration_deploys_nothing(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     await rig.start(nursery)

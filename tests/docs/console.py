@@ -75,8 +75,8 @@ class Session:
             try:
                 self._do(block)
             except MismatchError as exc:
-                told = "".join(f"\n[{name}]\n{running.read()}" for name, running in self._terminals.items())
-                raise MismatchError(f"{block.place}: {exc}{told}") from None
+                reported = "".join(f"\n[{name}]\n{running.read()}" for name, running in self._terminals.items())
+                raise MismatchError(f"{block.place}: {exc}{reported}") from None
 
     def _do(self, block: Block) -> None:
         if block.argument == BY_HAND:

@@ -25,7 +25,7 @@ from tests.support.ports import free_port
 from tests.support.proxy import check, running
 from tests.support.traffic import ask
 
-TELL = '    http-request return status 200 content-type text/plain lf-string "%[var(txn.backend)]"\n'
+REPORT = '    http-request return status 200 content-type text/plain lf-string "%[var(txn.backend)]"\n'
 HOSTS = (
     "a.example.com",
     "A.Example.com",
@@ -75,7 +75,7 @@ def rules() -> list[dict[str, object]]:
 @pytest.mark.haproxy
 def test_routes_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> None:
     port = free_port()
-    workshop = Workshop(rules(), snippets={"frontend-routing-tell": TELL}, bindAddress="127.0.0.1", httpPort=port)
+    workshop = Workshop(rules(), snippets={"frontend-routing-tell": REPORT}, bindAddress="127.0.0.1", httpPort=port)
     rendered = workshop.render()
     site = workshop.site()
     files = {file.path: file.content.decode() for file in rendered.files.values()}
@@ -84,11 +84,14 @@ def test_routes_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> No
     with running(tmp_path, rendered.text, files, port=port):
         for host, requested in product(HOSTS, PATHS + SPELLINGS):
             answer = ask(port, host, requested)
-            told = explain_route(site, host, requested)
+            explained = explain_route(site, host, requested)
             if answer.status == 200:
-                assert (told.status in {0, 404, 503}, told.backend) == (True, answer.body.strip("-")), (host, requested)
+                assert (explained.status in {0, 404, 503}, explained.backend) == (True, answer.body.strip("-")), (
+                    host,
+                    requested,
+                )
             else:
-                assert told.status == answer.status == 400, (host, requested)
+                assert explained.status == answer.status == 400, (host, requested)
 
 
 @pytest.mark.haproxy
@@ -102,10 +105,10 @@ def test_statuses_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> 
     with running(tmp_path, rendered.text, files, port=port):
         for host, requested in product(HOSTS, PATHS + SPELLINGS):
             answer = ask(port, host, requested)
-            told = explain_route(site, host, requested)
-            ours = "503: the service behind this route" in answer.body
+            explained = explain_route(site, host, requested)
+            own = "503: the service behind this route" in answer.body
             # A backend that exists has no servers here, which HAProxy says in other words.
-            assert (503 if ours else 0 if answer.status == 503 else answer.status) == told.status, (host, requested)
+            assert (503 if own else 0 if answer.status == 503 else answer.status) == explained.status, (host, requested)
 
 
 WORDS = st.text("ab*.|/", max_size=6)

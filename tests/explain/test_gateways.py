@@ -152,14 +152,14 @@ def test_haproxy_agrees_with_the_explanation(tmp_path: Path) -> None:
                 ("/", "/x", "/x/", "/x/y", "/xy", "/z/1", "/zz"),
             ):
                 (visit,) = visits(maps, host, path)
-                told = [outcome for hit in visit.hits for outcome in outcomes(maps, hit.target)]
+                reported = [outcome for hit in visit.hits for outcome in outcomes(maps, hit.target)]
                 answer = ask(port, host, path)
                 seen = answer.body.partition("\n")[0] if answer.status == 200 else answer.status
                 expected = [f"backend gateway::web_{seen}_80"] if answer.status == 200 else []
-                assert (seen in (*names, 404), told) == (True, expected), (host, path)
+                assert (seen in (*names, 404), reported) == (True, expected), (host, path)
 
 
-def test_a_rule_that_is_not_there_or_refused_is_an_error() -> None:
+def test_a_rule_that_is_not_there_or_rejected_is_an_error() -> None:
     maps = maps_of(rules="k x;;z b,0,app")
 
     assert [list(outcomes(maps, target)) for target in ("=k", "=gone", "=z", "app")] == [

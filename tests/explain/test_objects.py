@@ -111,10 +111,10 @@ def test_a_rejected_object_has_the_problem_and_no_fallback() -> None:
 
     answer = about(site, "Ingress i")
 
-    (trouble,) = answer.problems
-    assert (trouble.fragment, trouble.has_fallback) == ("ingress-prefix-paths", False)
-    assert trouble.place.startswith("ingress-route:")
-    assert "url_path" in trouble.message
+    (problem,) = answer.problems
+    assert (problem.fragment, problem.has_fallback) == ("ingress-prefix-paths", False)
+    assert problem.place.startswith("ingress-route:")
+    assert "url_path" in problem.message
 
 
 def test_the_host_of_an_object_that_failed_is_known_and_leads_to_it() -> None:
@@ -125,7 +125,7 @@ def test_the_host_of_an_object_that_failed_is_known_and_leads_to_it() -> None:
     assert isinstance(of_host, HostAnswer)
     assert isinstance(of_request, RouteAnswer)
     assert (of_host.entries, of_request.status) == ((), 404)
-    assert [str(trouble.object) for trouble in (*of_host.problems, *of_request.problems)] == ["Ingress default/i"] * 2
+    assert [str(problem.object) for problem in (*of_host.problems, *of_request.problems)] == ["Ingress default/i"] * 2
 
 
 def test_a_fallback_line_has_the_problem_of_the_newer_version() -> None:
@@ -144,6 +144,6 @@ def test_a_fallback_line_has_the_problem_of_the_newer_version() -> None:
     assert isinstance(line, LineAnswer)
     assert line.made_by.object is not None
     assert line.made_by.object.resource_version == "2"
-    assert [trouble.has_fallback for trouble in line.problems] == [True]
+    assert [problem.has_fallback for problem in line.problems] == [True]
     assert isinstance(request, RouteAnswer)
-    assert (request.backend, [trouble.has_fallback for trouble in request.problems]) == ("default_web_80", [True])
+    assert (request.backend, [problem.has_fallback for problem in request.problems]) == ("default_web_80", [True])

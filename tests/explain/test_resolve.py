@@ -235,7 +235,7 @@ def test_a_file_without_a_line_names_all_its_makers(site: Site) -> None:
         ("file path-exct.map", "maps/path-exact.map"),
     ],
 )
-def test_what_is_unknown_is_refused_with_the_nearest(text: str, suggestion: str) -> None:
+def test_what_is_unknown_is_rejected_with_the_nearest(text: str, suggestion: str) -> None:
     site = site_of(
         ingress("shop", rule("shop.example.com", path("/", "cart", 8080)), tls=[{"secretName": "tls"}]),
         service("web"),
@@ -255,7 +255,7 @@ def test_an_object_of_an_unknown_kind_names_the_kinds_that_are_known(site: Site)
     assert caught.value.hint == "watched kinds with objects: EndpointSlice, Ingress, Secret, Service"
 
 
-def test_what_means_several_things_is_refused_with_all_of_them() -> None:
+def test_what_means_several_things_is_rejected_with_all_of_them() -> None:
     site = site_of(ingress("web", rule("web", path("/", "web"))), service("web"), service("web", namespace="other"))
     with pytest.raises(AmbiguousTargetError) as caught:
         explain(site, "web")
@@ -269,7 +269,7 @@ def test_what_means_several_things_is_refused_with_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["haproxy.cfg:0", "", "host :80", "host /x"])
-def test_what_means_nothing_is_refused(site: Site, text: str) -> None:
+def test_what_means_nothing_is_rejected(site: Site, text: str) -> None:
     with pytest.raises(MalformedTargetError):
         explain(site, text)
 
@@ -308,7 +308,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=6).map("".join) | st.text(max_size=30))
-def test_any_target_is_answered_or_refused(text: str) -> None:
+def test_any_target_is_answered_or_rejected(text: str) -> None:
     try:
         msgspec.json.encode(to_json(explain(_site(), text)))
     except TargetError:

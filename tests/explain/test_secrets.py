@@ -83,7 +83,7 @@ def test_no_answer_holds_a_private_key_or_a_password() -> None:
         site_with(global_bare=BARE),
         site_with(global_handed_down=HANDED_DOWN),
     ):
-        told = everything(site)
+        reported = everything(site)
         keys = [
             line
             for file in site.files.values()
@@ -92,9 +92,9 @@ def test_no_answer_holds_a_private_key_or_a_password() -> None:
             if len(line) > 20
         ]
         assert keys
-        assert not [line for line in keys if line in told]
-        assert PASSWORD not in told
-        assert "secret, digest " in told
+        assert not [line for line in keys if line in reported]
+        assert PASSWORD not in reported
+        assert "secret, digest " in reported
 
 
 def test_a_line_for_a_secret_is_a_hash_and_its_neighbours_are_not() -> None:
@@ -113,10 +113,10 @@ def test_a_section_that_is_named_by_a_secret_is_shown_as_a_hash() -> None:
     site = site_with(sections_named=NAMED)
     assert f"userlist {PASSWORD}\n" in site.texts["haproxy.cfg"].text
 
-    told = everything(site)
+    reported = everything(site)
 
-    assert "userlist (secret, digest " in told
-    assert PASSWORD not in told
+    assert "userlist (secret, digest " in reported
+    assert PASSWORD not in reported
     with pytest.raises(UnknownTargetError) as caught:
         explain(site, f"userlist {PASSWORD[:-1]}")
     assert caught.value.suggestions == ()

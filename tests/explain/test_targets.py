@@ -44,7 +44,7 @@ def test_targets(text: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   ", "http://", "http://[/x", "a\ud800", "x" * (LONGEST + 1)])
-def test_what_means_nothing_is_refused(text: str) -> None:
+def test_what_means_nothing_is_rejected(text: str) -> None:
     with pytest.raises(MalformedTargetError):
         parse_target(text)
 
@@ -65,7 +65,7 @@ def test_lines(text: str, expected: object) -> None:
 
 
 @given(st.text())
-def test_any_text_is_understood_or_refused(text: str) -> None:
+def test_any_text_is_understood_or_rejected(text: str) -> None:
     try:
         parse_target(text)
     except MalformedTargetError:

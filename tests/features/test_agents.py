@@ -74,13 +74,15 @@ async def test_traffic_follows_the_manifests_and_a_killed_agent_is_healed_when_i
             await settled_on_both(running, other_than=changed)
 
             # One HAProxy dies; the agent restarts it, and its event makes the controller check the instance again.
-            told = len(running.events.all(DeploymentScheduled))
+            reported = len(running.events.all(DeploymentScheduled))
             killed = (await described(running, "one")).pid
             os.kill(killed, signal.SIGKILL)
 
             async def is_looked_at() -> bool:
                 scheduled = running.events.all(DeploymentScheduled)
-                is_asked = any([endpoint.name for endpoint in fact.endpoints] == ["one"] for fact in scheduled[told:])
+                is_asked = any(
+                    [endpoint.name for endpoint in fact.endpoints] == ["one"] for fact in scheduled[reported:]
+                )
                 is_settled = len(running.events.all(DeploymentCompleted)) == len(scheduled)
                 return is_asked and is_settled and (await described(running, "one")).pid not in {0, killed}
 

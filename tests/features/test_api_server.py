@@ -28,7 +28,7 @@ async def site(instance_root: Path) -> AsyncIterator[ServerSite]:
         yield site
 
 
-async def told(running: Running, text: str) -> None:
+async def reported(running: Running, text: str) -> None:
     """Return once a problem that contains *text* was reported."""
     await running.wait(ProblemsReported, lambda fact: any(text in str(problem) for problem in fact.problems))
 
@@ -138,7 +138,7 @@ async def test_nothing_is_deployed_before_every_kind_could_be_listed(site: Serve
         site.write_ingress("web", "web.localhost", "web")
         async with controller(site, haproxy_binary) as running:
             await running.wait(StageReached, lambda fact: fact.stage == 2)
-            await told(running, "ingresses is forbidden")
+            await reported(running, "ingresses is forbidden")
             await trio.sleep(0.2)
             assert running.iteration is not None
             assert running.iteration.stage == 2
@@ -165,7 +165,7 @@ async def test_controller_that_starts_before_the_api_server_waits_for_it(
         site.write_service("web", port)
         site.write_ingress("web", "web.localhost", "web")
         async with controller(site, haproxy_binary) as running:
-            await told(running, "is the API server running")
+            await reported(running, "is the API server running")
             assert running.events.all(StageReached) == []
             await site.server.start()
             await running.serves(site, "web.localhost", "one")

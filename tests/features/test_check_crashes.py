@@ -58,7 +58,7 @@ async def test_others_are_served_while_an_object_crashes_the_check(site: Site, h
         await running.serves(site, "evil.localhost", "one")
 
 
-async def test_attacker_and_victim_in_one_change_are_told_apart(site: Site, haproxy_binary: Path) -> None:
+async def test_attacker_and_victim_in_one_change_are_distinguished(site: Site, haproxy_binary: Path) -> None:
     async with backend("one") as port, controller(site, haproxy_binary) as running:
         await begin(site, running, port)
 

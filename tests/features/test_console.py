@@ -185,14 +185,14 @@ async def test_no_secret_is_ever_sent(site: Site, haproxy_binary: Path) -> None:
         await running.wait(StageReached, lambda fact: fact.stage == 5)
         await deployed(running)
         async with viewing(site) as client:
-            told = {topic: await asked(client, topic) for topic in TOPICS}
-            told["found"] = await asked(client, "config", search=PASSWORD)
-            told["explained"] = await asked(client, "explain", target="Secret default/planted")
-            for name in told["config"]["files"]:
-                told[name] = await asked(client, "config", path=name)
+            reported = {topic: await asked(client, topic) for topic in TOPICS}
+            reported["found"] = await asked(client, "config", search=PASSWORD)
+            reported["explained"] = await asked(client, "explain", target="Secret default/planted")
+            for name in reported["config"]["files"]:
+                reported[name] = await asked(client, "config", path=name)
 
-        text = json.dumps(told)
-        assert any(one["is_secret"] for one in told["config"]["lines"] if "is_secret" in one)
+        text = json.dumps(reported)
+        assert any(one["is_secret"] for one in reported["config"]["lines"] if "is_secret" in one)
         assert PASSWORD not in text
         assert encoded not in text
 

@@ -68,13 +68,13 @@ class Terminal:
 @contextmanager
 def open_terminal() -> Iterator[tuple[Terminal, int]]:
     """Open a terminal; yield the user's end, and the file descriptor for the program."""
-    ours, theirs = os.openpty()
-    os.set_blocking(ours, False)
+    own, theirs = os.openpty()
+    os.set_blocking(own, False)
     try:
         ioctl(theirs, TIOCSWINSZ, pack("HHHH", LINES, COLUMNS, 0, 0))
-        yield Terminal(ours), theirs
+        yield Terminal(own), theirs
     finally:
-        os.close(ours)
+        os.close(own)
         os.close(theirs)
 
 

@@ -22,7 +22,7 @@ def deployed_to(running: Running, endpoint: str, *, since: int) -> list[str]:
     ]
 
 
-async def test_hanging_instance_holds_nobody_up_and_then_gets_only_the_newest(site: Site, haproxy_binary: Path) -> None:
+async def test_hanging_instance_delays_no_other_and_then_gets_only_the_newest(site: Site, haproxy_binary: Path) -> None:
     site.write_config(dataplane={"deploymentTimeout": "1s"})
     async with backend("one") as one, controller(site, haproxy_binary, instances=2) as running:
         site.write_service("web", one)

@@ -151,10 +151,10 @@ async def check(site: Site, binary: Path, rounds: int) -> None:
     assert live_haproxies(site.state) == []
 
 
-async def test_nobody_is_turned_away_whoever_is_killed(site: Site, haproxy_binary: Path) -> None:
+async def test_no_request_is_rejected_whichever_process_is_killed(site: Site, haproxy_binary: Path) -> None:
     await check(site, haproxy_binary, 4)
 
 
 @pytest.mark.crash
-async def test_nobody_is_turned_away_through_many_kills(site: Site, haproxy_binary: Path) -> None:
+async def test_no_request_is_rejected_through_many_kills(site: Site, haproxy_binary: Path) -> None:
     await check(site, haproxy_binary, 20)

@@ -74,7 +74,9 @@ async def test_changed_list_reaches_haproxy_without_a_reload(site: Site, haproxy
         assert await running.reloads() == before
 
 
-async def test_bad_list_is_refused_and_told_once_and_the_former_one_stays(site: Site, haproxy_binary: Path) -> None:
+async def test_bad_list_is_rejected_and_reported_once_and_the_former_one_stays(
+    site: Site, haproxy_binary: Path
+) -> None:
     async with denying(site, haproxy_binary, Page(body=b"127.0.0.0/8\n")) as (web, running):
         await running.answers(site, "web.localhost", 403)
         web.text("/deny.txt", "<html>this is no list</html>\n")
@@ -92,7 +94,7 @@ async def test_bad_list_is_refused_and_told_once_and_the_former_one_stays(site: 
         await running.serves(site, "web.localhost", "one")
 
 
-async def test_content_that_haproxy_alone_refuses_is_taken_back(site: Site, haproxy_binary: Path) -> None:
+async def test_content_that_haproxy_alone_rejects_is_taken_back(site: Site, haproxy_binary: Path) -> None:
     async with serving_pages() as web, backend("one") as port:
         web.text("/network", "192.0.2.0/24")
         web.text("/deny.txt", "")

@@ -66,7 +66,7 @@ async def test_broken_configmap_can_be_mended_and_takes_effect_then(site: Site, 
         assert await site.get("web.localhost") == (200, "one")
 
 
-async def test_next_controller_adopts_the_haproxy_and_no_connection_is_refused(
+async def test_next_controller_adopts_the_haproxy_and_no_connection_is_rejected(
     site: Site, haproxy_binary: Path
 ) -> None:
     traffic = Traffic()

@@ -123,7 +123,7 @@ async def test_half_written_file_is_reported_with_its_place_and_changes_nothing(
         assert await site.get("web.localhost") == (200, "one")
 
 
-async def test_configuration_that_haproxy_refuses_is_not_deployed_and_its_place_is_named(
+async def test_configuration_that_haproxy_rejects_is_not_deployed_and_its_place_is_named(
     site: Site, haproxy_binary: Path
 ) -> None:
     async with serving_web(site, haproxy_binary) as running:
@@ -228,7 +228,7 @@ async def test_broken_dependency_is_bridged_and_mending_it_releases_the_object(
         await running.serves(site, "web.localhost", "two")
 
 
-async def test_objects_that_are_all_broken_cost_nobody_else_anything(site: Site, haproxy_binary: Path) -> None:
+async def test_objects_that_are_all_broken_affect_no_others(site: Site, haproxy_binary: Path) -> None:
     for name in ("a", "b"):
         site.write_ingress(name, f"{name}.localhost", "web", "/a\n    http-request deny")
     async with backend("one") as one, controller(site, haproxy_binary) as running:

@@ -99,7 +99,7 @@ def warnings(running: Running) -> dict[str, str]:
     }
 
 
-async def test_a_listener_on_a_taken_port_costs_nobody_else_anything(site: Site, haproxy_binary: Path) -> None:
+async def test_a_listener_on_a_taken_port_affects_no_other_listener(site: Site, haproxy_binary: Path) -> None:
     configure(site)
     good = free_port()
     with held() as holder:

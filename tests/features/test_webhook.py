@@ -107,7 +107,7 @@ def broken(name: str) -> Resource:
     return found
 
 
-async def test_only_what_would_break_the_configuration_is_refused_and_nothing_of_it_remains(
+async def test_only_what_would_break_the_configuration_is_rejected_and_nothing_of_it_remains(
     site: Site, haproxy_binary: Path, tmp_path: Path
 ) -> None:
     async with backend("one") as port, controller(site, haproxy_binary) as running:

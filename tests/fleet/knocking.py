@@ -62,15 +62,15 @@ class Knocker:
     def run(self) -> Report:
         """Knock until standard input ends."""
         start = due = time.monotonic()
-        told = False
+        reported = False
         while not select.select([sys.stdin], [], [], 0)[0]:
             now = time.monotonic()
             while due <= now:
                 self._open(now)
                 due += self._interval
             self._handle(max(0.0, due - time.monotonic()))
-            if self.counts["answered"] and not told:
-                told = True
+            if self.counts["answered"] and not reported:
+                reported = True
                 print("answered", flush=True)  # noqa: T201
         end = time.monotonic()
         while self._began and time.monotonic() < end + PATIENCE:

@@ -109,9 +109,9 @@ def test_a_server_answers_only_with_one_of_the_names(tmp_path: Path) -> None:
         objects += site("plain", server, [], "own.test", **{SNI: "off"})
         objects += site("plain-other", server, [], "elsewhere.test", **{SNI: "off"})
         with served(tmp_path, port, gateway("gw", listener), AUTHORITY.config_map(), *objects, retries=0):
-            told = {name: {ask(port, f"{name}.test").status for _ in range(2)} for name in (*cases, *EXPECTED)}
+            reported = {name: {ask(port, f"{name}.test").status for _ in range(2)} for name in (*cases, *EXPECTED)}
 
-    assert told == {name: {502 if name in REJECTED else 200} for name in cases} | EXPECTED
+    assert reported == {name: {502 if name in REJECTED else 200} for name in cases} | EXPECTED
     assert set(asked) == {"own.test", "elsewhere.test", None}
 
 

@@ -122,18 +122,18 @@ def test_a_tls_session_of_another_port_is_rejected(tmp_path: Path, newest: bool,
     if is_mixed:
         through = {"protocol": "TLS", "hostname": "through.test", "tls": {"mode": "Passthrough"}}
         listeners += [{"name": f"through-{port}", "port": port, **through} for port in ports]
-    nobody, joe, eve = (client(tmp_path, authority, newest=newest) for authority in (None, ONE, TWO))
+    absent, joe, eve = (client(tmp_path, authority, newest=newest) for authority in (None, ONE, TWO))
     with serving("web") as running:
         objects = [
             *in_front(running["web"], ports, *listeners),
             route("web", rule("/", to="web")),
         ]
         with served(tmp_path, ports.nothing, *objects):
-            assert visit(ports.one, nobody)[0] == 0
+            assert visit(ports.one, absent)[0] == 0
             assert visit(ports.one, eve)[0] == 0
             for context, origin in (
-                (nobody, ports.nothing),
-                (nobody, ports.anything),
+                (absent, ports.nothing),
+                (absent, ports.anything),
                 (eve, ports.nothing),
                 (eve, ports.anything),
                 (eve, ports.two),
@@ -152,14 +152,14 @@ def test_a_tls_session_of_another_port_is_rejected(tmp_path: Path, newest: bool,
 def test_a_tls_session_of_another_port_is_rejected_where_tls_is_terminated(tmp_path: Path) -> None:
     ports = new_ports()
     listeners = [{"name": f"tls-{port}", "port": port, "protocol": "TLS", "tls": PAIR} for port in ports]
-    nobody, joe, eve = (client(tmp_path, authority) for authority in (None, ONE, TWO))
+    absent, joe, eve = (client(tmp_path, authority) for authority in (None, ONE, TWO))
     with serving("web") as running:
         objects = [
             *in_front(running["web"], ports, *listeners),
             route("web", {"backendRefs": [{"name": "web", "port": 80}]}, hostnames=[HOST], kind="TLSRoute"),
         ]
         with served(tmp_path, ports.nothing, *objects):
-            for context, origin in ((nobody, ports.nothing), (eve, ports.two)):
+            for context, origin in ((absent, ports.nothing), (eve, ports.two)):
                 answer, _, session = visit(origin, context)
                 assert answer == 200
                 assert visit(ports.one, context, session)[0] == 0
@@ -193,7 +193,7 @@ def test_changed_ca_certificates_verify_every_client_again() -> None:
     strict = ServedPort(
         name="p", addresses=(), port=1, kind="https", listeners=(), known=(), clients=ClientValidation("A")
     )
-    other, lenient, nobody, open_port = (
+    other, lenient, absent, open_port = (
         msgspec.structs.replace(strict, clients=clients)
         for clients in (ClientValidation("B"), ClientValidation("A", is_optional=True), ClientValidation(""), None)
     )
@@ -201,4 +201,4 @@ def test_changed_ca_certificates_verify_every_client_again() -> None:
     assert strict.verified.startswith("gateway-clients::p_")
     assert other.verified.startswith("gateway-clients::p_")
     assert strict.verified != other.verified
-    assert (lenient.verified, nobody.verified, open_port.verified) == ("", "", "")
+    assert (lenient.verified, absent.verified, open_port.verified) == ("", "", "")

@@ -66,7 +66,7 @@ def test_a_copy_of_the_request_goes_to_the_mirror(tmp_path: Path) -> None:
 
 
 @pytest.mark.haproxy
-def test_copies_that_nobody_answers_leave_descriptors_for_clients(tmp_path: Path) -> None:
+def test_copies_without_an_answer_leave_descriptors_for_clients(tmp_path: Path) -> None:
     port = free_port()
     with serving("web") as running, socket.create_server(("127.0.0.1", 0), backlog=4096) as mirror:
         mirror.settimeout(1)

@@ -65,18 +65,18 @@ def test_all_attempts_together_do_not_exceed_the_timeout_of_the_rule(tmp_path: P
     rules = [rule(path, **fields) for path, (fields, _, _) in CASES.items()]
     service = made("Service", "app", version="v1", spec={"ports": [{"port": 80}]})
     listener = {"name": "http", "port": port, "protocol": "HTTP"}
-    told: dict[str, tuple[int, int]] = {}
+    reported: dict[str, tuple[int, int]] = {}
     with backend() as (server, asked):
         objects = gateway("gw", listener), service, endpoints("app", ("", server)), route("r", *rules)
         with served(tmp_path, port, *objects, timeoutServer="700ms"):
             for path in CASES:
                 begun = time.monotonic()
                 status = ask(port, "a.test", path).status
-                told[path] = status, asked[path]
+                reported[path] = status, asked[path]
                 if status == 504:
                     assert time.monotonic() - begun < QUIET
 
-    assert told == {path: (status, times) for path, (_, status, times) in CASES.items()}
+    assert reported == {path: (status, times) for path, (_, status, times) in CASES.items()}
 
 
 DURATIONS = st.integers(0, 99_999)

@@ -118,7 +118,7 @@ async def test_content_of_the_largest_size_is_taken_plain_or_compressed() -> Non
         assert await text_of(web.url("/latin")) == "grün"
 
 
-async def test_size_is_bounded_although_the_server_does_not_tell_it() -> None:
+async def test_size_is_bounded_without_a_content_length() -> None:
     async with serving_pages() as web:
         web.pages["/"] = Page(body=b"x" * 1_000_000, headers={"content-length": "1000000"})
 
@@ -161,7 +161,7 @@ async def test_redirects_do_not_go_on_forever() -> None:
         ("", "no HTTP URL"),
     ],
 )
-async def test_redirects_to_elsewhere_are_refused(location: str, reason: str) -> None:
+async def test_redirects_to_elsewhere_are_rejected(location: str, reason: str) -> None:
     policy = FetchPolicy(allowed_networks=LOOPBACK, allowed_hosts=("127.0.0.1",))
     async with serving_pages() as web:
         web.pages["/"] = Page(status=302, headers={"location": location})
@@ -271,7 +271,7 @@ async def test_silent_network_ends_with_the_deadline_too(autojump_clock: MockClo
     assert trio.current_time() == 20
 
 
-async def test_nobody_there_is_told(unused_port: Callable[[], int]) -> None:
+async def test_an_unreachable_server_is_reported(unused_port: Callable[[], int]) -> None:
     assert "no connection" in await failure_of(f"http://127.0.0.1:{unused_port()}/")
 
 

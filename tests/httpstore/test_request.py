@@ -53,7 +53,7 @@ def test_equal_requests_are_one_and_others_are_not() -> None:
     assert request(Emitted(URL) + "#part").key == request().key
 
 
-def test_what_is_told_of_a_request_has_neither_its_query_nor_its_credentials() -> None:
+def test_messages_about_a_request_have_neither_its_query_nor_its_credentials() -> None:
     found = request(
         "https://lists.example.com:8443/deny?token=s3cret", auth={"token": "s3cret"}, headers={"x-key": "s3cret"}
     )
@@ -90,7 +90,7 @@ def test_credentials_come_from_variables_or_secrets() -> None:
         ({"secret": "default/token", "token": "s3cret"}, "something beside"),
     ],
 )
-def test_credentials_that_are_none_are_refused_without_repeating_them(auth: Any, message: str) -> None:
+def test_credentials_that_are_none_are_rejected_without_repeating_them(auth: Any, message: str) -> None:
     with pytest.raises(RequestFaultError, match=message) as caught:
         request(auth=auth)
 
@@ -117,7 +117,7 @@ def test_credentials_that_are_none_are_refused_without_repeating_them(auth: Any,
         (None, "no text"),
     ],
 )
-def test_what_is_no_http_url_is_refused(url: Any, message: str) -> None:
+def test_what_is_no_http_url_is_rejected(url: Any, message: str) -> None:
     with pytest.raises(RequestFaultError, match=message) as caught:
         request(url)
 
@@ -165,7 +165,7 @@ def test_allowed_hosts_are_names_or_patterns() -> None:
 
 
 @given(st.text(), st.dictionaries(st.text(max_size=9), st.text(max_size=9) | st.integers() | st.none(), max_size=3))
-def test_whatever_comes_is_a_request_or_refused(url: str, options: dict[str, Any]) -> None:
+def test_whatever_comes_is_a_request_or_rejected(url: str, options: dict[str, Any]) -> None:
     for tried in (url, f"https://lists.example.com/{url}", f"http://{url}/"):
         try:
             found = make_request(tried, options, POLICY, find_secret)

@@ -40,7 +40,7 @@ async def test_what_is_there_is_not_fetched_again() -> None:
     assert kept.servers.asked == [URL, URL]
 
 
-async def test_content_is_fetched_by_its_interval_and_told_when_it_changes(
+async def test_content_is_fetched_by_its_interval_and_reported_when_it_changes(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     kept = Kept(Servers({URL: "one", OTHER: "fixed"}))
@@ -58,11 +58,11 @@ async def test_content_is_fetched_by_its_interval_and_told_when_it_changes(
     assert kept.changes == [(request.label,)]
     assert kept.text(request) == "two"
     assert kept.servers.asked.count(OTHER) == 1
-    outcomes = [one.outcome for one in kept.told(HttpFetched) if isinstance(one, HttpFetched)]
+    outcomes = [one.outcome for one in kept.reported(HttpFetched) if isinstance(one, HttpFetched)]
     assert outcomes == ["changed", "changed", "unchanged", "unchanged", "unchanged", "changed"]
 
 
-async def test_failed_fetch_leaves_the_content_and_is_told_once_until_it_is_solved(
+async def test_failed_fetch_leaves_the_content_and_is_reported_once_until_it_succeeds(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     kept = Kept(Servers({URL: "one"}))
@@ -77,11 +77,11 @@ async def test_failed_fetch_leaves_the_content_and_is_told_once_until_it_is_solv
     await kept.servers.wait_asked(7)
     await wait_all_tasks_blocked()
 
-    solved, troubled = FetchProblem(request.label, None), kept.told(FetchProblem)
-    assert len(troubled) == 2
-    assert isinstance(troubled[0], FetchProblem)
-    assert str(troubled[0].problem) == f"{request.label}: the server answered 503; the content before it stays"
-    assert troubled[1] == solved
+    solved, failing = FetchProblem(request.label, None), kept.reported(FetchProblem)
+    assert len(failing) == 2
+    assert isinstance(failing[0], FetchProblem)
+    assert str(failing[0].problem) == f"{request.label}: the server answered 503; the content before it stays"
+    assert failing[1] == solved
     assert kept.changes == []
 
 
@@ -106,7 +106,7 @@ async def test_content_that_could_not_be_had_comes_as_a_change(
     assert len(kept.servers.asked) == asked
 
 
-async def test_refused_content_is_not_offered_until_it_changes(
+async def test_rejected_content_is_not_offered_until_it_changes(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     kept = Kept(Servers({URL: "good"}))
@@ -119,7 +119,7 @@ async def test_refused_content_is_not_offered_until_it_changes(
     ((key, content),) = kept.store.pending().items()
     kept.store.reject(key, content, BAD)
     assert kept.text(request) == "good"
-    assert kept.told(HttpContentRejected) == [
+    assert kept.reported(HttpContentRejected) == [
         HttpContentRejected(url=request.label, digest=content.digest, problem=BAD, has_former=True)
     ]
     await kept.servers.wait_asked(len(kept.servers.asked) + 3)
@@ -133,7 +133,7 @@ async def test_refused_content_is_not_offered_until_it_changes(
     assert kept.text(request) == "better"
 
 
-async def test_first_content_that_is_refused_is_as_good_as_none() -> None:
+async def test_first_content_that_is_rejected_is_as_good_as_none() -> None:
     kept = Kept(Servers({URL: "bad"}))
     request = request_of(URL)
     await kept.want(request)
@@ -156,7 +156,7 @@ async def test_what_no_template_uses_any_more_is_released_and_not_fetched(
     kept.accept()
     nursery.start_soon(kept.run)
     kept.store.release(frozenset({request.key}))
-    assert kept.told(FetchProblem)[-1] == FetchProblem(other.label, None)
+    assert kept.reported(FetchProblem)[-1] == FetchProblem(other.label, None)
     await kept.servers.wait_asked(5)
     assert kept.servers.asked.count(OTHER) == 1
     kept.store.release(frozenset())
@@ -212,7 +212,7 @@ async def test_there_is_a_limit_to_how_much_is_kept() -> None:
 
     assert kept.text(request_of(OTHER)) == "[templates fetch more than 1 contents]"
     assert kept.servers.asked == [URL]
-    assert len(kept.told(FetchProblem)) == 1
+    assert len(kept.reported(FetchProblem)) == 1
 
 
 async def test_render_is_not_held_up_by_a_queue_of_servers_that_do_not_answer(
@@ -254,7 +254,7 @@ async def test_age_is_that_of_the_content_that_was_confirmed_longest_ago(
     assert 600 <= age <= 660
 
 
-async def test_acceptance_is_told_once() -> None:
+async def test_acceptance_is_reported_once() -> None:
     kept = Kept(Servers({URL: "one"}))
     request = request_of(URL)
     await kept.want(request)
@@ -262,9 +262,9 @@ async def test_acceptance_is_told_once() -> None:
     kept.store.accept(contents)
     kept.store.accept(contents)
 
-    (told,) = kept.told(HttpContentAccepted)
-    assert isinstance(told, HttpContentAccepted)
-    assert (told.url, told.bytes) == (request.label, 3)
+    (reported,) = kept.reported(HttpContentAccepted)
+    assert isinstance(reported, HttpContentAccepted)
+    assert (reported.url, reported.bytes) == (request.label, 3)
 
 
 async def test_store_ends_when_it_is_cancelled_in_the_middle_of_a_fetch(autojump_clock: MockClock) -> None:
@@ -289,7 +289,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_happens_what_was_accepted_stays_and_what_was_refused_is_not_offered(
+def test_whatever_happens_what_was_accepted_stays_and_what_was_rejected_is_not_offered(
     steps: list[tuple[str, str]],
 ) -> None:
     entry = Entry(request_of(URL, interval=60), jitter=lambda: 0.0)

@@ -32,14 +32,14 @@ class Reports:
 
     def __init__(self) -> None:
         self.problems: dict[str, tuple[Problem, ...]] = {}
-        self.told = 0
-        self._told = trio.Event()
+        self.reported = 0
+        self._reported = trio.Event()
 
     def __call__(self, source: str, problems: tuple[Problem, ...]) -> None:
         self.problems[source] = problems
-        self.told += 1
-        self._told.set()
-        self._told = trio.Event()
+        self.reported += 1
+        self._reported.set()
+        self._reported = trio.Event()
 
     @property
     def messages(self) -> str:
@@ -50,7 +50,7 @@ class Reports:
         """Return once *claim* holds."""
         with trio.fail_after(10):
             while not claim(self):
-                await self._told.wait()
+                await self._reported.wait()
 
 
 class View:

@@ -285,7 +285,7 @@ async def test_fields_select_whether_the_server_knows_them_or_not(cluster: Write
 
 
 @pytest.mark.parametrize(("labels", "fields"), [("a in", ""), ("", "metadata.name")])
-async def test_a_selector_that_cannot_be_read_is_refused(cluster: Writer, labels: str, fields: str) -> None:
+async def test_a_selector_that_cannot_be_read_is_rejected(cluster: Writer, labels: str, fields: str) -> None:
     selection = Selection(type=SERVICES, label_selector=labels, field_selector=fields)
     with pytest.raises(SelectorError):
         async with cluster.client.watch(selection):
@@ -315,7 +315,7 @@ async def test_an_object_is_read_by_name_or_not_found(cluster: Writer) -> None:
         assert (caught.value.ref.namespace, caught.value.ref.name) == (namespace, name)
 
 
-async def test_a_kind_that_nobody_has_is_empty_and_its_objects_are_not_found(cluster: Writer) -> None:
+async def test_a_kind_without_objects_is_empty_and_its_objects_are_not_found(cluster: Writer) -> None:
     widgets = ResourceType("demo.example.org/v1", "widgets")
     async with cluster.client.watch(Selection(type=widgets)) as events:
         assert await View(events).step() == Listed(())

@@ -251,7 +251,7 @@ class Candidate:
 
             def carry_out() -> None:
                 stored = world.server.carry_out(bid)
-                world.tell()
+                world.report()
 
                 def take(stored: LeaseView | None, now: float) -> None:
                     if stored is None:
@@ -285,7 +285,7 @@ class Candidate:
 
             def carry_out() -> None:
                 self.world.server.write(lease.version, released_spec(lease))
-                self.world.tell()
+                self.world.report()
 
             self.world.send(carry_out)
 
@@ -308,7 +308,7 @@ class World:
             due = self.now + self.random.expovariate(1 / self.delay)
             heapq.heappush(self._due, (due, next(self._serial), carry))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         for each in self.candidates:
             each.update(self.server.read())
 
@@ -361,7 +361,7 @@ def test_at_most_one_candidate_believes_to_hold_the_lease(random: Random, candid
 
 @given(seed=st.integers(0, 2**32), candidates=st.integers(2, 3))
 @settings(max_examples=20, deadline=None)
-def test_somebody_leads_soon_when_the_network_is_well_again(seed: int, candidates: int) -> None:
+def test_a_leader_is_elected_soon_after_the_network_recovers(seed: int, candidates: int) -> None:
     world = World(Random(seed), candidates)
     world.run(200)
     world.loss, world.delay = 0.0, 0.01

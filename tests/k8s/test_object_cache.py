@@ -46,7 +46,7 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert [name for name in "abc" if cache.get(ref(name), "1")] == ["a", "c"]
 
 
-def test_what_nobody_uses_expires() -> None:
+def test_unused_objects_expire() -> None:
     cache = ObjectCache(2, 10)
     assert cache.next_expiry is None
     for name in "ab":

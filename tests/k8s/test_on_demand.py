@@ -45,11 +45,11 @@ def ref(name: str) -> ResourceRef:
     return ResourceRef("Secret", "default", name)
 
 
-async def nobody(_namespace: str, _name: str) -> Resource:
+async def nothing(_namespace: str, _name: str) -> Resource:
     raise AssertionError("nothing should be fetched")
 
 
-def make_store(fetch: Any = nobody, index_by: Sequence[str] = BY_NAME, **fields: Any) -> OnDemandStore:
+def make_store(fetch: Any = nothing, index_by: Sequence[str] = BY_NAME, **fields: Any) -> OnDemandStore:
     options = {"cache_size": 2, "cache_ttl": 10.0, **fields}
     return OnDemandStore(
         "secrets",
@@ -100,7 +100,7 @@ def test_a_change_of_nothing_but_ignored_fields_is_none_where_the_content_was_se
     assert metadata_alone.needs_only_metadata is True
 
 
-async def test_a_newer_version_is_fetched_anew_and_the_same_one_is_not(autojump_clock: object) -> None:
+async def test_a_newer_version_is_fetched_again_and_the_same_one_is_not(autojump_clock: object) -> None:
     cluster = {"a": secret("a", "one", "1")}
     fetched: list[str] = []
 
@@ -302,7 +302,7 @@ async def test_an_api_server_is_asked_for_metadata_alone_where_that_is_enough(
             ] * 4
 
 
-async def test_a_server_that_refuses_to_read_one_object_says_so(tmp_path: Path) -> None:
+async def test_a_server_that_rejects_to_read_one_object_says_so(tmp_path: Path) -> None:
     async with (
         serving(secret("a"), secret("b")) as server,
         connected(server, tmp_path / "config") as cluster,

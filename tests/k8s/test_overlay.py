@@ -60,7 +60,7 @@ def test_a_look_up_that_no_replacement_touches_is_the_one_of_the_base() -> None:
     assert overlay.get("y") is base.get("y")
 
 
-def test_a_replacement_under_another_reference_is_refused() -> None:
+def test_a_replacement_under_another_reference_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot replace"):
         Overlay(Store("services", INDEX), {service_ref("b"): service("a")})
 

@@ -177,7 +177,9 @@ async def test_a_failing_reader_fails_the_reflector(bench: Bench) -> None:
         await run()
 
 
-async def test_stores_of_one_reflector_share_objects_and_are_told_of_once(bench: Bench, nursery: trio.Nursery) -> None:
+async def test_stores_of_one_reflector_share_objects_and_report_changes_once(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
     by_name = Store("byName", ("metadata.name",), ("status",))
     stores = (bench.store, by_name)
     await bench.cluster.events.send(Listed((service("a"),)))

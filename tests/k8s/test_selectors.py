@@ -75,7 +75,7 @@ def test_an_object_without_labels_has_none(resource: Resource) -> None:
         ("A/b", 1),
     ],
 )
-def test_a_label_selector_that_cannot_be_read_is_refused_with_column_and_hint(selector: str, column: int) -> None:
+def test_a_label_selector_that_cannot_be_read_is_rejected_with_column_and_hint(selector: str, column: int) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_label_selector(selector)
 
@@ -85,7 +85,7 @@ def test_a_label_selector_that_cannot_be_read_is_refused_with_column_and_hint(se
 
 
 @given(st.text(alphabet="ab,=!() in/.", max_size=20))
-def test_any_text_is_either_a_label_selector_or_refused(text: str) -> None:
+def test_any_text_is_either_a_label_selector_or_rejected(text: str) -> None:
     try:
         selector = parse_label_selector(text)
     except SelectorError:
@@ -131,7 +131,7 @@ def test_values_of_a_field_selector_may_be_escaped() -> None:
 @pytest.mark.parametrize(
     ("selector", "column"), [("metadata.name", 1), ("a=b,metadata..name=x", 5), ("a.=b", 3), ("x=1,y[?@.a]=b", 5)]
 )
-def test_a_field_selector_that_cannot_be_read_is_refused_with_column_and_hint(selector: str, column: int) -> None:
+def test_a_field_selector_that_cannot_be_read_is_rejected_with_column_and_hint(selector: str, column: int) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_field_selector(selector)
 

@@ -9,7 +9,7 @@ from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, rout
 from tests.status.test_gateway import NOW, verdicts
 
 
-def test_a_policy_tells_the_gateways_before_its_service() -> None:
+def test_a_policy_names_the_gateways_before_its_service() -> None:
     def policy(name: str, created: str, reference: dict[str, str]) -> Resource:
         target = {"group": "", "kind": "Service", "name": "app"}
         validation = {"hostname": "app.test", "caCertificateRefs": [{"group": "", "name": "ca", **reference}]}

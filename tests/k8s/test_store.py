@@ -56,7 +56,7 @@ def test_fewer_keys_find_everything_below() -> None:
     assert store.get() == store.list()
 
 
-def test_more_keys_than_the_index_has_are_refused() -> None:
+def test_more_keys_than_the_index_has_are_rejected() -> None:
     store = Store("services", BY_NAME)
 
     with pytest.raises(TooManyKeysError, match="looked up by 3"):
@@ -100,7 +100,7 @@ def test_get_single_returns_the_only_match_or_none() -> None:
     assert store.get_single("x", "b") is None
 
 
-def test_get_single_refuses_to_choose() -> None:
+def test_get_single_rejects_to_choose() -> None:
     store = Store("services", BY_NAME)
     store.replace([service("a", "x"), service("b", "x")])
 
@@ -158,7 +158,7 @@ def test_replace_says_what_was_added_changed_and_removed() -> None:
     assert names(store.list()) == ["new", "other", "same"]
 
 
-def test_bad_expressions_are_refused_all_at_once_with_their_place() -> None:
+def test_bad_expressions_are_rejected_all_at_once_with_their_place() -> None:
     with pytest.raises(ProblemsError) as caught:
         Store("x", ("metadata.name", "a..", "b["))
     assert [problem.path for problem in caught.value.problems] == ["indexBy[1]", "indexBy[2]"]

@@ -54,7 +54,7 @@ def test_tracker_sees_what_readers_see() -> None:
     assert set(tracker.take()) == {service_ref("a", "x")}
 
 
-def test_tracker_that_nobody_keeps_is_forgotten() -> None:
+def test_tracker_without_references_is_forgotten() -> None:
     store = Store("services", BY_NAME)
     gone = weakref.ref(store.track())
     gc.collect()

@@ -53,13 +53,13 @@ class Agent:
         """Answer each frame of one connection, until either side ends it."""
         self.connections += 1
         self.open += 1
-        self._tell()
+        self._report()
         try:
             async with stream:
                 while frame := await _receive(stream):
                     if frame.kind == NOTIFY:
                         self.asked.append(frame)
-                        self._tell()
+                        self._report()
                         await self.answer(stream, frame)
                     elif frame.kind == HELLO:
                         await self.greet(stream, frame)
@@ -69,9 +69,9 @@ class Agent:
             return
         finally:
             self.open -= 1
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 

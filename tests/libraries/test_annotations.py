@@ -105,7 +105,7 @@ def test_every_annotation_is_documented_and_none_else(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_an_annotation_that_nobody_knows_is_refused_unless_it_is_allowed(vendor: str) -> None:
+def test_an_unknown_annotation_is_rejected_unless_it_is_allowed(vendor: str) -> None:
     evil = annotated("evil", vendor, {"server-snippets": "http-request deny"})
 
     assert "server-snippets is not supported" in rendered(evil).refused["Ingress default/evil"]
@@ -115,13 +115,13 @@ def test_an_annotation_that_nobody_knows_is_refused_unless_it_is_allowed(vendor:
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_an_ingress_without_annotations_of_ours_shares_its_backends(vendor: str) -> None:
+def test_an_ingress_without_known_annotations_shares_its_backends(vendor: str) -> None:
     other = ingress("other", rule("o.example.com", path("/", "good")), annotations={"example.com/x": "y"})
 
     assert rendered(other).text == rendered().text
 
 
-def test_a_canary_that_is_neither_is_refused_alone() -> None:
+def test_a_canary_that_is_neither_is_rejected_alone() -> None:
     neither = annotated("neither", "nginx", {"canary": "maybe"})
     canary = annotated("real", "nginx", {"canary": "true", "canary-weight": "5"})
     for other in (neither, canary):
@@ -130,7 +130,7 @@ def test_a_canary_that_is_neither_is_refused_alone() -> None:
     assert list(rendered(neither, canary).refused) == ["Ingress default/neither"]
 
 
-def test_an_ingress_with_annotations_of_two_libraries_is_refused() -> None:
+def test_an_ingress_with_annotations_of_two_libraries_is_rejected() -> None:
     both = ingress(
         "both",
         rule("both.example.com", path("/", "good")),

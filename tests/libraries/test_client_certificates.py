@@ -116,7 +116,7 @@ def test_who_comes_in_and_what_the_endpoint_learns(cluster: Cluster) -> None:
             endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
             libraries=LIBRARIES,
         )
-        nobody, joe, eve = client(), client(ONE), client(TWO, "eve")
+        nothing, joe, eve = client(), client(ONE), client(TWO, "eve")
 
         known = once(cluster, "must.example.com", joe, "/", "ssl-client-verify: NO", "ssl-client-subject-dn: CN=root")
         assert known.status == 200
@@ -124,27 +124,27 @@ def test_who_comes_in_and_what_the_endpoint_learns(cluster: Cluster) -> None:
         assert "CN=joe" in known.body
         assert "root" not in known.body
         assert "ssl-client-cert: -----BEGIN%20CERTIFICATE-----%0AMII" in known.body
-        assert once(cluster, "must.example.com", nobody).status == 403
+        assert once(cluster, "must.example.com", nothing).status == 403
         with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
             once(cluster, "must.example.com", eve)
         assert ask(cluster.http_port, "must.example.com").status == 403
 
-        assert "ssl-client-verify: NONE" in once(cluster, "may.example.com", nobody).body
+        assert "ssl-client-verify: NONE" in once(cluster, "may.example.com", nothing).body
         assert "CN=eve" in once(cluster, "may.example.com", eve).body
         assert once(cluster, "named.example.com", joe).status == 200
         assert once(cluster, "named.example.com", client(ONE, "joe.evil")).status == 403
-        assert once(cluster, "page.example.com", nobody).headers["location"] == "https://a.example.com/why"
+        assert once(cluster, "page.example.com", nothing).headers["location"] == "https://a.example.com/why"
         shown = once(cluster, "hi.example.com", eve, "/", "X-SSL-Client-CN: root").body
         assert "x-ssl-client-cn: eve" in shown
         assert "root" not in shown
-        assert once(cluster, "plain.example.com", nobody).status == 200
+        assert once(cluster, "plain.example.com", nothing).status == 200
 
         # What was shown for another host, or to other authorities, does not count.
         with connected(cluster, "may.example.com", eve) as connection:
             assert request(connection, "may.example.com").status == 200
             assert request(connection, "must.example.com").status == 421
             assert request(connection, "MUST.example.com.:443").status == 421
-        with connected(cluster, None, nobody) as connection:
+        with connected(cluster, None, nothing) as connection:
             assert request(connection, "must.example.com").status == 421
         assert once(cluster, "older.example.com", joe).status == 200
         assert once(cluster, "older.example.com", joe, "/rival").status == 421
@@ -152,7 +152,7 @@ def test_who_comes_in_and_what_the_endpoint_learns(cluster: Cluster) -> None:
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("newest", [False, True])
-def test_a_session_of_another_host_brings_nobody_in(cluster: Cluster, newest: bool) -> None:
+def test_a_session_of_another_host_is_rejected(cluster: Cluster, newest: bool) -> None:
     with serving("web") as running:
         cluster.serve(
             asking("must", {"auth-tls-secret": "one"}),
@@ -275,7 +275,7 @@ def test_an_ingress_with_unusable_client_verification_is_quarantined(annotations
     assert "evil" not in rendered.text
 
 
-def test_a_host_without_a_certificate_of_its_own_is_refused() -> None:
+def test_a_host_without_a_certificate_of_its_own_is_rejected() -> None:
     bare = asking("bare", {"auth-tls-secret": "one"})
     bare["spec"]["tls"] = [{"hosts": ["other.example.com"], "secretName": "site"}]
 
@@ -302,7 +302,11 @@ def test_removed_ca_certificates_reload_a_haproxy_that_cannot_drop_sessions() ->
         ]
         return make_generation(parse_config(rendered.text), files)
 
-    for after, capabilities, is_told in (((ONE, TWO), OLDEST, True), ((TWO,), OLDEST, False), ((TWO,), NEWEST, True)):
+    for after, capabilities, is_sent in (
+        ((ONE, TWO), OLDEST, True),
+        ((TWO,), OLDEST, False),
+        ((TWO,), NEWEST, True),
+    ):
         plan = make_plan(generation(ONE), generation(*after), capabilities=capabilities)
-        assert [type(operation) for operation in plan.operations] == ([StoreTrust] if is_told else [])
-        assert plan.reloads is not is_told
+        assert [type(operation) for operation in plan.operations] == ([StoreTrust] if is_sent else [])
+        assert plan.reloads is not is_sent

@@ -49,7 +49,7 @@ def seen(answer: Answer) -> dict[str, str]:
     return {name: value for name, _, value in lines}
 
 
-def test_the_address_that_a_proxy_tells_holds_for_one_request_only(cluster: Cluster) -> None:
+def test_the_address_that_a_proxy_sends_applies_to_one_request_only(cluster: Cluster) -> None:
     with edge(cluster, trustedProxies=["127.0.0.0/8"], deniedSources=["198.51.100.7"]):
         connection = http.client.HTTPConnection(HERE, cluster.http_port, timeout=5)
         statuses = []
@@ -97,7 +97,7 @@ def test_who_is_no_load_balancer_cannot_say_who_it_is(cluster: Cluster) -> None:
         assert seen(ask(cluster.http_port, HOST))["x-forwarded-for"] == HERE
 
 
-def test_servers_are_told_by_the_proxy_protocol(cluster: Cluster) -> None:
+def test_servers_receive_the_address_by_the_proxy_protocol(cluster: Cluster) -> None:
     with socket.create_server((HERE, 0)) as server:
         cluster.serve(
             ingress("web", rule(HOST, path("/", "web"))),
@@ -245,7 +245,7 @@ def test_requests_of_a_client_add_up_over_peers(tmp_path: Path, cluster: Cluster
     assert refused["stranger"] == 1
 
 
-def test_http3_is_offered_where_haproxy_has_it_and_refused_elsewhere(tmp_path: Path) -> None:
+def test_http3_is_offered_where_haproxy_has_it_and_rejected_elsewhere(tmp_path: Path) -> None:
     rendered = render([secure("a", HOST, "a"), secret("a", HOST)], http3=True, bindAddress=HERE)
 
     objection = check(tmp_path, rendered.text, rendered.files)

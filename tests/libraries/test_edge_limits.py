@@ -38,7 +38,7 @@ def read(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def test_clients_of_http2_are_told_their_limits(cluster: Cluster) -> None:
+def test_clients_of_http2_receive_their_limits(cluster: Cluster) -> None:
     cluster.serve(http2MaxConcurrentStreams=7, http2InitialWindowSize="128k")
 
     with connected(cluster) as connection:

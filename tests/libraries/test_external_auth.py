@@ -144,7 +144,7 @@ def test_a_server_decides_what_goes_on_and_what_the_endpoint_learns(cluster: Clu
 
 
 @pytest.mark.haproxy
-def test_an_error_in_lua_lets_nobody_in(cluster: Cluster) -> None:
+def test_an_error_in_lua_admits_no_request(cluster: Cluster) -> None:
     with serving("web") as running, deciding() as decider:
         rendered = cluster.render(
             checked("guarded", {"auth-url": URL}),
@@ -163,7 +163,7 @@ def test_an_error_in_lua_lets_nobody_in(cluster: Cluster) -> None:
 
 
 @pytest.mark.haproxy
-def test_without_a_usable_answer_nobody_comes_in(cluster: Cluster) -> None:
+def test_without_a_usable_answer_no_request_is_admitted(cluster: Cluster) -> None:
     silent = socket.create_server(("127.0.0.1", 0))
     strange = trustme.CA().issue_cert("127.0.0.1")
     with serving("web") as running, deciding(strange) as untrusted, deciding() as decider, silent:

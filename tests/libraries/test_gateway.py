@@ -147,7 +147,7 @@ def test_what_we_write_into_a_status_renders_nothing_again() -> None:
     assert site.render().fragments_rendered == 0
 
 
-def test_owners_are_told_what_has_no_effect_while_their_route_is_served() -> None:
+def test_owners_get_warnings_about_fields_without_effect_while_their_route_is_served() -> None:
     site = Site()
     slow = {**rule("/a", retry={"attempts": 1, "backoff": "1s"}), "sessionPersistence": {"type": "Cookie"}}
     site.put(route("slow", slow))

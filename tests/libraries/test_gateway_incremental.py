@@ -93,19 +93,19 @@ def test_what_many_share_costs_no_more_than_what_one_has_alone(
     assert shared.render().fragments_rendered <= most
 
 
-def test_what_all_these_changes_have_made_is_what_rendering_anew_gives(shared: Shared) -> None:
+def test_the_result_of_all_changes_is_that_of_a_full_render(shared: Shared) -> None:
     compare(shared)
 
 
 def compare(site: Site) -> None:
     """See that what is rendered is what rendering everything anew gives."""
-    rendered, anew = site.render(), Renderer(site.config).render_here(site.stores)
+    rendered, fresh = site.render(), Renderer(site.config).render_here(site.stores)
     assert {path: text.text for path, text in rendered.texts.items()} == {
-        path: text.text for path, text in anew.texts.items()
+        path: text.text for path, text in fresh.texts.items()
     }
-    assert rendered.files == anew.files
-    assert rendered.rejections == anew.rejections
-    assert rendered.warnings == anew.warnings
+    assert rendered.files == fresh.files
+    assert rendered.rejections == fresh.rejections
+    assert rendered.warnings == fresh.warnings
 
 
 NAMES = st.sampled_from("ab")
@@ -176,7 +176,7 @@ OBJECTS = st.one_of(
 )  # fmt: skip
 
 
-class Teller:
+class Reporter:
     """Who says what statuses are to be, and is asked again and again."""
 
     def __init__(self, site: Site) -> None:
@@ -194,11 +194,11 @@ class Teller:
 @pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.tuples(OBJECTS, st.booleans(), st.booleans()), min_size=3, max_size=12))
-def test_whatever_changes_it_is_what_looking_anew_gives(changes: list[tuple[Resource, bool, bool]]) -> None:
+def test_any_changes_give_the_result_of_a_fresh_resolution(changes: list[tuple[Resource, bool, bool]]) -> None:
     site = Site()
     site.put(gateway("gw", *({**HTTP, "name": name, "port": port} for name, port in (("http", 80), ("some", 82)))))
     site.render()
-    teller = Teller(site)
+    teller = Reporter(site)
     for one, is_there, is_looked_at in changes:
         if is_there:
             site.put(one)
@@ -206,6 +206,6 @@ def test_whatever_changes_it_is_what_looking_anew_gives(changes: list[tuple[Reso
             site.remove(one)
         if is_looked_at:
             site.render()
-            assert teller.say() == Teller(site).say()
+            assert teller.say() == Reporter(site).say()
     compare(site)
-    assert teller.say() == Teller(site).say()
+    assert teller.say() == Reporter(site).say()

@@ -74,14 +74,14 @@ def refuses_only(rendered: Rendered, *refused: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Prefix", "Exact", "ImplementationSpecific"])
 @pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD_PATHS.items()])
-def test_an_ingress_with_a_bad_path_is_refused_as_a_whole(bad: str, kind: str) -> None:
+def test_an_ingress_with_a_bad_path_is_rejected_as_a_whole(bad: str, kind: str) -> None:
     evil = ingress("evil", rule("evil.example.com", path("/fine", "good"), path(bad, "good", kind=kind)))
 
     refuses_only(render([*GOOD, evil]), "Ingress default/evil")
 
 
 @pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD_HOSTS.items()])
-def test_an_ingress_with_a_bad_host_is_refused_as_a_whole(bad: str) -> None:
+def test_an_ingress_with_a_bad_host_is_rejected_as_a_whole(bad: str) -> None:
     evil = ingress("evil", rule("evil.example.com", path("/", "good")), rule(bad, path("/", "good")))
 
     refuses_only(render([*GOOD, evil]), "Ingress default/evil")
@@ -96,13 +96,13 @@ def test_an_ingress_with_a_bad_host_is_refused_as_a_whole(bad: str) -> None:
         pytest.param({"service": "good"}, id="text"),
     ],
 )
-def test_an_ingress_with_an_unusable_backend_is_refused(backend: dict[str, Any]) -> None:
+def test_an_ingress_with_an_unusable_backend_is_rejected(backend: dict[str, Any]) -> None:
     evil = ingress("evil", rule("e.example.com", {"path": "/", "pathType": "Prefix", "backend": backend}))
 
     refuses_only(render([*GOOD, evil]), "Ingress default/evil")
 
 
-def test_an_external_name_is_refused_with_its_service_and_answered_with_503() -> None:
+def test_an_external_name_is_rejected_with_its_service_and_answered_with_503() -> None:
     metadata = service("metadata", type="ExternalName", externalName="169.254.169.254")
     rendered = render([*GOOD, ingress("evil", rule("e.example.com", path("/", "metadata"))), metadata])
 
@@ -198,7 +198,7 @@ def test_log_format_in_requests_and_data_is_text(cluster: Cluster) -> None:
 
 
 @pytest.mark.haproxy
-def test_a_key_of_another_certificate_is_refused_before_haproxy_refuses_everything(cluster: Cluster) -> None:
+def test_a_key_of_another_certificate_is_rejected_before_haproxy_rejects_everything(cluster: Cluster) -> None:
     authority = trustme.CA()
     one, two = (authority.issue_cert("a.example.com") for _ in range(2))
     rendered = cluster.render(

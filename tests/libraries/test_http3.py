@@ -78,7 +78,7 @@ async def test_clients_learn_of_http3(cluster: Cluster, newest: bool) -> None:
     assert answer.headers["alt-svc"] == 'h3=":443"; ma=60'
 
 
-async def test_a_request_is_served_told_and_logged_like_any_other(cluster: Cluster, nursery: trio.Nursery) -> None:
+async def test_a_request_is_served_reported_and_logged_like_any_other(cluster: Cluster, nursery: trio.Nursery) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as log:
         log.bind((HERE, 0))
         log.settimeout(20)
@@ -93,11 +93,11 @@ async def test_a_request_is_served_told_and_logged_like_any_other(cluster: Clust
             entry = json.loads(line[line.index("{") :])
 
     assert (answer.status, answer.body.split("\n")[:2]) == (200, ["web", "/x?y=z"])
-    told = seen(answer)
-    assert (told["host"], told["x-forwarded-for"], told["x-forwarded-proto"]) == (HOST, HERE, "https")
-    assert told["x-forwarded-port"] == str(port)
+    reported = seen(answer)
+    assert (reported["host"], reported["x-forwarded-for"], reported["x-forwarded-proto"]) == (HOST, HERE, "https")
+    assert reported["x-forwarded-port"] == str(port)
     assert answer.headers["strict-transport-security"] == "max-age=60"
-    assert answer.headers["x-request-id"] == told["x-request-id"] == entry["request_id"] != "mine"
+    assert answer.headers["x-request-id"] == reported["x-request-id"] == entry["request_id"] != "mine"
     assert (entry["protocol"], entry["client"], entry["status"], entry["host"]) == ("HTTP/3.0", HERE, 200, HOST)
 
 
@@ -131,9 +131,9 @@ async def test_limits_hold(cluster: Cluster, nursery: trio.Nursery) -> None:
 
 async def test_both_families_are_served(cluster: Cluster, nursery: trio.Nursery) -> None:
     with edge(cluster, bindAddress="[::]") as port:
-        told = [seen(await (await connected(nursery, port, host=host)).ask(HOST)) for host in (HERE, "::1")]
+        reported = [seen(await (await connected(nursery, port, host=host)).ask(HOST)) for host in (HERE, "::1")]
 
-    assert [headers["x-forwarded-for"].removeprefix("::ffff:") for headers in told] == [HERE, "::1"]
+    assert [headers["x-forwarded-for"].removeprefix("::ffff:") for headers in reported] == [HERE, "::1"]
 
 
 async def test_hosts_that_end_here_are_served_beside_those_that_are_passed_through(
@@ -237,7 +237,7 @@ async def newest_answer(nursery: trio.Nursery, port: int) -> int:
                     return answer.status
 
 
-async def test_load_balancers_that_must_speak_the_proxy_protocol_are_refused(
+async def test_load_balancers_that_must_speak_the_proxy_protocol_are_rejected(
     cluster: Cluster, nursery: trio.Nursery, haproxy_with_quic: Path
 ) -> None:
     if probe_version(haproxy_with_quic).number < (3, 1):
@@ -246,7 +246,7 @@ async def test_load_balancers_that_must_speak_the_proxy_protocol_are_refused(
         await connected(nursery, port)
 
 
-async def test_the_proxy_protocol_is_asked_of_nobody_else(cluster: Cluster, nursery: trio.Nursery) -> None:
+async def test_the_proxy_protocol_is_required_of_no_other_client(cluster: Cluster, nursery: trio.Nursery) -> None:
     with edge(cluster, proxyProtocolFrom=["192.0.2.1"]) as port:
         assert (await (await connected(nursery, port)).ask(HOST)).status == 200
 

@@ -68,13 +68,13 @@ class Cluster:
 
     def compare(self) -> None:
         """See that what was rendered is what rendering everything anew gives."""
-        anew = Renderer(self.config).render_here(self.stores)
+        fresh = Renderer(self.config).render_here(self.stores)
         assert {path: text.text for path, text in self.rendered.texts.items()} == {
-            path: text.text for path, text in anew.texts.items()
+            path: text.text for path, text in fresh.texts.items()
         }
-        assert self.rendered.files == anew.files
-        assert self.rendered.rejections == anew.rejections
-        assert self.rendered.warnings == anew.warnings
+        assert self.rendered.files == fresh.files
+        assert self.rendered.rejections == fresh.rejections
+        assert self.rendered.warnings == fresh.warnings
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_class_that_is_looked_up_by_all_renders_all_of_them_again(cluster: Clust
     assert cluster.render().fragments_rendered == 4
 
 
-def test_what_all_these_changes_have_made_is_what_rendering_anew_gives(cluster: Cluster) -> None:
+def test_the_result_of_all_changes_is_that_of_a_full_render(cluster: Cluster) -> None:
     cluster.compare()
 
 
@@ -214,7 +214,7 @@ def test_what_many_share_costs_no_more_than_what_one_has_alone(
     assert shared.asked - before <= look_ups
 
 
-def test_what_the_changes_of_what_is_shared_have_made_is_what_rendering_anew_gives(shared: Sharing) -> None:
+def test_the_result_of_changes_of_shared_objects_is_that_of_a_full_render(shared: Sharing) -> None:
     shared.compare()
 
 

@@ -30,7 +30,7 @@ def reached(cluster: Cluster, host: str | None, path: str = "/") -> str | int:
     return answer.body.split("\n")[0] if answer.status == 200 else answer.status
 
 
-def test_hosts_are_told_apart(cluster: Cluster) -> None:
+def test_hosts_are_distinguished(cluster: Cluster) -> None:
     with serving("a", "b", "wild") as ports:
         cluster.serve(
             ingress("a", rule("a.example.com", path("/", "a")), rule("b.example.com", path("/", "b"))),
@@ -66,7 +66,7 @@ def test_paths_of_a_wider_rule_are_served_where_the_host_has_none(cluster: Clust
         assert reached(cluster, "a.example.com", "/none") == 404
 
 
-def test_default_backend_of_an_ingress_without_rules_takes_what_nobody_else_takes(cluster: Cluster) -> None:
+def test_default_backend_of_an_ingress_without_rules_takes_unmatched_requests(cluster: Cluster) -> None:
     with serving("a", "rest") as ports:
         cluster.serve(
             ingress("a", rule("a.example.com", path("/a", "a"))),
@@ -92,7 +92,7 @@ def test_default_backend_of_an_ingress_with_rules_is_for_its_hosts_only(cluster:
         assert reached(cluster, "b.example.com", "/b") == 404
 
 
-def test_a_host_with_key_syntax_is_refused(cluster: Cluster) -> None:
+def test_a_host_with_key_syntax_is_rejected(cluster: Cluster) -> None:
     with serving("a") as ports:
         cluster.serve(ingress("a", rule("*.example.com", path("/", "a"))), *one("a", ports["a"]))
 

@@ -149,7 +149,7 @@ def test_without_such_an_ingress_the_https_frontend_has_its_port() -> None:
         ({"ssl-passthrough": "perhaps"}, "neither true nor false"),
     ],
 )
-def test_what_needs_the_request_is_refused_beside_it(change: dict[str, str], problem: str) -> None:
+def test_what_needs_the_request_is_rejected_beside_it(change: dict[str, str], problem: str) -> None:
     good = passing("good")
     result = rendered(passing("evil", more=change), good)
 
@@ -157,7 +157,7 @@ def test_what_needs_the_request_is_refused_beside_it(change: dict[str, str], pro
     assert result.files["maps/ingress-passthrough.map"] == "good.example.com tls::default_good_own_80\n"
 
 
-def test_wildcards_and_paths_are_refused() -> None:
+def test_wildcards_and_paths_are_rejected() -> None:
     wild, deep, bare = passing("wild"), passing("deep"), passing("bare")
     wild["spec"]["rules"][0]["host"] = "*.example.com"
     deep["spec"]["rules"][0]["http"]["paths"][0]["path"] = "/a"

@@ -270,7 +270,7 @@ def test_without_normalisation_paths_are_compared_as_they_come(cluster: Cluster)
             assert exchange(cluster.http_port, f"GET {spelling} HTTP/1.1", f"Host: {at('a')}").body == arrived
 
 
-def test_a_path_with_two_readings_is_refused_in_an_ingress(cluster: Cluster) -> None:
+def test_a_path_with_two_readings_is_rejected_in_an_ingress(cluster: Cluster) -> None:
     paths = ("/a;b", "/a%3Bb", "/a%5Cb", "/a.", "/a./b", "/a%20", "/a%00", "/a%0A", "/a%E9")
     rendered = cluster.render(
         *(ingress(f"bad{number}", rule(at("a"), path(text, "open"))) for number, text in enumerate(paths)),

@@ -65,7 +65,7 @@ def test_a_path_that_turns_to_another_service_is_one_map_entry() -> None:
     )
 
 
-def test_a_route_that_somebody_else_claims_needs_no_reload() -> None:
+def test_a_route_that_another_object_claims_needs_no_reload() -> None:
     rival = ingress("rival", rule("a.example.com", path("/", "api")), age=2)
 
     assert not planned(BASE, (*BASE, rival)).reloads

@@ -76,7 +76,7 @@ def test_http2_is_offered(cluster: Cluster) -> None:
         assert connection.version() == "TLSv1.3"
 
 
-def test_old_protocol_versions_are_refused(cluster: Cluster) -> None:
+def test_old_protocol_versions_are_rejected(cluster: Cluster) -> None:
     cluster.serve(secure("a", "a.example.com", "a"), secret("a", "a.example.com"))
     context = ssl.create_default_context()
     AUTHORITY.configure_trust(context)
@@ -107,7 +107,7 @@ def test_the_default_certificate_serves_unknown_names(cluster: Cluster) -> None:
     assert names_of(cluster.https_port, None) == {"fallback.example.com"}
 
 
-def test_strict_sni_refuses_unknown_names(cluster: Cluster) -> None:
+def test_strict_sni_rejects_unknown_names(cluster: Cluster) -> None:
     cluster.serve(secure("a", "a.example.com", "a"), secret("a", "a.example.com"), strictSni=True)
 
     assert names_of(cluster.https_port, "a.example.com") == {"a.example.com"}
@@ -150,7 +150,7 @@ def test_a_secret_that_many_ingresses_name_is_one_file(cluster: Cluster) -> None
         pytest.param({"tls.crt": "//79/A==", "tls.key": "//79/A=="}, "b64decode", id="no UTF-8"),
     ],
 )
-def test_a_garbage_secret_is_refused_and_its_host_stays_reachable(
+def test_a_garbage_secret_is_rejected_and_its_host_stays_reachable(
     cluster: Cluster, data: dict[str, str] | None, message: str
 ) -> None:
     bad = secret("bad", "bad.example.com")

@@ -222,7 +222,9 @@ async def _by_the_byte(stream: trio.SocketStream, asked: Frame) -> None:
 
 
 @pytest.mark.parametrize(("fails_open", "status"), [(False, 503), (True, PASSED)], ids=["closed", "open"])
-async def test_who_does_not_answer_in_time_holds_nobody_up(cluster: Cluster, fails_open: bool, status: int) -> None:
+async def test_an_agent_without_a_timely_answer_delays_no_other_request(
+    cluster: Cluster, fails_open: bool, status: int
+) -> None:
     found = {}
     async with judging() as agent:
         serve(cluster, agent.port, wafTimeout="200ms", wafFailOpen=fails_open)
@@ -237,14 +239,14 @@ async def test_who_does_not_answer_in_time_holds_nobody_up(cluster: Cluster, fai
     assert found == dict.fromkeys(found, status)
 
 
-async def test_an_agent_too_busy_to_take_connections_holds_nobody_up(cluster: Cluster) -> None:
+async def test_an_agent_too_busy_to_take_connections_delays_no_other_endpoint(cluster: Cluster) -> None:
     # Its queue is full after one connection, so others are not even refused.
     with socket.create_server((HERE, 0), backlog=0) as deaf, socket.create_connection(deaf.getsockname()):
         serve(cluster, deaf.getsockname()[1], wafTimeout="200ms")
         assert await ask(cluster.http_port) == 503
 
 
-async def test_an_agent_that_starts_anew_is_noticed_at_once(cluster: Cluster) -> None:
+async def test_an_agent_that_restarts_is_noticed_at_once(cluster: Cluster) -> None:
     async with judging() as first:
         serve(cluster, first.port)
         before = [await ask(cluster.http_port) for _ in range(3)]

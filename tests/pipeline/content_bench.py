@@ -79,11 +79,11 @@ class ContentBench(Bench):
         """Rejected contents and the reasons."""
         return [
             (one.url.removeprefix(LIST), one.problem.message)
-            for one in self.kept.told(HttpContentRejected)
+            for one in self.kept.reported(HttpContentRejected)
             if isinstance(one, HttpContentRejected)
         ]
 
     @property
     def accepted(self) -> int:
         """How often a content was accepted."""
-        return len(self.kept.told(HttpContentAccepted))
+        return len(self.kept.reported(HttpContentAccepted))

@@ -18,28 +18,28 @@ def piece(name: str, text: str, *, kind: str = "Ingress", version: str = "1") ->
     return Piece(text, Origin("f", Subject(kind, "default", name, version), "t", 1))
 
 
-def told(*pieces: Piece, conflicts: Conflicts | None = None, path: str = PATH, secret: bool = False) -> list[str]:
+def reported(*pieces: Piece, conflicts: Conflicts | None = None, path: str = PATH, secret: bool = False) -> list[str]:
     text = RenderedText(Paged.of(pieces))
     files = Files.of([make_file(FileKind.MAP, path, text.pieces, secret=secret)])
     found = (conflicts or Conflicts(lambda _path, _origin: False)).take(files, {path: text})
     return [f"{one.subject.name}: {one.message}" for one in found]
 
 
-def test_the_first_entry_of_a_key_counts_and_the_owner_of_another_one_is_told() -> None:
-    assert told(piece("a", "x 1\ny 2\n"), piece("b", "z 1\nx 2\n"), piece("c", "x 1\n")) == [
+def test_the_first_entry_of_a_key_counts_and_the_owner_of_another_one_gets_a_warning() -> None:
+    assert reported(piece("a", "x 1\ny 2\n"), piece("b", "z 1\nx 2\n"), piece("c", "x 1\n")) == [
         f"b: the entry x of {PATH} has no effect, because the entry of Ingress default/a comes first"
     ]
 
 
-def test_what_nobody_loses_is_not_told() -> None:
-    assert told(piece("a", "x 1\n"), piece("b", "x 1\n")) == []
-    assert told(piece("a", "x 1\nx 2\n")) == []
-    assert told(piece("a", "x 1\n"), Piece("x 2\n")) == []
-    assert told(piece("a", "# x 1\n"), piece("b", "# x 2\n")) == []
+def test_entries_without_a_loser_give_no_warning() -> None:
+    assert reported(piece("a", "x 1\n"), piece("b", "x 1\n")) == []
+    assert reported(piece("a", "x 1\nx 2\n")) == []
+    assert reported(piece("a", "x 1\n"), Piece("x 2\n")) == []
+    assert reported(piece("a", "# x 1\n"), piece("b", "# x 2\n")) == []
 
 
 def test_templates_may_have_an_entry_themselves() -> None:
-    (said,) = told(Piece("x 1\n"), piece("a", "x 2\n"))
+    (said,) = reported(Piece("x 1\n"), piece("a", "x 2\n"))
 
     assert said.endswith("because the entry of the templates themselves comes first")
 
@@ -51,16 +51,18 @@ def test_a_key_that_may_be_a_secret_is_not_named() -> None:
             return origin is not None and origin.subject.name == who
 
         conflicts = Conflicts(is_secret)
-        assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), conflicts=conflicts) == [
+        assert reported(piece("a", "token 1\n"), piece("b", "token 2\n"), conflicts=conflicts) == [
             f"b: an entry of {PATH} has no effect, because the entry of Ingress default/a comes first"
         ]
-    assert told(piece("a", "token 1\n"), piece("b", "token 2\n"), secret=True) == []
+    assert reported(piece("a", "token 1\n"), piece("b", "token 2\n"), secret=True) == []
 
 
-def test_who_loses_much_is_told_of_some() -> None:
+def test_an_owner_of_many_lost_entries_gets_some_warnings() -> None:
     text = "".join(f"k{number} VALUE\n" for number in range(500))
 
-    assert len(told(piece("a", text.replace("VALUE", "1")), piece("b", text.replace("VALUE", "2")))) == MOST_WARNINGS
+    assert (
+        len(reported(piece("a", text.replace("VALUE", "1")), piece("b", text.replace("VALUE", "2")))) == MOST_WARNINGS
+    )
 
 
 def test_nothing_changes_hands_while_nothing_changes() -> None:
@@ -166,5 +168,5 @@ def test_change_of_one_certificate_reads_the_lines_about_it_alone() -> None:
 
 def test_nothing_stays_of_a_file_that_is_gone() -> None:
     conflicts = Conflicts(lambda _path, _origin: False)
-    assert len(told(piece("a", "x 1\n"), piece("b", "x 2\n"), conflicts=conflicts)) == 1
+    assert len(reported(piece("a", "x 1\n"), piece("b", "x 2\n"), conflicts=conflicts)) == 1
     assert conflicts.take(Files.of([]), {}) == ()

@@ -42,7 +42,7 @@ async def test_changed_content_is_accepted_once_haproxy_has(haproxy_binary: Path
     assert (bench.accepted, bench.refused, bench.kept.store.pending()) == (2, [], {})
 
 
-async def test_content_that_an_emitter_refuses_leaves_the_former_one(haproxy_binary: Path) -> None:
+async def test_content_that_an_emitter_rejects_leaves_the_former_one(haproxy_binary: Path) -> None:
     bench = ContentBench(haproxy_binary, CONFIG, {"deny": "192.0.2.1\n"}, **with_map())
     await bench.made()
     await bench.give(deny="two words\n")
@@ -52,16 +52,16 @@ async def test_content_that_an_emitter_refuses_leaves_the_former_one(haproxy_bin
     assert name == "deny"
     assert "map_key" in message
     # It costs nothing more as long as it stays like that.
-    bench.told()
+    bench.reported()
     await bench.give(deny="two words\n")
     await bench.made()
-    assert len([fact for fact in bench.told() if isinstance(fact, ConfigRendered)]) == 1
+    assert len([fact for fact in bench.reported() if isinstance(fact, ConfigRendered)]) == 1
     assert len(bench.refused) == 1
     await bench.give(deny="192.0.2.3\n")
     assert map_of(await bench.made()) == "192.0.2.3 denied\n"
 
 
-async def test_first_content_that_is_refused_is_left_out(haproxy_binary: Path) -> None:
+async def test_first_content_that_is_rejected_is_left_out(haproxy_binary: Path) -> None:
     bench = ContentBench(haproxy_binary, CONFIG, {"deny": "two words\n"}, **with_map())
 
     assert map_of(await bench.made()) == ""
@@ -84,18 +84,18 @@ async def test_of_several_contents_the_guilty_one_is_found(haproxy_binary: Path)
     assert map_of(await bench.made()) == expected
 
 
-async def test_content_in_a_fragment_is_refused_before_its_object_is_put_aside(haproxy_binary: Path) -> None:
+async def test_content_in_a_fragment_is_rejected_before_its_object_is_put_aside(haproxy_binary: Path) -> None:
     bench = ContentBench(haproxy_binary, EACH, {"web": "10.0.0.1\n", "api": "10.0.0.2\n"})
     bench.put(service("web"), service("api"))
     await bench.made()
-    bench.told()
+    bench.reported()
     await bench.give(web="10.0.0.9\n", api="not an address\n")
 
     text = (await bench.made()).text
     assert "10.0.0.9:80" in text
     assert "10.0.0.2:80" in text
     assert [name for name, _ in bench.refused] == ["api"]
-    assert not [fact for fact in bench.told() if isinstance(fact, Quarantined | Released)]
+    assert not [fact for fact in bench.reported() if isinstance(fact, Quarantined | Released)]
 
 
 async def test_only_the_fragments_that_fetched_a_changed_content_are_rendered_again(haproxy_binary: Path) -> None:
@@ -103,15 +103,15 @@ async def test_only_the_fragments_that_fetched_a_changed_content_are_rendered_ag
     bench = ContentBench(haproxy_binary, EACH, dict.fromkeys(names, "10.0.0.1\n"))
     bench.put(*map(service, names))
     await bench.made()
-    bench.told()
+    bench.reported()
     await bench.give(s7="10.0.0.7\n")
 
     assert (await bench.made()).text.count("10.0.0.7:80") == 1
-    (rendered,) = [fact for fact in bench.told() if isinstance(fact, ConfigRendered)]
+    (rendered,) = [fact for fact in bench.reported() if isinstance(fact, ConfigRendered)]
     assert (rendered.fragments_rendered, rendered.fragments_reused) == (1, 19)
 
 
-async def test_content_that_haproxy_alone_refuses_is_left_out(haproxy_binary: Path) -> None:
+async def test_content_that_haproxy_alone_rejects_is_left_out(haproxy_binary: Path) -> None:
     template = CONFIG + "    http-request deny if { src {{ http.fetch('https://lists.example.com/network') }} }\n"
     bench = ContentBench(haproxy_binary, template, {"network": "192.0.2.0/24"})
     before = await bench.made()
@@ -123,7 +123,7 @@ async def test_content_that_haproxy_alone_refuses_is_left_out(haproxy_binary: Pa
     assert [name for name, _ in bench.refused] == ["network"]
 
 
-async def test_content_that_our_own_parser_refuses_is_left_out(haproxy_binary: Path) -> None:
+async def test_content_that_our_own_parser_rejects_is_left_out(haproxy_binary: Path) -> None:
     template = CONFIG + "    http-response {{ http.fetch('https://lists.example.com/action') }} x-made yes\n"
     bench = ContentBench(haproxy_binary, template, {"action": "set-header"})
     before = await bench.made()
@@ -183,7 +183,7 @@ async def test_check_that_comes_too_late_says_nothing_of_what_is_left_out_alread
     assert [name for name, _ in bench.refused] == ["network"]
 
 
-async def test_content_that_haproxy_refuses_in_a_fragment_is_left_out(haproxy_binary: Path) -> None:
+async def test_content_that_haproxy_rejects_in_a_fragment_is_left_out(haproxy_binary: Path) -> None:
     template = EACH.replace(
         "    server", "    option {{ http.fetch('https://lists.example.com/option').strip() | word }}\n    server"
     )
@@ -253,7 +253,7 @@ async def test_critical_content_outside_of_fragments_fails_the_cycle_with_its_re
     with pytest.raises(RejectedError, match=r"example\.com/x\?… is not to be had: the server answered 404") as caught:
         await bench.made()
 
-    assert "s3cret" not in f"{caught.value} {bench.told()} {bench.kept.happened}"
+    assert "s3cret" not in f"{caught.value} {bench.reported()} {bench.kept.happened}"
 
 
 async def test_contents_are_released_with_the_last_template_that_uses_them(haproxy_binary: Path) -> None:
@@ -280,14 +280,14 @@ async def test_a_content_may_name_the_next_one(haproxy_binary: Path) -> None:
     assert len(bench.kept.store) == 2
 
 
-async def test_everything_rendered_anew_gets_the_same_contents(haproxy_binary: Path) -> None:
+async def test_a_second_full_render_gets_the_same_contents(haproxy_binary: Path) -> None:
     bench = ContentBench(haproxy_binary, EACH, {"web": "10.0.0.1\n"}, validation={"paranoiaEvery": 1})
     bench.put(service("web"))
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.2"):
         await bench.give(web=f"{address}\n")
         assert f"{address}:80" in (await bench.made()).text
 
-    assert not [fact for fact in bench.told() if isinstance(fact, RenderDiffered)]
+    assert not [fact for fact in bench.reported() if isinstance(fact, RenderDiffered)]
     assert len(bench.kept.servers.asked) == 1 + 2
 
 

@@ -101,7 +101,7 @@ def rig() -> Rig:
     return Rig()
 
 
-async def test_valid_cycle_tells_its_story_in_order_with_one_correlation(
+async def test_valid_cycle_reports_its_events_in_order_with_one_correlation(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     await rig.start(nursery)
@@ -125,7 +125,7 @@ async def test_valid_cycle_tells_its_story_in_order_with_one_correlation(
     assert rig.refused.version == 0
 
 
-async def test_ledger_knows_a_cycle_before_anybody_can_deploy_it(
+async def test_ledger_knows_a_cycle_before_it_can_be_deployed(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     seen: list[CycleEvent] = []
@@ -142,7 +142,7 @@ async def test_ledger_knows_a_cycle_before_anybody_can_deploy_it(
     assert [type(event) for event in seen] == [ReconcileTriggered, ConfigValidated]
 
 
-async def test_refused_cycle_says_where_it_failed_and_how_long_each_phase_took(
+async def test_rejected_cycle_says_where_it_failed_and_how_long_each_phase_took(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     rig.pipeline.refused.add("c1")
@@ -159,7 +159,7 @@ async def test_refused_cycle_says_where_it_failed_and_how_long_each_phase_took(
     assert rig.validated.version == 0
 
 
-async def test_refused_cycle_leaves_the_valid_one_before_it_in_place(
+async def test_rejected_cycle_leaves_the_valid_one_before_it_in_place(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
     rig.pipeline.refused.add("c2")
@@ -254,7 +254,7 @@ async def test_cancelled_coordinator_closes_its_ends_and_publishes_nothing_more(
         rig.cycles.receive_nowait()
 
 
-async def test_fault_of_the_program_is_not_taken_for_a_refusal(autojump_clock: MockClock, rig: Rig) -> None:
+async def test_fault_of_the_program_is_not_taken_for_a_rejection(autojump_clock: MockClock, rig: Rig) -> None:
     def fail() -> float:
         raise ZeroDivisionError
 

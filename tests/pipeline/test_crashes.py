@@ -43,7 +43,7 @@ def story(bench: Bench) -> list[tuple[str, str, bool]]:
         ("quarantined", str(fact.ref), fact.has_fallback)
         if isinstance(fact, Quarantined)
         else ("released", str(fact.ref), False)
-        for fact in bench.told()
+        for fact in bench.reported()
         if isinstance(fact, Quarantined | Released)
     ]
 
@@ -137,7 +137,7 @@ async def test_what_changes_during_the_search_is_judged_by_itself(bench: Bench) 
 
 
 @pytest.mark.haproxy
-async def test_a_culprit_that_is_mended_during_the_search_makes_nobody_a_culprit(bench: Bench) -> None:
+async def test_an_object_that_is_fixed_during_the_search_blames_no_object(bench: Bench) -> None:
     bench.put(*(web(f"n{number}/one", crashes=number == 0) for number in range(8)))
     checks = Checks(bench)
     checks.then = {4: lambda: bench.put(web("n0/one", version="2"))}
@@ -169,7 +169,7 @@ async def test_an_object_that_comes_to_crash_is_served_as_it_was_until_it_is_men
 
 
 @pytest.mark.haproxy
-async def test_a_crash_without_any_object_is_a_verdict_and_holds_nobody(haproxy_binary: Path) -> None:
+async def test_a_crash_without_any_object_is_a_verdict_and_quarantines_no_object(haproxy_binary: Path) -> None:
     bench = Bench(haproxy_binary, TEMPLATE + "backend own\n" + CRASH)
     bench.put(web("shop"))
 
@@ -239,7 +239,7 @@ async def test_without_suspects_to_leave_out_nothing_is_a_culprit() -> None:
     assert await find_culprits("abc", crashes, group=str) == ([], [])
 
 
-async def test_a_crash_that_goes_away_makes_nobody_a_culprit() -> None:
+async def test_a_crash_that_goes_away_blames_no_object() -> None:
     answers = iter([False, True, True])
 
     async def crashes(_left_out: Collection[str]) -> bool:

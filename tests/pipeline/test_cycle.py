@@ -36,7 +36,7 @@ def web(name: str, balance: str = "roundrobin", version: str = "1") -> Resource:
 def facts_of(bench: Bench) -> list[tuple[Any, ...]]:
     """Return quarantine's part of the story: what, which object, and whether something stands in for it."""
     story: list[tuple[Any, ...]] = []
-    for fact in bench.told():
+    for fact in bench.reported():
         match fact:
             case Quarantined():
                 story.append(("quarantined", fact.correlation, fact.ref.name, fact.has_fallback, fact.quarantined))
@@ -77,13 +77,13 @@ def with_nonsense(name: str, version: str) -> Resource:
 BREAKS = [without_the_field, with_nonsense]
 
 
-async def test_cycle_tells_what_was_rendered_and_measures_each_phase() -> None:
+async def test_cycle_reports_the_rendered_output_and_measures_each_phase() -> None:
     bench = Bench(accepting_binary(), BACKENDS, maps={"host.map": {"template": "a b\n"}})
     bench.put(web("api"))
 
     valid = await bench.run()
 
-    [rendered] = bench.told()
+    [rendered] = bench.reported()
     assert isinstance(rendered, ConfigRendered)
     assert (rendered.correlation, rendered.files) == ("c1", 1)
     assert rendered.bytes == len(valid.generation.text)
@@ -145,7 +145,7 @@ async def test_broken_object_that_is_deleted_is_released(bench: Bench, broken: B
 
 
 @pytest.mark.haproxy
-async def test_many_broken_objects_of_both_kinds_are_all_held_back(bench: Bench) -> None:
+async def test_many_broken_objects_of_both_kinds_are_all_quarantined(bench: Bench) -> None:
     bench.put(
         *(with_nonsense(f"n{number}", "1") for number in range(70)),
         *(without_the_field(f"w{number}", "1") for number in range(10)),
@@ -159,7 +159,7 @@ async def test_many_broken_objects_of_both_kinds_are_all_held_back(bench: Bench)
 
 
 @pytest.mark.haproxy
-async def test_refusal_that_no_object_caused_names_its_place_and_holds_nobody(haproxy_binary: Path) -> None:
+async def test_rejection_that_no_object_caused_names_its_place_and_quarantines_no_object(haproxy_binary: Path) -> None:
     bench = Bench(haproxy_binary, BACKENDS + "backend extra\n    balance nonsense\n")
     bench.put(web("api"))
 
@@ -175,7 +175,7 @@ async def test_refusal_that_no_object_caused_names_its_place_and_holds_nobody(ha
 
 
 @pytest.mark.haproxy
-async def test_error_of_a_template_beside_a_broken_object_refuses_all(haproxy_binary: Path) -> None:
+async def test_error_of_a_template_beside_a_broken_object_rejects_all(haproxy_binary: Path) -> None:
     bench = Bench(haproxy_binary, BACKENDS + "backend extra\n    balance nonsense\n")
     bench.put(web("api"), with_nonsense("shop", "1"))
 
@@ -201,7 +201,7 @@ async def test_new_templates_that_break_every_object_are_at_fault_themselves(
 ) -> None:
     bench.put(*(web(f"s{number}") for number in range(count)))
     await bench.run()
-    bench.told()
+    bench.reported()
 
     bench.configure(HEAD + EACH + fragment + "{% endfor %}\n")
     with pytest.raises(RejectedError) as caught:
@@ -212,7 +212,7 @@ async def test_new_templates_that_break_every_object_are_at_fault_themselves(
 
 
 @pytest.mark.haproxy
-async def test_new_templates_that_are_mended_serve_everybody_again(bench: Bench) -> None:
+async def test_fixed_templates_serve_all_objects_again(bench: Bench) -> None:
     bench.put(web("api"), web("shop"))
     await bench.run()
     bench.configure(HEAD + EACH + FRAGMENT.replace("balance", "balanse") + "{% endfor %}\n")

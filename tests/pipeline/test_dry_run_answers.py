@@ -40,7 +40,7 @@ async def text_of(renderer: Renderer, stores: Stores) -> str:
         return (await renderer.render(stores)).text
 
 
-async def test_part_that_nobody_picks_is_tried_without_rendering_those_who_ask() -> None:
+async def test_a_part_without_reader_is_tried_without_rendering_other_readers() -> None:
     renderer, stores = renderer_and_stores()
     shared = service("shared", other="none", n=1)
     stores["services"].replace([shared, *(service(f"s{number}", other="shared") for number in range(50))])
@@ -71,7 +71,7 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=40)
 @given(STEPS)
-def test_whatever_is_tried_what_follows_is_what_rendering_anew_gives(steps: list[tuple[str, Any]]) -> None:
+def test_any_dry_runs_leave_the_result_of_a_full_render(steps: list[tuple[str, Any]]) -> None:
     trio.run(partial(_play, steps))
 
 

@@ -208,7 +208,7 @@ async def test_failed_deployment_has_its_configuration_checked_at_once(autojump_
     assert rig.pipeline.checks[-1] == ("c2", CHECK, False)
 
 
-async def test_refused_object_is_left_out_by_another_cycle(autojump_clock: MockClock, rig: Rig) -> None:
+async def test_rejected_object_is_left_out_by_another_cycle(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
     rig.pipeline.refused["c2"] = True
 
@@ -221,7 +221,7 @@ async def test_refused_object_is_left_out_by_another_cycle(autojump_clock: MockC
     assert rig.refused.version == 0
 
 
-async def test_refusal_that_leads_to_no_object_is_told(autojump_clock: MockClock, rig: Rig) -> None:
+async def test_rejection_without_an_object_is_reported(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
     rig.pipeline.refused["c2"] = False
 
@@ -232,7 +232,7 @@ async def test_refusal_that_leads_to_no_object_is_told(autojump_clock: MockClock
     assert rig.validated.version == 1
 
 
-async def test_check_without_a_verdict_is_told_and_made_again_with_the_next_reconciliation(
+async def test_check_without_a_verdict_is_reported_and_repeated_in_the_next_reconciliation(
     autojump_clock: MockClock, rig: Rig
 ) -> None:
     await first_is_valid(rig)
@@ -261,13 +261,13 @@ async def test_failed_render_publishes_nothing(autojump_clock: MockClock, rig: R
 async def test_ledger_hears_of_a_cycle_before_the_others_do(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
 
-    told = []
+    reported = []
     while True:
         try:
-            told.append(type(rig.cycles.receive_nowait()))
+            reported.append(type(rig.cycles.receive_nowait()))
         except trio.WouldBlock:
             break
-    assert told == [ReconcileTriggered, ConfigPrepared, ConfigValidated]
+    assert reported == [ReconcileTriggered, ConfigPrepared, ConfigValidated]
 
 
 async def test_lane_ends_with_its_input_and_closes_its_ends(autojump_clock: MockClock) -> None:

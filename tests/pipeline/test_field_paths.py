@@ -28,7 +28,7 @@ def rejection_of(emitter: str, value: str) -> str:
     return str(refused.value)
 
 
-def test_field_is_found_by_the_emitter_that_refuses_it_in_the_same_words() -> None:
+def test_field_is_found_by_the_emitter_that_rejects_it_in_the_same_words() -> None:
     found = find_fields(with_paths("/", "/a b", "/cd e"), rejection_of("url_path", "/a b"))
 
     assert found == ("spec.rules[0].http.paths[1].path",)
@@ -48,7 +48,7 @@ def test_item_of_a_list_in_an_annotation_leads_to_the_annotation() -> None:
 
 
 @pytest.mark.parametrize("path", ["a", "/a//b", "/a/../b", "/a%2Fb"])
-def test_path_that_a_library_refuses_is_found(path: str) -> None:
+def test_path_that_a_library_rejects_is_found(path: str) -> None:
     assert find_fields(with_paths("/", "/good/", path), PATH_RULE) == ("spec.rules[0].http.paths[2].path",)
 
 
@@ -129,6 +129,6 @@ def test_any_object_and_message_give_a_few_fields_or_none(spec: dict[str, Any], 
     assert len(find_fields({**web(), "spec": spec}, message)) <= 3
 
 
-def test_name_of_the_emitter_is_not_told() -> None:
+def test_name_of_the_emitter_is_not_reported() -> None:
     assert without_emitter("url_path: the value is empty") == "the value is empty"
     assert without_emitter("the Service has: nothing") == "the Service has: nothing"

@@ -239,7 +239,7 @@ class IncrementalMachine(RuleBasedStateMachine):
             self.quarantine.reject({key: Problem(message="HAProxy says no")}, self.rendered.produced)
 
     @invariant()
-    def is_what_rendering_anew_gives(self) -> None:
+    def is_that_of_a_full_render(self) -> None:
         expected = attempt(self.other, Stores(self.stores.values()), self.quarantine)
         found = attempt(self.renderer, self.stores, self.quarantine)
         if isinstance(found, Rendered) and isinstance(expected, Rendered):

@@ -110,7 +110,7 @@ def test_retried_deployment_does_not_end_a_cycle_twice() -> None:
     assert ended == [("a", Outcome.INCOMPLETE)]
 
 
-async def test_ledger_tells_how_long_a_cycle_took_and_ends_with_its_input(autojump_clock: MockClock) -> None:
+async def test_ledger_reports_the_duration_of_a_cycle_and_ends_with_its_input(autojump_clock: MockClock) -> None:
     cycles_in, cycles_out = trio.open_memory_channel[CycleEvent](50)
     events = EventBuffer()
     async with trio.open_nursery() as nursery:
@@ -120,8 +120,8 @@ async def test_ledger_tells_how_long_a_cycle_took_and_ends_with_its_input(autoju
         await cycles_in.send(completed("a"))
         cycles_in.close()
 
-    told = events.receiver.receive_nowait()
-    assert told == ReconcileCompleted(correlation="a", outcome=Outcome.DEPLOYED, seconds=3)
+    reported = events.receiver.receive_nowait()
+    assert reported == ReconcileCompleted(correlation="a", outcome=Outcome.DEPLOYED, seconds=3)
 
 
 def prepared(name: str) -> ConfigPrepared:
@@ -144,7 +144,7 @@ def test_cycle_goes_on_while_endpoints_hold_back_some_of_it() -> None:
     assert ended == [("a", Outcome.DEPLOYED)]
 
 
-def test_refusal_of_what_is_deployed_already_ends_nobody_else() -> None:
+def test_rejection_of_a_deployed_generation_ends_no_other_reconciliation() -> None:
     ledger = CycleLedger(is_leader=True)
 
     ended = feed(ledger, triggered("a"), prepared("a"), completed("a"), triggered("b"), refused("a"))

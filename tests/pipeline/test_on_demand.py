@@ -46,7 +46,7 @@ async def play(pair: Pair, steps: list[tuple[str, Any]], clock: trio.testing.Moc
                 await pair.render(pair.sparse)
                 continue
             for resource in late.values():
-                pair.tell(resource)
+                pair.report(resource)
             late.clear()
             if step == "wait":
                 await wait(value)
@@ -217,7 +217,7 @@ async def test_an_object_that_cannot_be_fetched_keeps_its_last_output_and_no_oth
     nursery.cancel_scope.cancel()
 
 
-async def test_an_object_deleted_before_it_was_fetched_is_reported_until_the_watch_tells() -> None:
+async def test_an_object_deleted_before_it_was_fetched_is_reported_until_the_watch_event() -> None:
     pair = Pair(SHOW)
     for name in "ab":
         pair.put(service(name, n=1))
@@ -304,7 +304,7 @@ async def test_a_template_imported_by_a_fragment_may_use_what_has_to_be_fetched(
     await pair.is_same()
 
 
-async def test_rendering_everything_anew_now_and_then_fetches_what_that_needs() -> None:
+async def test_an_occasional_full_render_fetches_the_objects_it_needs() -> None:
     pair = Pair(SHOW, validation={"paranoiaEvery": 2})
     for number in range(10):
         pair.put(service(f"s{number}", n=number))
@@ -321,7 +321,7 @@ async def test_an_object_newer_than_the_watch_knows_is_not_fetched_again_when_it
     pair.put(service("a", n=1))
     newer = pair.write(service("a", n=2))
     assert await pair.texts() == "a 2"
-    pair.tell(newer)
+    pair.report(newer)
     assert await pair.texts() == "a 2"
     assert pair.cluster.fetched == ["a"]
 

@@ -237,7 +237,7 @@ async def test_render_that_is_cancelled_in_the_middle_loses_no_change() -> None:
     assert {key.name for key in rendered.changed} == {"a", "b", "c"}
 
 
-async def test_other_stores_are_rendered_anew() -> None:
+async def test_other_stores_are_rendered_from_scratch() -> None:
     renderer, stores = changing()
     stores["services"].upsert(service("a", n=1))
     await renderer.render(stores)
@@ -249,7 +249,7 @@ async def test_other_stores_are_rendered_anew() -> None:
     assert (rendered.text, rendered.is_new) == ("# b 1\n", True)
 
 
-async def test_paranoia_compares_every_so_often_and_takes_what_is_rendered_anew() -> None:
+async def test_paranoia_compares_regularly_and_uses_the_full_render() -> None:
     template = "{{ resources.services.list() | length }}\n" + EACH.replace("BODY", "")
     config = config_of(template, validation={"paranoiaEvery": 2})
     renderer, stores = Renderer(config), stores_of(config)

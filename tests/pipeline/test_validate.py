@@ -121,7 +121,7 @@ async def test_error_of_haproxy_names_line_template_and_object(haproxy_binary: P
 
 
 @pytest.mark.haproxy
-async def test_all_that_haproxy_refuses_is_reported_at_once(haproxy_binary: Path) -> None:
+async def test_all_that_haproxy_rejects_is_reported_at_once(haproxy_binary: Path) -> None:
     rendered = await rendered_from(
         BACKENDS, *(service(f"s{number}", keyword="balance", value=f"nonsense{number}") for number in range(4))
     )
@@ -132,7 +132,7 @@ async def test_all_that_haproxy_refuses_is_reported_at_once(haproxy_binary: Path
 
 
 @pytest.mark.haproxy
-async def test_refused_file_is_laid_to_the_object_that_made_it_and_not_to_the_line_that_names_it(
+async def test_rejected_file_is_laid_to_the_object_that_made_it_and_not_to_the_line_that_names_it(
     haproxy_binary: Path,
 ) -> None:
     rendered = await rendered_from(
@@ -152,7 +152,7 @@ async def test_refused_file_is_laid_to_the_object_that_made_it_and_not_to_the_li
 
 
 @pytest.mark.haproxy
-async def test_warning_of_haproxy_is_located_and_refuses_nothing(haproxy_binary: Path) -> None:
+async def test_warning_of_haproxy_is_located_and_rejects_nothing(haproxy_binary: Path) -> None:
     rendered = await rendered_from(
         HEAD.replace("    timeout client 1s\n", "")
         + "{% for service in resources.services.list() %}{% fragment 'f' for service %}"
@@ -173,9 +173,7 @@ def checking(path: Path, command: str) -> Path:
 
 
 @pytest.mark.parametrize(("command", "said"), [("exec sleep 60", "did not end within 0.2 s"), ("kill -9 $$", "killed")])
-async def test_check_that_comes_to_no_end_holds_nothing_against_anybody(
-    tmp_path: Path, command: str, said: str
-) -> None:
+async def test_check_that_does_not_end_blames_no_object(tmp_path: Path, command: str, said: str) -> None:
     rendered = await rendered_from(BACKENDS, service("web", keyword="balance", value="source"))
 
     with trio.fail_after(30):

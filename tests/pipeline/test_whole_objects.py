@@ -62,7 +62,7 @@ class Site(Bench):
 
     def rendered_fragments(self) -> int:
         """Return how many fragments have been rendered since the last call, in all rounds."""
-        return sum(fact.fragments_rendered for fact in self.told() if isinstance(fact, ConfigRendered))
+        return sum(fact.fragments_rendered for fact in self.reported() if isinstance(fact, ConfigRendered))
 
 
 V1 = ("shop.test shop", "alias.test shop", "backend shop\n    balance 'source'")
@@ -93,7 +93,7 @@ async def test_rejected_version_leaves_the_last_good_one_as_a_whole(site: Site, 
 
     assert (during, still) == (V1, V1)
     assert after == ("new.test shop", "newer.test shop", "backend shop\n    balance 'first'")
-    story = [type(fact) for fact in site.told() if isinstance(fact, Quarantined | Released)]
+    story = [type(fact) for fact in site.reported() if isinstance(fact, Quarantined | Released)]
     assert story == [Quarantined, Released]
 
 
@@ -152,7 +152,7 @@ async def test_fragments_that_are_apart_fail_for_themselves(haproxy_binary: Path
 async def test_rejection_costs_the_fragments_of_the_object_alone(site: Site) -> None:
     others = [service(f"s{number}", host=f"s{number}.test", alias="", balance="source") for number in range(50)]
     await site.served(shop("1"), *others)
-    site.told()
+    site.reported()
 
     await site.served(shop("2", alias="~^www"))
     rejected = site.rendered_fragments()

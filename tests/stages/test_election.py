@@ -24,7 +24,7 @@ from tests.support.facts import drain
 class Candidate:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
-        self.wishes: Latest[LeaderElection] = Latest()
+        self.overrides: Latest[LeaderElection] = Latest()
         self.leadership: Latest[LeadershipChanged] = Latest()
         self.events = EventBuffer()
 
@@ -32,8 +32,8 @@ class Candidate:
     def is_leader(self) -> bool:
         return self.leadership.value is not None and self.leadership.value.is_leader
 
-    def wish(self, **fields: Any) -> None:
-        self.wishes.put(LeaderElection(**fields))
+    def desired(self, **fields: Any) -> None:
+        self.overrides.put(LeaderElection(**fields))
 
     async def wait(self, *, is_leader: bool) -> None:
         seen = 0
@@ -56,7 +56,7 @@ async def candidate(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Cand
                     run_leadership,
                     cluster,
                     "default",
-                    candidate.wishes,
+                    candidate.overrides,
                     candidate.leadership,
                     identity="me",
                     events=candidate.events,
@@ -67,7 +67,7 @@ async def candidate(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Cand
         assert not candidate.is_leader
 
 
-async def test_nobody_reaches_for_the_lease_before_there_is_something_to_deploy(candidate: Candidate) -> None:
+async def test_no_replica_bids_for_the_lease_before_it_has_a_valid_configuration(candidate: Candidate) -> None:
     await wait_all_tasks_blocked(0.05)
 
     assert candidate.leadership.value == LeadershipChanged(is_leader=False, identity="me", transitions=0)
@@ -75,8 +75,8 @@ async def test_nobody_reaches_for_the_lease_before_there_is_something_to_deploy(
     assert drain(candidate.events) == []
 
 
-async def test_leadership_is_won_told_and_given_back_at_the_end(candidate: Candidate) -> None:
-    candidate.wish()
+async def test_leadership_is_acquired_published_and_released_at_the_end(candidate: Candidate) -> None:
+    candidate.desired()
     await candidate.wait(is_leader=True)
 
     assert drain(candidate.events) == [LeadershipChanged(is_leader=True, identity="me", transitions=0)]
@@ -84,13 +84,13 @@ async def test_leadership_is_won_told_and_given_back_at_the_end(candidate: Candi
 
 
 async def test_other_durations_keep_the_lease_and_another_name_leaves_it_to_expire(candidate: Candidate) -> None:
-    candidate.wish()
+    candidate.desired()
     await candidate.wait(is_leader=True)
-    candidate.wish(lease_duration=Duration(40))
+    candidate.desired(lease_duration=Duration(40))
     await candidate.server.until(lambda: candidate.spec()["leaseDurationSeconds"] == 40)
     assert len(drain(candidate.events)) == 1
 
-    candidate.wish(lease_name="other")
+    candidate.desired(lease_name="other")
     await candidate.server.until(
         lambda: (
             ("default", "other") in candidate.server.state.collections[LEASES].objects
@@ -102,19 +102,19 @@ async def test_other_durations_keep_the_lease_and_another_name_leaves_it_to_expi
 
 
 async def test_without_election_this_replica_leads_and_with_it_again_only_with_the_lease(candidate: Candidate) -> None:
-    candidate.wish(enabled=False)
+    candidate.desired(enabled=False)
     await candidate.wait(is_leader=True)
     await wait_all_tasks_blocked(0.02)
     assert candidate.server.requests == []
 
     candidate.server.faults.forbidden.add("leases")
-    candidate.wish()
+    candidate.desired()
     await candidate.wait(is_leader=False)
     candidate.server.faults.forbidden.clear()
     await candidate.wait(is_leader=True)
 
 
-async def test_lead_alone_needs_nobody() -> None:
+async def test_leading_without_a_lease_starts_at_once() -> None:
     leadership: Latest[LeadershipChanged] = Latest()
 
     lead_alone(leadership, EventBuffer())

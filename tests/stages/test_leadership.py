@@ -104,7 +104,7 @@ async def test_news_of_leadership_that_changes_nothing_does_not_end_the_term(
     assert terms.story == ["begin"]
 
 
-async def test_ledger_is_told_who_leads_from_the_start_on(
+async def test_ledger_knows_the_leader_from_the_start(
     autojump_clock: MockClock, terms: Terms, nursery: trio.Nursery
 ) -> None:
     terms.leadership.put(leading())
@@ -113,8 +113,8 @@ async def test_ledger_is_told_who_leads_from_the_start_on(
     terms.leadership.put(leading(False))
     await trio.sleep(10)
 
-    told = [terms.cycles.receive_nowait() for _ in range(2)]
-    assert told == [leading(), leading(False)]
+    reported = [terms.cycles.receive_nowait() for _ in range(2)]
+    assert reported == [leading(), leading(False)]
 
 
 async def test_follower_validates_and_does_not_deploy(rig: ControllerRig) -> None:

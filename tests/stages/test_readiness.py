@@ -49,7 +49,7 @@ async def test_kinds_that_have_no_list_yet_are_named(tmp_path: Path) -> None:
         assert not rig.iteration.unlisted
 
 
-async def test_refused_configuration_is_told_with_its_phase(tmp_path: Path) -> None:
+async def test_rejected_configuration_is_reported_with_its_phase(tmp_path: Path) -> None:
     rig = ControllerRig(tmp_path)
     rig.cluster.put(config_map(haproxyConfig={"template": "{{ 1 / 0 }}"}))
     async with rig.running():

@@ -156,8 +156,8 @@ async def test_what_only_stores_see_that_no_template_reads_is_no_change_to_rende
 
         cluster.put({**service("web"), "status": {"loadBalancer": {"ingress": []}}})
         with trio.fail_after(30):
-            _, told = await unread.wait_newer(0)
-        assert set(told.stores) == {"services", "whole"}
+            _, reported = await unread.wait_newer(0)
+        assert set(reported.stores) == {"services", "whole"}
         assert "status" in (stores["whole"].by_ref(REF) or {})
 
         cluster.put({**service("web", port=81), "status": {"loadBalancer": {}}})

@@ -26,8 +26,8 @@ OLD = "kubernetes.io/ingress.class"
         ({"metadata": {"name": "a"}, "spec": None}, False),
     ],
 )
-def test_ingress_is_managed_by_the_name_of_its_class_or_its_controller(resource: Resource, ours: bool) -> None:
-    assert CLAIM.covers(resource, CLASSES) is ours
+def test_ingress_is_managed_by_the_name_of_its_class_or_its_controller(resource: Resource, own: bool) -> None:
+    assert CLAIM.covers(resource, CLASSES) is own
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_ingress_is_managed_by_the_name_of_its_class_or_its_controller(resource:
         (ingress_class("haptic", "us/controller"), False),
     ],
 )
-def test_ingress_without_class_is_managed_while_the_class_is_the_default(default: Resource, ours: bool) -> None:
-    assert CLAIM.covers(ingress("a", ingress_class=None), [*CLASSES, default]) is ours
+def test_ingress_without_class_is_managed_while_the_class_is_the_default(default: Resource, own: bool) -> None:
+    assert CLAIM.covers(ingress("a", ingress_class=None), [*CLASSES, default]) is own
 
 
 def test_ingress_without_class_is_managed_if_configured() -> None:

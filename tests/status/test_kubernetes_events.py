@@ -84,8 +84,8 @@ def test_pending_repetitions_are_written_together() -> None:
 def test_object_with_too_much_to_say_is_not_heard_for_a_while_and_others_are() -> None:
     board = NoticeBoard(burst=3, interval=60)
 
-    heard = [board.put(notice(str(number)), 0) is not None for number in range(5)]
+    received = [board.put(notice(str(number)), 0) is not None for number in range(5)]
 
-    assert heard == [True, True, True, False, False]
+    assert received == [True, True, True, False, False]
     assert board.put(notice(name="api"), 0) is not None
     assert board.put(notice("later"), 61) is not None

@@ -184,7 +184,7 @@ async def test_many_events_are_written_at_a_limited_rate_and_none_is_lost(board:
     assert trio.current_time() - began >= 0.5
 
 
-async def test_what_is_refused_does_not_wait_behind_many_remarks(board: Board) -> None:
+async def test_what_is_rejected_does_not_wait_behind_many_warnings(board: Board) -> None:
     names = [f"web-{number}" for number in range(40)]
     board.stores["ingresses"].replace([ingress(name) for name in (*names, "web")])
     board.warnings = tuple(

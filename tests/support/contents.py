@@ -96,7 +96,7 @@ class Kept:
         """Accept everything that is offered."""
         self.store.accept(self.store.pending())
 
-    def told(self, kind: type[msgspec.Struct]) -> list[msgspec.Struct]:
+    def reported(self, kind: type[msgspec.Struct]) -> list[msgspec.Struct]:
         """Return what has happened of *kind*."""
         return [one for one in self.happened if isinstance(one, kind)]
 

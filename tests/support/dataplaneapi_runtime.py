@@ -41,24 +41,24 @@ def _server(api: Api, params: Params, body: bytes, backend: str, server: str) ->
 @route("PUT", "runtime/backends/{backend}/servers/{server}")
 def _change_server(api: Api, params: Params, body: bytes, backend: str, server: str) -> Response:
     found = _find_server(api, backend, server)
-    told = json.loads(body)
-    if "weight" in told and api.knows_weights:
-        found["weight"] = found["uweight"] = told["weight"]
-    found.update({key: told[key] for key in ("address", "port", "admin_state") if key in told})
+    reported = json.loads(body)
+    if "weight" in reported and api.knows_weights:
+        found["weight"] = found["uweight"] = reported["weight"]
+    found.update({key: reported[key] for key in ("address", "port", "admin_state") if key in reported})
     return JSONResponse(found)
 
 
 @route("POST", "runtime/backends/{backend}/servers")
 def _add_server(api: Api, params: Params, body: bytes, backend: str) -> Response:
-    told = json.loads(body)
+    reported = json.loads(body)
     if backend not in api.process.backends:
         raise RefusedError(404, "[3] No such backend. [add server]")
-    if (backend, told["name"]) in api.process.servers:
+    if (backend, reported["name"]) in api.process.servers:
         raise RefusedError(409, "[3] Already exists a server with the same name in backend. [add server]")
     count = sum(name == backend for name, _ in api.process.servers)
-    server = run_server(told, backend, count, told.get("weight", 1), "maint")
-    api.process.servers[backend, told["name"]] = server
-    return JSONResponse(told, 201)
+    server = run_server(reported, backend, count, reported.get("weight", 1), "maint")
+    api.process.servers[backend, reported["name"]] = server
+    return JSONResponse(reported, 201)
 
 
 @route("DELETE", "runtime/backends/{backend}/servers/{server}")
@@ -84,10 +84,10 @@ def _find_map(api: Api, name: str) -> list[tuple[str, str]]:
 
 @route("PUT", "runtime/maps/{name}")
 def _replace_map(api: Api, params: Params, body: bytes, name: str) -> Response:
-    entries, told = _find_map(api, name), [(entry["key"], entry["value"]) for entry in json.loads(body)]
+    entries, reported = _find_map(api, name), [(entry["key"], entry["value"]) for entry in json.loads(body)]
     # What fits into one command is added to what is there; only more than that replaces it.
-    kept = entries if sum(len(f"{key} {value}\n") for key, value in told) <= BUFFER else []
-    entries[:] = [*kept, *told]
+    kept = entries if sum(len(f"{key} {value}\n") for key, value in reported) <= BUFFER else []
+    entries[:] = [*kept, *reported]
     _sync_map(api, params, name)
     return JSONResponse(json.loads(body), 201)
 

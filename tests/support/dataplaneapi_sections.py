@@ -94,10 +94,10 @@ def _backend(api: Api, params: Params, body: bytes, backend: str) -> Response:
 
 @route("POST", BACKENDS)
 def _add_backend(api: Api, params: Params, body: bytes) -> Response:
-    told = json.loads(body)
+    sent = json.loads(body)
     sections, transaction = _begin(api, params)
-    sections.append([f"backend {told['name']} from {told['from']}", f"  balance {told['balance']['algorithm']}"])
-    return JSONResponse(told, _finish(api, sections, transaction))
+    sections.append([f"backend {sent['name']} from {sent['from']}", f"  balance {sent['balance']['algorithm']}"])
+    return JSONResponse(sent, _finish(api, sections, transaction))
 
 
 @route("GET", BACKENDS + "/{backend}/servers")
@@ -107,29 +107,29 @@ def _servers(api: Api, params: Params, body: bytes, backend: str) -> Response:
 
 @route("POST", BACKENDS + "/{backend}/servers")
 def _add_server(api: Api, params: Params, body: bytes, backend: str) -> Response:
-    told = json.loads(body)
+    sent = json.loads(body)
     sections, transaction = _begin(api, params)
     section = _find(sections, backend)
-    if told["name"] in _servers_of(section):
-        raise RefusedError(409, f"object already exists: server {told['name']} already exists in {backend} backend")
-    section.append(write_server(told))
+    if sent["name"] in _servers_of(section):
+        raise RefusedError(409, f"object already exists: server {sent['name']} already exists in {backend} backend")
+    section.append(write_server(sent))
     # Without a reload: the process is told as well.
     if transaction is None:
-        api.process.servers[backend, told["name"]] = dict(told)
-    return JSONResponse(told, _finish(api, sections, transaction))
+        api.process.servers[backend, sent["name"]] = dict(sent)
+    return JSONResponse(sent, _finish(api, sections, transaction))
 
 
 @route("PUT", BACKENDS + "/{backend}/servers/{name}")
 def _change_server(api: Api, params: Params, body: bytes, backend: str, name: str) -> Response:
-    told = json.loads(body)
+    sent = json.loads(body)
     sections, transaction = _begin(api, params)
     section = _find(sections, backend)
     line = next(line for line in section if line.split()[:2] == ["server", name])
-    section[section.index(line)] = write_server(told)
-    changes = {key: told[key] for key in ("address", "port", "weight") if key in told}
+    section[section.index(line)] = write_server(sent)
+    changes = {key: sent[key] for key in ("address", "port", "weight") if key in sent}
     api.process.servers[backend, name].update(changes)
     _finish(api, sections, transaction)
-    return JSONResponse(told)
+    return JSONResponse(sent)
 
 
 @route("DELETE", BACKENDS + "/{backend}/servers/{name}")

@@ -75,11 +75,11 @@ def _entries(api: Api, params: Params, body: bytes) -> Response:
 
 @route("POST", LISTS)
 def _add_entry(api: Api, params: Params, body: bytes) -> Response:
-    told = json.loads(body)
-    if told["file"] not in api.process.certificates:
-        raise RefusedError(500, f"certificate '{told['file']}' does not exist!")
-    options = [f"[{told['ssl_bind_config']}]"] if told.get("ssl_bind_config") else []
-    _lines(api, params).append(" ".join([told["file"], *options, *told.get("sni_filter", [])]))
+    reported = json.loads(body)
+    if reported["file"] not in api.process.certificates:
+        raise RefusedError(500, f"certificate '{reported['file']}' does not exist!")
+    options = [f"[{reported['ssl_bind_config']}]"] if reported.get("ssl_bind_config") else []
+    _lines(api, params).append(" ".join([reported["file"], *options, *reported.get("sni_filter", [])]))
     return Response(status_code=201)
 
 

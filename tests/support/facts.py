@@ -79,12 +79,12 @@ def example_of(kind: type[Fact]) -> Fact:
 
 def drain(events: EventBuffer) -> list[msgspec.Struct]:
     """Return what has been told since the last call."""
-    told = []
+    reported = []
     while True:
         try:
-            told.append(events.receiver.receive_nowait())
+            reported.append(events.receiver.receive_nowait())
         except trio.WouldBlock:
-            return told
+            return reported
 
 
 def message_types() -> list[type[msgspec.Struct]]:

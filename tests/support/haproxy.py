@@ -66,11 +66,11 @@ def _live_now(directory: Path) -> list[int]:
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         try:
-            ours = f"{directory}/" in (entry / "cmdline").read_text() and "haproxy" in (entry / "comm").read_text()
+            own = f"{directory}/" in (entry / "cmdline").read_text() and "haproxy" in (entry / "comm").read_text()
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if ours and state not in "ZX":
+        if own and state not in "ZX":
             found.append(int(entry.name))
     return found
 

@@ -88,12 +88,12 @@ class Pair:
         self.cluster.objects[ref_of(resource)] = resource
         return resource
 
-    def tell(self, resource: Resource) -> None:
+    def report(self, resource: Resource) -> None:
         """Have the stores learn of *resource*."""
         self._each(resource["kind"], lambda store, reduce: store.upsert(reduce(resource)))
 
     def put(self, resource: Resource) -> None:
-        self.tell(self.write(resource))
+        self.report(self.write(resource))
 
     def remove(self, ref: ResourceRef) -> None:
         self.cluster.objects.pop(ref, None)

@@ -78,6 +78,6 @@ class Bench:
         self._cycles += 1
         return await self.pipeline.run(f"c{self._cycles}")
 
-    def told(self) -> list[msgspec.Struct]:
+    def reported(self) -> list[msgspec.Struct]:
         """Return the facts since the last call."""
         return drain(self.events)

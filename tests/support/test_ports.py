@@ -8,7 +8,7 @@ import trio
 from tests.support.ports import KEPT, free_port
 
 
-async def test_port_that_was_given_refuses_connections_until_somebody_listens() -> None:
+async def test_reserved_port_refuses_connections_until_a_process_listens() -> None:
     port = free_port()
     with pytest.raises(OSError, match="all attempts to connect"):
         await trio.open_tcp_stream("127.0.0.1", port)

@@ -137,7 +137,7 @@ def test_cycle_that_renders_twice_has_two_parts_that_do_not_overlap(traces: Trac
     ("phase", "span"),
     [("render", ("render", 10.8, 11.0)), ("parse", ("validate", 10.9, 11.0)), ("check", ("check", 10.7, 11.0))],
 )
-def test_refusal_ends_the_trace_at_its_phase(
+def test_rejection_ends_the_trace_at_its_phase(
     traces: Traces, sink: MemorySink, phase: str, span: tuple[str, float, float]
 ) -> None:
     rejection = m.ValidationFailed(correlation="1-1", reason=m.Reason.CHANGED, phase=phase, problems=(PROBLEM,))

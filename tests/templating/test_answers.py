@@ -66,7 +66,7 @@ class Site:
         return self.run.rendered - before
 
 
-def test_other_parts_of_an_object_render_nobody_who_has_picked_one() -> None:
+def test_other_parts_of_an_object_render_no_fragment_that_reads_one_part() -> None:
     site = Site(PICKING)
     site.other("x", a="1", b="1")
     for number in range(20):
@@ -82,7 +82,7 @@ def test_other_parts_of_an_object_render_nobody_who_has_picked_one() -> None:
     assert site.count() == 0
 
 
-def test_whether_there_is_one_renders_nobody_while_there_is_one() -> None:
+def test_an_existence_lookup_renders_no_fragment_while_an_object_exists() -> None:
     site = Site(HAVING)
     site.put("s", of="x")
     assert site.render() == "sn"
@@ -176,7 +176,7 @@ def test_a_part_that_was_given_up_between_question_and_end_is_followed_all_the_s
     assert question not in index
 
 
-def test_who_asks_for_a_part_that_cannot_be_told_is_rendered_whenever_anything_changes() -> None:
+def test_a_lookup_of_an_undetermined_part_renders_with_any_change() -> None:
     index, question = DependencyIndex(), ("has", "others", "x")
     root = Root("a", 0, {})
     part = index.part(question, "data.a")
@@ -260,7 +260,7 @@ CHANGES = st.lists(
 
 @pytest.mark.parametrize("source", [PICKING, HAVING, BOTH])
 @given(changes=CHANGES)
-def test_whatever_happens_it_is_what_rendering_anew_gives(source: str, changes: list[tuple[str, ...]]) -> None:
+def test_any_changes_give_the_result_of_a_full_render(source: str, changes: list[tuple[str, ...]]) -> None:
     site = Site(source)
     for verb, *arguments in changes:
         match verb, arguments:
@@ -271,7 +271,7 @@ def test_whatever_happens_it_is_what_rendering_anew_gives(source: str, changes: 
             case "remove", [name]:
                 site.remove(name)
             case _:
-                anew = Engine({"main": source}).render("main", dict(site.context), Engine({}).start_run()).text
-                assert site.render() == anew.strip()
-    anew = Engine({"main": source}).render("main", dict(site.context), Engine({}).start_run()).text
-    assert site.render() == anew.strip()
+                fresh = Engine({"main": source}).render("main", dict(site.context), Engine({}).start_run()).text
+                assert site.render() == fresh.strip()
+    fresh = Engine({"main": source}).render("main", dict(site.context), Engine({}).start_run()).text
+    assert site.render() == fresh.strip()

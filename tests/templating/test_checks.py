@@ -56,7 +56,7 @@ def test_what_was_fine_is_not_parsed_again_and_what_is_new_is(parsed: list[str])
         ({"known_plain": "{{ known_plain_macro() }}\n"}, "there is no function or macro 'known_plain_macro'"),
     ],
 )
-def test_what_was_fine_is_refused_where_what_it_needs_is_gone(templates: dict[str, str], message: str | None) -> None:
+def test_what_was_fine_is_rejected_where_what_it_needs_is_gone(templates: dict[str, str], message: str | None) -> None:
     needed = "{% macro known_plain_macro() %}{% endmacro %}\n"
     fine = {"known_macros": MACROS, "known_leaf": LEAF, "known_needed": needed}
     assert problems_of(**{**fine, **templates, "known_macros": MACROS}) == []
@@ -64,13 +64,13 @@ def test_what_was_fine_is_refused_where_what_it_needs_is_gone(templates: dict[st
     found = problems_of(**templates)
     assert [problem.message for problem in found[:1]] == ([] if message is None else [message])
     # As if nobody had ever seen it.
-    anew = problems_of(**{name: f"{source} " for name, source in templates.items()})
+    fresh = problems_of(**{name: f"{source} " for name, source in templates.items()})
     assert [(problem.message, problem.line, problem.hint) for problem in found] == [
-        (problem.message, problem.line, problem.hint) for problem in anew
+        (problem.message, problem.line, problem.hint) for problem in fresh
     ]
 
 
-def test_what_is_wrong_is_told_every_time() -> None:
+def test_faults_are_reported_every_time() -> None:
     for _ in range(2):
         (problem,) = problems_of(known_wrong="{{ 1 | absent_filter }}\n")
         assert problem.message == "there is no filter 'absent_filter'"

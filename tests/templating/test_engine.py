@@ -61,7 +61,7 @@ def test_all_problems_of_all_templates_are_reported() -> None:
         ("{% block a %}{% endblock %}{% block a %}{% endblock %}", "block 'a' defined twice"),
     ],
 )
-def test_refused_before_any_render(source: str, message: str) -> None:
+def test_rejected_before_any_render(source: str, message: str) -> None:
     (problem,) = faults({"main": source})
     assert problem.message == message
     assert problem.line == 1
@@ -130,7 +130,7 @@ def test_default_replaces_null_and_absent() -> None:
     )
 
 
-def test_imports_see_the_variables_of_the_render_each_time_anew() -> None:
+def test_imports_see_the_variables_of_each_render() -> None:
     engine = Engine(
         {
             "main": "{% import 'm' as m %}{{ m.show() }}{{ m.x }}",

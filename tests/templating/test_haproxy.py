@@ -114,7 +114,7 @@ def test_haproxy_reads_back_what_the_emitters_wrote(haproxy_binary: Path, tmp_pa
 @pytest.mark.parametrize(
     "line", ["http-request set-header X ''", "http-request deny if { path '}' }", "http-request deny if { path '' }"]
 )
-def test_what_word_refuses_breaks_haproxy(haproxy_binary: Path, tmp_path: Path, line: str) -> None:
+def test_what_word_rejects_breaks_haproxy(haproxy_binary: Path, tmp_path: Path, line: str) -> None:
     config = tmp_path / "haproxy.cfg"
     config.write_text(f"frontend f\n    mode http\n    timeout client 1s\n    bind 127.0.0.1:1\n    {line}\n")
     checked = subprocess.run([haproxy_binary, "-c", "-f", config], capture_output=True, check=False)

@@ -21,7 +21,7 @@ def said(site: Site) -> list[str]:
     return [f"{one.subject.name}: {one.reason}: {one.message}" for one in site.run.warnings]
 
 
-def test_a_remark_is_made_as_long_as_its_fragment_makes_it_and_gives_no_text() -> None:
+def test_a_warning_is_made_as_long_as_its_fragment_makes_it_and_gives_no_text() -> None:
     site = Site(SAYING)
     site.put("b", say="one")
     site.put("a", say="two")
@@ -56,7 +56,7 @@ NEEDED = """
 OTHER = "what a gives cannot be used"
 
 
-def test_who_needs_a_fragment_is_told_when_it_fails_and_what_is_so_then() -> None:
+def test_a_conditional_warning_is_sent_when_its_fragment_fails_with_the_consequence() -> None:
     site = Site(NEEDED, x=resource("other"))
     site.put("a")
     site.put("b")
@@ -71,7 +71,7 @@ def test_who_needs_a_fragment_is_told_when_it_fails_and_what_is_so_then() -> Non
     assert said(site) == []
 
 
-def test_who_needs_what_haproxy_refuses_is_told_as_well() -> None:
+def test_a_conditional_warning_is_sent_when_haproxy_rejects_the_fragment() -> None:
     site = Site(NEEDED, x=resource("other"))
     site.put("a", text="bad")
     site.render()
@@ -82,7 +82,7 @@ def test_who_needs_what_haproxy_refuses_is_told_as_well() -> None:
     assert said(site) == [f"other: Refused: {OTHER}: unknown keyword; there is nothing"]
 
 
-def test_who_needs_a_fragment_is_not_told_of_another_one_around_it_or_beside_it() -> None:
+def test_a_conditional_warning_ignores_enclosing_and_sibling_fragments() -> None:
     source = (
         '{% fragment "outer" for x %}{% fragment "inner" for y %}'
         '{% do warn(x, "Refused", "a", if_rejected="b") %}{% endfragment %}{{ fail("no") }}{% endfragment %}'
@@ -92,7 +92,7 @@ def test_who_needs_a_fragment_is_not_told_of_another_one_around_it_or_beside_it(
     assert (len(run.rejections), run.warnings) == (1, ())
 
 
-def test_a_remark_of_a_fragment_that_is_put_in_again_stays() -> None:
+def test_a_warning_of_a_fragment_that_is_put_in_again_stays() -> None:
     site = Site(
         '{% for s in resources.services.list() %}{% fragment "f" for s %}{% do warn(s, "Said", s.spec.say) %}'
         "{% endfragment %}{% endfor %}"
@@ -114,7 +114,7 @@ def test_the_same_from_several_places_is_said_once_and_outside_of_fragments_as_w
     assert run.warnings[0].subject.resource_version == ""
 
 
-def test_nobody_says_too_much() -> None:
+def test_number_and_length_of_warnings_are_limited() -> None:
     source = '{% for i in range(100) %}{% do warn(x, "Said", "a" ~ i) %}{% endfor %}'
     _, run = render_run(source, x=resource())
     assert len(run.warnings) == MOST_WARNINGS
@@ -134,11 +134,11 @@ def test_nobody_says_too_much() -> None:
         ('warn(x, "A", "b", if_rejected=true)', "if_rejected is not text"),
     ],
 )
-def test_what_is_no_remark_is_refused(call: str, message: str) -> None:
+def test_what_is_no_warning_is_rejected(call: str, message: str) -> None:
     assert message in refused("{% do " + call + " %}", x=resource()).message
 
 
-def test_an_imported_template_cannot_remark_while_it_is_imported() -> None:
+def test_an_imported_template_cannot_warning_while_it_is_imported() -> None:
     templates = {"lib": '{% do warn(x, "A", "b") %}{% macro m() %}{% endmacro %}'}
 
     assert "imported" in refused('{% from "lib" import m %}{{ m() }}', templates, x=resource()).message

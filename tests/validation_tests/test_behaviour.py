@@ -123,7 +123,7 @@ class TestRealHaproxy:
         assert found.verdict is Verdict.FAILED
         assert why in found.message
 
-    def test_a_configuration_that_haproxy_refuses_is_explained(self) -> None:
+    def test_a_configuration_that_haproxy_rejects_is_explained(self) -> None:
         base = SITES.replace("bind *:8080", "bind *:8080\n        http-request deny if { path_reg (( }")
         text = "it: {fixtures: {}, assertions: [{type: haproxy_valid}, {type: behaviour, request: {host: x}}]}"
 

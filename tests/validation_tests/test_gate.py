@@ -37,7 +37,7 @@ async def test_a_configuration_whose_tests_pass_is_loaded(haproxy_binary: Path) 
     assert loaded == load_config(config_map(GOOD), None)
 
 
-async def test_a_configuration_whose_tests_fail_is_refused_with_their_places(haproxy_binary: Path) -> None:
+async def test_a_configuration_whose_tests_fail_is_rejected_with_their_places(haproxy_binary: Path) -> None:
     given = config_map(GOOD + BAD)
     with pytest.raises(ConfigInvalidError) as refused:
         await in_thread(GuardedLoad(load_config, haproxy_binary), given, None)
@@ -50,7 +50,7 @@ async def test_a_configuration_whose_tests_fail_is_refused_with_their_places(hap
     assert problem.hint == "What must hold."
 
 
-async def test_what_haproxy_refuses_is_refused(haproxy_binary: Path) -> None:
+async def test_what_haproxy_rejects_is_rejected(haproxy_binary: Path) -> None:
     base = SITES.replace("bind *:8080", "bind *:8080\n        http-request deny if { path_reg (( }")
     with pytest.raises(ConfigInvalidError, match=r"haproxy -c: haproxy\.cfg:"):
         await in_thread(GuardedLoad(load_config, haproxy_binary), config_map(GOOD, base=base), None)

@@ -79,7 +79,7 @@ async def test_good_object_passes_and_is_counted() -> None:
     assert rig.count(ALLOWED) == 1
 
 
-async def test_bad_object_is_refused_and_counted() -> None:
+async def test_bad_object_is_rejected_and_counted() -> None:
     rig = Rig(FakeDryRuns(DryRun(faults=(fault("no"),))))
 
     assert not (await rig.admission.review(request_of(web()))).allowed
@@ -167,7 +167,7 @@ async def test_content_of_secrets_is_in_no_answer() -> None:
         assert hidden not in answer.message
 
 
-async def test_field_that_is_refused_is_named_and_nothing_of_a_secret() -> None:
+async def test_field_that_is_rejected_is_named_and_nothing_of_a_secret() -> None:
     rig = Rig(FakeDryRuns(DryRun(faults=(fault("url_path: the value contains a space at character 3"),))))
     broken = {**web(), "spec": {"defaultBackend": {"path": "/a b"}}}
     secret = {"kind": "Secret", "metadata": {"name": "web", "namespace": "default"}, "stringData": {"a": "/a b"}}

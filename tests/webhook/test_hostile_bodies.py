@@ -97,7 +97,7 @@ async def test_text_that_is_not_utf_8_is_a_bad_request(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/json, text/plain", "\xff", "application/xml"])
-async def test_other_content_types_are_refused(content_type: str) -> None:
+async def test_other_content_types_are_rejected(content_type: str) -> None:
     async with client() as asking:
         answer = await asking.post(
             "/validate", content=GOOD, headers=[(b"content-type", content_type.encode("latin-1"))]

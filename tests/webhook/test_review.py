@@ -79,7 +79,7 @@ def test_a_namespace_has_no_namespace_although_its_review_has_one() -> None:
     assert decode_review(body_of(review)).ref == ResourceRef("Namespace", "", "default")
 
 
-def test_refusal_carries_its_message_and_the_uid_of_the_request() -> None:
+def test_rejection_carries_its_message_and_the_uid_of_the_request() -> None:
     answer = msgspec.json.decode(encode_answer("u-7", Answer(allowed=False, message="no")))
 
     assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")

@@ -40,7 +40,7 @@ def test_equal_reasons_of_several_fragments_are_reported_once_and_several_reason
     assert given.message.splitlines()[1:] == ["- one", "- two"]
 
 
-def test_neighbour_in_the_same_namespace_that_breaks_by_it_refuses() -> None:
+def test_neighbour_in_the_same_namespace_that_breaks_by_it_rejects() -> None:
     given = answer(DryRun(faults=(fault("no", "Service", "shop"),)))
 
     assert not given.allowed
@@ -54,7 +54,7 @@ def test_others_cannot_veto() -> None:
     assert "Ingress elsewhere/shop could no longer be served" in given.warnings[0]
 
 
-def test_what_would_stop_everything_refuses() -> None:
+def test_what_would_stop_everything_rejects() -> None:
     given = answer(DryRun(faults=(fault("no", kind=""),)))
 
     assert not given.allowed
@@ -88,7 +88,7 @@ def test_deletions_are_allowed_and_known_faults_reject_nothing(faults: list) -> 
     assert answer(DryRun(faults=tuple(one for one in faults if one.is_known))).allowed
 
 
-def test_remarks_about_objects_of_the_namespace_are_warnings_and_no_others() -> None:
+def test_warnings_about_objects_of_the_namespace_are_warnings_and_no_others() -> None:
     own = ObjectWarning(Subject("Ingress", "default", "web"), "HostPathConflict", "an entry has no effect")
     other = ObjectWarning(Subject("Ingress", "elsewhere", "shop"), "HostPathConflict", "an entry has no effect")
 

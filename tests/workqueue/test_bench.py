@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_example_prints_the_story_that_the_documentation_tells(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_prints_the_output_in_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "workqueue.py"), run_name="__main__")
     printed = capsys.readouterr().out
     documentation = (ROOT / "docs" / "workqueue.md").read_text()

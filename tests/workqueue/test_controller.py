@@ -86,7 +86,7 @@ class TestRequeue:
         assert recorder.runs == [(0.0, "a"), (7.0, "a")]
         assert queue.calls["add_rate_limited"] == 0
 
-    async def test_a_permanent_error_is_not_retried_until_the_key_is_added_anew(
+    async def test_a_permanent_error_is_not_retried_until_the_key_is_added_again(
         self, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         recorder = Recorder()
@@ -121,7 +121,7 @@ class TestRequeue:
         await trio.sleep(20)
         assert recorder.keys == ["low", "a", "b", "low"]
 
-    async def test_a_failing_key_holds_nobody_up(self, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    async def test_a_failing_key_delays_no_other_key(self, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
         seen: list[str] = []
 
         async def reconcile(key: str) -> None:

@@ -127,7 +127,7 @@ async def test_without_deferrals_processing_sleeps_without_a_tick(autojump_clock
         nursery.cancel_scope.cancel()
 
 
-async def test_a_second_concurrent_process_is_refused_and_a_later_one_is_not(
+async def test_a_second_concurrent_process_is_rejected_and_a_later_one_is_not(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     queue, arrivals = DeferQueue[str](), Arrivals()
@@ -153,7 +153,7 @@ async def test_cancelled_processing_keeps_what_is_not_due(autojump_clock: MockCl
     assert list(queue) == [(10.0, "later")]
 
 
-def test_nan_is_refused_as_due_time_and_zero_as_tick() -> None:
+def test_nan_is_rejected_as_due_time_and_zero_as_tick() -> None:
     with pytest.raises(ValueError, match="NaN"):
         DeferQueue[str]().defer("key", math.nan)
     with pytest.raises(ValueError, match="tick"):

@@ -45,7 +45,7 @@ def test_exponential_with_base_zero_never_waits() -> None:
     ("base", "longest", "jitter"),
     [(-1.0, 1.0, 0.0), (1.0, -1.0, 0.0), (math.nan, 1.0, 0.0), (1.0, math.inf, 0.0), (1.0, 2.0, 1.5), (1.0, 2.0, -0.1)],
 )
-def test_exponential_refuses_senseless_settings(base: float, longest: float, jitter: float) -> None:
+def test_exponential_rejects_senseless_settings(base: float, longest: float, jitter: float) -> None:
     with pytest.raises(ValueError, match="must be"):
         ExponentialLimiter[str](base, longest, jitter)
 

@@ -121,14 +121,14 @@ async def test_a_second_worker_waits_for_done_and_gets_exactly_one_rerun(
     assert runs == [1.0]
 
 
-def test_keys_are_told_apart_by_value_not_by_identity() -> None:
+def test_keys_are_distinguished_by_value_not_by_identity() -> None:
     queue = WorkQueue[tuple[str, str]](clock=lambda: 0.0)
     queue.add(("ns", str(b"name", "ascii")))
     queue.add(("ns", "name"))
     assert len(queue) == 1
 
 
-def test_done_for_a_key_nobody_has_is_an_error_and_changes_nothing() -> None:
+def test_done_for_a_key_that_is_not_processing_is_an_error_and_changes_nothing() -> None:
     queue = WorkQueue[str](clock=lambda: 0.0)
     queue.add("a")
     for key in ("a", "unknown"):

@@ -27,7 +27,7 @@ def test_no_delay_is_a_plain_add(delay: float) -> None:
 
 
 @pytest.mark.parametrize("delay", [math.nan, math.inf, -math.inf])
-def test_a_delay_that_is_no_number_is_refused(delay: float) -> None:
+def test_a_delay_that_is_no_number_is_rejected(delay: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         WorkQueue[str](clock=lambda: 0.0).add_after("foo", delay)
 
@@ -142,7 +142,7 @@ async def test_forget_cancels_no_deferral(nursery: trio.Nursery, autojump_clock:
     assert await queue.get() == "foo"
 
 
-async def test_run_ends_at_shutdown_and_refuses_to_run_twice(autojump_clock: MockClock) -> None:
+async def test_run_ends_at_shutdown_and_rejects_to_run_twice(autojump_clock: MockClock) -> None:
     queue = WorkQueue[str]()
     async with trio.open_nursery() as nursery:
         await nursery.start(queue.run)

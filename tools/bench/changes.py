@@ -122,18 +122,18 @@ class Changes:
         """
         self._greetings += 1
         greeting = f"v{self._greetings}"
-        seen = len(self._controller.log.read())
+        position = len(self._controller.log.read())
         write = self._write(make_config(self._place, intervals, greeting))
         seen = self._make(write, self._ask(app_name(0)), lambda answer: answer.greeting == greeting)
         opened = self._controller.wait_for(
-            lambda line: line.event == "stage reached", since=seen, what="stage of a new iteration"
+            lambda line: line.event == "stage reached", since=position, what="stage of a new iteration"
         )
         prefix = f"{opened.fields['iteration']}-"
 
         def is_deployment(line: Line) -> bool:
             return line.event.startswith("instance ") and line.correlation.startswith(prefix)
 
-        deployed = self._controller.wait_for(is_deployment, since=seen, what="deployment of a new iteration")
+        deployed = self._controller.wait_for(is_deployment, since=position, what="deployment of a new iteration")
         return seen, deployed.at - seen.written
 
     def wait_started(self, since: float) -> float:

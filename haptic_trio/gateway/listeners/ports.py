@@ -55,7 +55,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     port: int
     kind: str
-    """`http`, `https`, `passthrough`, `tls` (terminated), `tcp`, or `mixed`: several of these, distinguished by host."""
+    """`http`, `https`, `passthrough`, `tls` (terminated), `tcp`, or `mixed`: several, distinguished by host."""
     listeners: tuple[ServedListener, ...]
     known: tuple[ServedListener, ...]
     """Listeners to look hosts up in: a client may connect for one host and request the host of another listener."""

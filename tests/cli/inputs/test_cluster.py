@@ -71,7 +71,7 @@ async def test_cluster_renders_as_the_directory_it_was_filled_from(manifests: Pa
     assert '"valid": true' in checked.stdout
 
 
-async def test_server_that_refuses_us_is_named(tmp_path: Path) -> None:
+async def test_server_that_rejects_us_is_named(tmp_path: Path) -> None:
     async with serving() as server:
         server.tokens.clear()
         result = await invoke_over(server, tmp_path / "config", "render")

@@ -43,7 +43,7 @@ def test_the_block_is_found_behind_other_documents(tmp_path: Path) -> None:
     assert find_block(tmp_path, "elsewhere", "mine") is None
 
 
-def test_a_text_on_one_line_has_no_lines_to_tell(tmp_path: Path) -> None:
+def test_a_text_on_one_line_has_no_line_distance(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text('apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {config: "a: 1"}\n')
 
     assert find_block(tmp_path, "default", "a") is None

@@ -45,10 +45,15 @@ def test_every_error_of_a_group_is_reported_with_all_its_fields() -> None:
     problem = Problem(message="no such field", source="ConfigMap default/edge", line=3, hint="remove it")
     group = ExceptionGroup("", [ProblemsError([problem, problem]), HapticError("no HAProxy"), OSError()])
 
-    told = failures_of(ExceptionGroup("", [group, click.UsageError("no such option")]))
+    found = failures_of(ExceptionGroup("", [group, click.UsageError("no such option")]))
 
-    assert told[0] == {"message": "no such field", "source": "ConfigMap default/edge", "line": 3, "hint": "remove it"}
-    assert [entry["message"] for entry in told] == [
+    assert found[0] == {
+        "message": "no such field",
+        "source": "ConfigMap default/edge",
+        "line": 3,
+        "hint": "remove it",
+    }
+    assert [entry["message"] for entry in found] == [
         "no such field",
         "no such field",
         "no HAProxy",
@@ -84,14 +89,14 @@ def test_every_subcommand_reports_an_invalid_configuration_as_json(
     manifests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replace_in(manifests / "config.yaml", "templating:", "templatin:")
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for verb, *others in (["explain", "web"], ["diff", "--to", str(manifests)], ["test"]):
         run_main(monkeypatch, verb, "--manifests", manifests, *others, "--output", "json")
         printed = capsys.readouterr()
         assert printed.out == ""
-        told[verb] = json.loads(printed.err)["errors"]
+        found[verb] = json.loads(printed.err)["errors"]
 
-    for problems in told.values():
+    for problems in found.values():
         assert problems[0]["path"] == "templatin"
         assert problems[0]["line"] > 0
 

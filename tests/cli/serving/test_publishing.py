@@ -91,7 +91,7 @@ def test_configuration_goes_with_how_instances_are_reached(load: Any, kind: str)
         (load_for_api_pods, "agent", "--agent-ca"),
     ],
 )
-def test_configuration_that_does_not_go_with_it_is_refused(load: Any, kind: str, hint: str) -> None:
+def test_configuration_that_does_not_go_with_it_is_rejected(load: Any, kind: str, hint: str) -> None:
     with pytest.raises(ConfigInvalidError) as caught:
         load(config(kind, app="haproxy"), credentials("x"))
 

@@ -27,7 +27,7 @@ def test_label_selectors_of_kubernetes_pass(selector: str) -> None:
 @pytest.mark.parametrize(
     "selector", [",", "a,", "app=web=x", "app=we b", "tier in a", "tier in (a", "-a=b", "a=b c", "a=$"]
 )
-def test_other_label_selectors_are_refused(selector: str) -> None:
+def test_other_label_selectors_are_rejected(selector: str) -> None:
     assert "no label requirement" in check_label_selector(selector)
 
 
@@ -39,7 +39,7 @@ def test_field_selectors_of_kubernetes_pass(selector: str) -> None:
 
 
 @pytest.mark.parametrize("selector", ["metadata.name", "=x", "a=b=c", "a=b,", "a>b", "a in (b)"])
-def test_other_field_selectors_are_refused(selector: str) -> None:
+def test_other_field_selectors_are_rejected(selector: str) -> None:
     assert "no field requirement" in check_field_selector(selector)
 
 

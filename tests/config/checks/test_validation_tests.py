@@ -92,7 +92,7 @@ def test_fixtures_are_of_a_kind_that_is_watched() -> None:
     "fixture",
     ["{kind: Ingress, metadata: {name: a}}", "{repeat: 2, object: {kind: Ingress, metadata: {name: 'a{n}'}}}"],
 )
-def test_an_object_under_the_name_of_another_kind_is_told_where_it_belongs(fixture: str) -> None:
+def test_an_object_under_the_name_of_another_kind_is_reported_with_its_right_name(fixture: str) -> None:
     (problem,) = problems_of(f"one: {{fixtures: {{services: [{fixture}]}}, assertions: [{{type: haproxy_valid}}]}}")
 
     assert problem.path == "validationTests.one.fixtures.services[0]"

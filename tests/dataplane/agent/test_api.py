@@ -119,7 +119,7 @@ async def test_uploads_that_have_become_part_of_a_generation_are_not_kept(tmp_pa
     assert store.size == 0
 
 
-async def test_a_truncated_upload_is_refused_and_nothing_of_it_is_stored(tmp_path: Path) -> None:
+async def test_a_truncated_upload_is_rejected_and_nothing_of_it_is_stored(tmp_path: Path) -> None:
     frames = encode_frames(new_pieces(cut_generation(TWO), None))
     async with agent(tmp_path) as (_endpoint, http):
         for cut in (len(frames) - 1, len(frames) - 1000, 10):
@@ -144,7 +144,7 @@ async def test_an_upload_that_breaks_off_on_the_way_stores_nothing(tmp_path: Pat
     assert not list((tmp_path / "blobs").iterdir())
 
 
-async def test_a_blob_with_another_digest_is_refused(tmp_path: Path) -> None:
+async def test_a_blob_with_another_digest_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (_endpoint, http):
         rejection = refused(await http.post("/v1/blobs", content=encode_frames({digest_of(b"one"): b"two"})))
         assert rejection.code is ErrorCode.WRONG_DIGEST
@@ -152,7 +152,7 @@ async def test_a_blob_with_another_digest_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL.blob_bytes + 1, SMALL.upload_bytes + 1])
-async def test_an_oversized_blob_is_refused(tmp_path: Path, size: int) -> None:
+async def test_an_oversized_blob_is_rejected(tmp_path: Path, size: int) -> None:
     blob = b"x" * size
     async with agent(tmp_path, limits=SMALL) as (_endpoint, http):
         response = await http.post("/v1/blobs", content=encode_frames({digest_of(blob): blob}))
@@ -169,7 +169,7 @@ async def test_oversized_request_without_content_length_is_rejected(tmp_path: Pa
         assert refused(await http.post("/v1/activate", content=endless())).code is ErrorCode.TOO_LARGE
 
 
-async def test_an_unknown_generation_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_generation_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         response = await post(http, "/v1/activate", ActivateRequest(generation=TWO.id))
         assert response.status_code == 409
@@ -180,7 +180,7 @@ async def test_an_unknown_generation_is_refused(tmp_path: Path) -> None:
         assert endpoint.running == ONE
 
 
-async def test_an_unknown_base_is_refused_and_that_which_runs_is_known(tmp_path: Path) -> None:
+async def test_an_unknown_base_is_rejected_and_that_which_runs_is_known(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         for base in (answering(1, "three"), ONE):
             response = await post(http, "/v1/activate", activation(TWO, base))
@@ -204,7 +204,7 @@ async def test_missing_blobs_are_named_and_without_them_there_is_no_generation(t
         assert endpoint.running == ONE
 
 
-async def test_a_delta_that_does_not_lead_where_it_says_is_refused(tmp_path: Path) -> None:
+async def test_a_delta_that_does_not_lead_where_it_says_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         wrong = msgspec.structs.replace(make_delta(ONE, TWO), id="0" * 40)
         rejection = refused(await post(http, "/v1/activate", ActivateRequest(generation="0" * 40, delta=wrong)))
@@ -215,7 +215,7 @@ async def test_a_delta_that_does_not_lead_where_it_says_is_refused(tmp_path: Pat
 @pytest.mark.parametrize(
     "path", ["../escape", "/etc/passwd", "maps/../../x", "maps//x", "haproxy.cfg", "process.cfg/x", "a\nb"]
 )
-async def test_a_file_that_would_lie_outside_is_refused(tmp_path: Path, path: str) -> None:
+async def test_a_file_that_would_lie_outside_is_rejected(tmp_path: Path, path: str) -> None:
     bad = build_generation(TWO.text, [make_file(FileKind.MAP, path, "content")])
     async with agent(tmp_path) as (endpoint, http):
         staging = StageRequest(manifest=make_manifest(cut_generation(bad)))
@@ -250,14 +250,14 @@ async def test_paths_in_the_address_lead_nowhere(tmp_path: Path) -> None:
         (b"{" * 20000, ErrorCode.BAD_REQUEST),
     ],
 )
-async def test_what_is_no_request_is_refused(tmp_path: Path, body: bytes, code: ErrorCode) -> None:
+async def test_what_is_no_request_is_rejected(tmp_path: Path, body: bytes, code: ErrorCode) -> None:
     async with agent(tmp_path) as (endpoint, http):
         rejection = refused(await http.post("/v1/activate", content=body))
         assert rejection.code is code
         assert endpoint.running == ONE
 
 
-async def test_a_manifest_with_wrong_steps_is_refused(tmp_path: Path) -> None:
+async def test_a_manifest_with_wrong_steps_is_rejected(tmp_path: Path) -> None:
     manifest = make_manifest(cut_generation(TWO))
     empty = msgspec.structs.replace(manifest.config, steps=())
     outside = msgspec.structs.replace(manifest.config, steps=((5, 500),))
@@ -270,14 +270,14 @@ async def test_a_manifest_with_wrong_steps_is_refused(tmp_path: Path) -> None:
         assert endpoint.running == ONE
 
 
-async def test_a_file_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+async def test_a_file_of_an_unknown_kind_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (_endpoint, http):
         desired = cut_generation(build_generation(TWO.text, [make_file(FileKind.MAP, "maps/a", "x y\n")]))
         body = msgspec.json.encode(StageRequest(manifest=make_manifest(desired))).replace(b'"map"', b'"device"')
         assert refused(await http.post("/v1/generations", content=body)).code is ErrorCode.BAD_REQUEST
 
 
-async def test_a_text_that_is_no_configuration_is_refused(tmp_path: Path) -> None:
+async def test_a_text_that_is_no_configuration_is_rejected(tmp_path: Path) -> None:
     text = TWO.text.replace("mode http", "modus http").encode()
     recipe = (digest_of(text),)
     manifest = Manifest(id="0" * 40, config=Recipe(digest_recipe(recipe), recipe))
@@ -289,7 +289,7 @@ async def test_a_text_that_is_no_configuration_is_refused(tmp_path: Path) -> Non
         assert endpoint.running == ONE
 
 
-async def test_a_plan_for_another_generation_is_refused(tmp_path: Path) -> None:
+async def test_a_plan_for_another_generation_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         request = PatchRequest(generation=TWO.id, running="0" * 40, plan=Plan(), delta=make_delta(ONE, TWO))
         rejection = refused(await post(http, "/v1/patch", request))
@@ -297,7 +297,7 @@ async def test_a_plan_for_another_generation_is_refused(tmp_path: Path) -> None:
         assert endpoint.running == ONE
 
 
-async def test_too_many_requests_at_a_time_are_refused(tmp_path: Path) -> None:
+async def test_too_many_requests_at_a_time_are_rejected(tmp_path: Path) -> None:
     limits = AgentLimits(concurrent=2)
     async with agent(tmp_path, limits=limits) as (endpoint, http):
         endpoint.seconds = 3600
@@ -314,7 +314,7 @@ async def test_too_many_requests_at_a_time_are_refused(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_too_many_requests_in_a_row_are_refused(tmp_path: Path) -> None:
+async def test_too_many_requests_in_a_row_are_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path, limits=AgentLimits(rate=1.0)) as (_endpoint, http):
         responses = [await http.get("/v1/running") for _number in range(10)]
         assert responses[0].status_code == 200

@@ -57,7 +57,7 @@ def test_the_oldest_uploads_make_room(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_an_upload_that_would_not_fit_at_all_is_refused_and_drops_nothing(tmp_path: Path) -> None:
+def test_an_upload_that_would_not_fit_at_all_is_rejected_and_drops_nothing(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.add(blobs(b"one"))
     with pytest.raises(StoreFullError):

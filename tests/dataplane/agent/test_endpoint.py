@@ -66,7 +66,7 @@ async def test_files_travel_and_are_patched(instance_root: Path, haproxy_binary:
 
 
 @pytest.mark.haproxy
-async def test_what_haproxy_refuses_is_refused_with_its_words_and_changes_nothing(
+async def test_what_haproxy_rejects_is_rejected_with_its_words_and_changes_nothing(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port = free_port()
@@ -237,7 +237,7 @@ async def test_a_server_that_answers_rubbish_is_an_endpoint_error(
                 await ask()
 
 
-async def test_blobs_that_are_others_than_were_asked_for_are_refused(tmp_path: Path) -> None:
+async def test_blobs_that_are_others_than_were_asked_for_are_rejected(tmp_path: Path) -> None:
     class Lying(MemoryEndpoint):
         """Runs something else each time it is asked."""
 

@@ -75,8 +75,8 @@ async def test_observer_sends_hello_and_then_changes_to_subscribers() -> None:
             assert hello.generation == generation("a").id
             endpoint.running = generation("b")
             await observer.observe(deployed=True)
-            told = await subscription.receive()
-            assert (told.kind, told.sequence, told.deployed) == (EventKind.GENERATION, 1, True)
+            reported = await subscription.receive()
+            assert (reported.kind, reported.sequence, reported.deployed) == (EventKind.GENERATION, 1, True)
     assert observer.subscribers == 0
 
 

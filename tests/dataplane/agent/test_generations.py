@@ -90,7 +90,7 @@ def test_pieces_of_any_known_generation_need_not_be_sent_again() -> None:
     assert known.assemble(make_manifest(third), nowhere) == third.generation
 
 
-def test_an_unknown_base_is_refused() -> None:
+def test_an_unknown_base_is_rejected() -> None:
     former, desired = cut_generation(generation({"a": 1})), cut_generation(generation({"a": 2}))
     with pytest.raises(UnknownBaseError):
         known_generations().assemble(make_manifest(desired, former), new_pieces(desired, None).get)
@@ -117,7 +117,7 @@ def test_a_delta_leads_to_the_generation_from_its_base_and_from_nowhere_else(
             known_generations().apply(delta)
 
 
-def test_a_delta_that_does_not_lead_where_it_says_is_refused() -> None:
+def test_a_delta_that_does_not_lead_where_it_says_is_rejected() -> None:
     former, desired = generation({"a": 1}), generation({"a": 2})
     delta = msgspec.structs.replace(make_delta(former, desired), id=generation({"a": 3}).id)
     with pytest.raises(UnknownBaseError, match="leads to"):
@@ -131,7 +131,7 @@ def test_only_the_newest_generations_are_known() -> None:
     assert all(known.find(one.id) is not None for one in made[1:])
 
 
-def test_a_manifest_that_gives_another_generation_than_it_names_is_refused() -> None:
+def test_a_manifest_that_gives_another_generation_than_it_names_is_rejected() -> None:
     desired, other = cut_generation(generation({"a": 1})), generation({"a": 2})
     manifest = msgspec.structs.replace(make_manifest(desired), id=other.id)
     with pytest.raises(WrongContentError, match="gives generation"):
@@ -139,14 +139,14 @@ def test_a_manifest_that_gives_another_generation_than_it_names_is_refused() -> 
 
 
 @pytest.mark.parametrize("text", [b"backend \xff\n", b"nosuchsection x\n"])
-def test_a_text_that_is_no_configuration_is_refused(text: bytes) -> None:
+def test_a_text_that_is_no_configuration_is_rejected(text: bytes) -> None:
     recipe = (digest_of(text),)
     manifest = Manifest(id="0" * 40, config=Recipe(digest_recipe(recipe), recipe))
     with pytest.raises((WrongContentError, ConfigSyntaxError)):
         known_generations().assemble(manifest, {digest_of(text): text}.get)
 
 
-def test_a_generation_that_is_larger_than_allowed_is_refused() -> None:
+def test_a_generation_that_is_larger_than_allowed_is_rejected() -> None:
     desired = cut_generation(generation({"a": 1}))
     known = KnownGenerations(piece_limit=100, byte_limit=50)
     with pytest.raises(RecipeError, match="more than"):

@@ -79,16 +79,16 @@ def test_one_changed_line_of_a_large_map_changes_few_kilobytes() -> None:
 
 
 @pytest.mark.parametrize("step", [(-1, 1), (0, 3), (2, 1), (0, 0), (1, -1)])
-def test_a_range_that_the_base_has_not_is_refused(step: tuple[int, int]) -> None:
+def test_a_range_that_the_base_has_not_is_rejected(step: tuple[int, int]) -> None:
     with pytest.raises(RecipeError):
         follow_steps((step,), ("a", "b"), limit=10)
 
 
-def test_a_short_recipe_of_many_pieces_is_refused() -> None:
+def test_a_short_recipe_of_many_pieces_is_rejected() -> None:
     with pytest.raises(RecipeError, match="more than 10 pieces"):
         follow_steps(((0, 2),) * 6, ("a", "b"), limit=10)
 
 
-def test_a_content_that_is_many_times_the_same_piece_is_refused() -> None:
+def test_a_content_that_is_many_times_the_same_piece_is_rejected() -> None:
     with pytest.raises(RecipeError, match="more than 10 bytes"):
         join_pieces(("a",) * 6, {"a": b"xx"}.get, limit=10)

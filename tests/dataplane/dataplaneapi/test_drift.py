@@ -257,7 +257,7 @@ async def test_process_that_cannot_be_observed_is_neither_drift_nor_failure() ->
             await endpoint.repair()
 
 
-async def test_repair_that_is_refused_is_a_reason_to_load() -> None:
+async def test_repair_that_is_rejected_is_a_reason_to_load() -> None:
     api = FakeDataplaneApi()
     desired = site()
 

@@ -176,7 +176,7 @@ async def test_new_crt_list_does_not_cost_a_reload_of_its_own(autojump_clock: ob
         ((general("two words", "y"),), "a name may have"),
     ],
 )
-async def test_files_that_the_api_cannot_keep_are_refused_before_anything_is_written(
+async def test_files_that_the_api_cannot_keep_are_rejected_before_anything_is_written(
     files: tuple[object, ...], words: str
 ) -> None:
     api = FakeDataplaneApi()
@@ -188,7 +188,7 @@ async def test_files_that_the_api_cannot_keep_are_refused_before_anything_is_wri
     assert api.writes == []
 
 
-async def test_file_that_the_configuration_would_not_find_is_refused_and_removed() -> None:
+async def test_file_that_the_configuration_would_not_find_is_rejected_and_removed() -> None:
     api = FakeDataplaneApi()
     misplaced = make_file(FileKind.FILE, "/somewhere/else/503.http", "busy\n")
 

@@ -21,7 +21,7 @@ from tests.support.ports import free_port
 pytestmark = pytest.mark.haproxy
 
 
-class Somebody:
+class OtherProcess:
     """Runs HAProxy as soon as it has something to load, and again whenever it has ended, as a container would."""
 
     def __init__(self, root: Path, binary: Path) -> None:
@@ -47,14 +47,14 @@ class Somebody:
 
 
 @asynccontextmanager
-async def attached(root: Path, binary: Path) -> AsyncIterator[tuple[AttachedAgent, Somebody]]:
-    somebody = Somebody(root, binary)
-    agent = AttachedAgent("edge", somebody.state, binary, somebody.socket)
+async def attached(root: Path, binary: Path) -> AsyncIterator[tuple[AttachedAgent, OtherProcess]]:
+    other = OtherProcess(root, binary)
+    agent = AttachedAgent("edge", other.state, binary, other.socket)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(somebody.run)
+            nursery.start_soon(other.run)
             await nursery.start(partial(agent.run, on_exit="stop", grace=0.1))
-            yield agent, somebody
+            yield agent, other
             nursery.cancel_scope.cancel()
 
 
@@ -62,14 +62,14 @@ async def test_the_first_generation_is_loaded_by_a_start_and_the_next_by_a_reloa
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port = free_port()
-    async with attached(instance_root, haproxy_binary) as (agent, somebody):
+    async with attached(instance_root, haproxy_binary) as (agent, other):
         assert (await agent.describe()).pid == 0
         await sync_endpoint(agent, answering(port, "one"))
         assert await fetch(port) == (200, "one")
         assert (await sync_endpoint(agent, answering(port, "two"))).reloaded
         await wait_for_body(port, "two")
         info = await agent.describe()
-        assert ([info.pid], info.reloads) == (somebody.pids, 1)
+        assert ([info.pid], info.reloads) == (other.pids, 1)
 
 
 async def test_servers_are_patched_and_haproxy_that_was_started_again_has_them(
@@ -77,25 +77,25 @@ async def test_servers_are_patched_and_haproxy_that_was_started_again_has_them(
 ) -> None:
     port = free_port()
     async with (
-        attached(instance_root, haproxy_binary) as (agent, somebody),
+        attached(instance_root, haproxy_binary) as (agent, other),
         backend("a") as first,
         backend("b") as second,
     ):
         await sync_endpoint(agent, forwarding(port, first))
         assert not (await sync_endpoint(agent, forwarding(port, second))).reloaded
         assert await fetch(port) == (200, "b")
-        os.kill(somebody.pids[0], signal.SIGKILL)
+        os.kill(other.pids[0], signal.SIGKILL)
         await wait_for_body(port, "b")
 
         async def is_found() -> bool:
-            return (await agent.describe()).pid == somebody.pids[-1] != somebody.pids[0]
+            return (await agent.describe()).pid == other.pids[-1] != other.pids[0]
 
         await until(is_found)
 
 
-async def test_what_haproxy_refuses_changes_nothing(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_what_haproxy_rejects_changes_nothing(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
-    async with attached(instance_root, haproxy_binary) as (agent, _somebody):
+    async with attached(instance_root, haproxy_binary) as (agent, _other_process):
         first = answering(port, "one")
         await sync_endpoint(agent, first)
         broken = build_generation(first.text + "    errorfile 503 general/missing.http\n")
@@ -107,20 +107,20 @@ async def test_what_haproxy_refuses_changes_nothing(instance_root: Path, haproxy
 
 async def test_haproxy_outlives_the_agent_and_is_found_again(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
-    somebody = Somebody(instance_root, haproxy_binary)
+    other = OtherProcess(instance_root, haproxy_binary)
     with trio.fail_after(30):
         async with trio.open_nursery() as outer:
-            outer.start_soon(somebody.run)
+            outer.start_soon(other.run)
             for number in range(2):
-                agent = AttachedAgent("edge", somebody.state, haproxy_binary, somebody.socket)
+                agent = AttachedAgent("edge", other.state, haproxy_binary, other.socket)
                 async with trio.open_nursery() as nursery:
                     await nursery.start(partial(agent.run, on_exit="stop", grace=0.1))
                     result = await sync_endpoint(agent, answering(port, "one"))
                     assert result.changed is (number == 0)
-                    assert (await agent.describe()).pid == somebody.pids[0]
+                    assert (await agent.describe()).pid == other.pids[0]
                     nursery.cancel_scope.cancel()
                 assert await fetch(port) == (200, "one")
-            assert len(somebody.pids) == 1
+            assert len(other.pids) == 1
             outer.cancel_scope.cancel()
 
 
@@ -142,7 +142,7 @@ async def test_a_reload_that_was_not_awaited_does_not_pass_for_the_next_one(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port = free_port()
-    async with attached(instance_root, haproxy_binary) as (agent, _somebody):
+    async with attached(instance_root, haproxy_binary) as (agent, _other_process):
         await sync_endpoint(agent, answering(port, "one"))
         slow = mapping(port, {f"host-{number}.example": str(number) for number in range(200_000)})
         for limit in (0.0, 0.05, 0.1, 0.2, 0.3):

@@ -57,7 +57,7 @@ async def test_a_valid_generation_with_files_is_accepted(root: Path, haproxy_bin
 
 
 @pytest.mark.haproxy
-async def test_a_refusal_names_the_rendered_line(root: Path, haproxy_binary: Path) -> None:
+async def test_a_rejection_names_the_rendered_line(root: Path, haproxy_binary: Path) -> None:
     with pytest.raises(ConfigRejectedError) as caught:
         await check_config(haproxy_binary, BROKEN, limit=10, root=root)
     problem = caught.value.problems[0]
@@ -68,7 +68,7 @@ async def test_a_refusal_names_the_rendered_line(root: Path, haproxy_binary: Pat
 
 
 @pytest.mark.haproxy
-async def test_warnings_are_reported_and_do_not_refuse(root: Path, haproxy_binary: Path) -> None:
+async def test_warnings_are_reported_and_do_not_reject(root: Path, haproxy_binary: Path) -> None:
     careless = build_generation(
         "defaults\n    mode http\n    timeout client 1s\n\nfrontend web\n    bind 127.0.0.1:1\n"
         "    default_backend app\n\nbackend app\n    server one 127.0.0.1:2\n"
@@ -101,7 +101,7 @@ async def test_child_that_dies_of_its_limit_has_had_too_little_memory(root: Path
 
 @pytest.mark.parametrize("signal", ["SEGV", "BUS", "ABRT", "ILL", "FPE"])
 @pytest.mark.parametrize("memory", [None, 256 << 20])
-async def test_a_check_that_crashes_twice_is_a_refusal(
+async def test_a_check_that_crashes_twice_is_a_rejection(
     root: Path, tmp_path: Path, signal: str, memory: int | None
 ) -> None:
     binary = fake(tmp_path, f"echo x >> {tmp_path}/fake.runs\nkill -{signal} $$")
@@ -147,7 +147,7 @@ async def test_haproxy_crashes_without_leaving_a_core(root: Path, haproxy_binary
 
 
 @pytest.mark.haproxy
-async def test_a_missing_file_is_a_refusal(root: Path, haproxy_binary: Path) -> None:
+async def test_a_missing_file_is_a_rejection(root: Path, haproxy_binary: Path) -> None:
     with pytest.raises(ConfigRejectedError, match=r"maps/host\.map"):
         await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, root=root)
 
@@ -207,20 +207,20 @@ async def test_a_binary_that_is_not_there_is_reported(root: Path) -> None:
     assert not left(root)
 
 
-async def test_a_path_outside_the_directory_is_refused(root: Path) -> None:
+async def test_a_path_outside_the_directory_is_rejected(root: Path) -> None:
     escaping = build_generation(BASE, [make_file(FileKind.FILE, "../escaped", "x")])
     with pytest.raises(UnsafePathError):
         await check_config(fake(root, "exit 0"), escaping, limit=10, root=root)
     assert not left(root)
 
 
-def test_a_silent_failure_is_a_refusal_too() -> None:
+def test_a_silent_failure_is_a_rejection_too() -> None:
     with pytest.raises(ConfigRejectedError, match="code 3"):
         judge_output(3, "")
 
 
 @pytest.mark.haproxy
-async def test_a_configuration_that_listens_nowhere_is_refused_in_words(root: Path, haproxy_binary: Path) -> None:
+async def test_a_configuration_that_listens_nowhere_is_rejected_in_words(root: Path, haproxy_binary: Path) -> None:
     with pytest.raises(ConfigRejectedError, match="has no listener"):
         await check_config(haproxy_binary, build_generation(BASE), limit=10, root=root)
 

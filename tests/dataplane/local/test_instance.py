@@ -135,7 +135,7 @@ async def test_more_operations_than_one_batch_holds_are_all_applied(instance_roo
             assert await fetch(port, host=host) == (200, "new")
 
 
-async def test_a_refused_generation_changes_nothing(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_rejected_generation_changes_nothing(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with instances(instance_root, haproxy_binary) as (agent,):
         first = answering(port, "one")
@@ -150,7 +150,7 @@ async def test_a_refused_generation_changes_nothing(instance_root: Path, haproxy
         await wait_for_body(port, "two")
 
 
-async def test_a_generation_that_cannot_be_loaded_is_refused_and_the_old_one_serves_on(
+async def test_a_generation_that_cannot_be_loaded_is_rejected_and_the_old_one_serves_on(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port = free_port()
@@ -168,7 +168,7 @@ async def test_a_generation_that_cannot_be_loaded_is_refused_and_the_old_one_ser
         await wait_for_body(port, "two")
 
 
-async def test_a_first_generation_that_cannot_be_loaded_is_refused_and_leaves_no_process(
+async def test_a_first_generation_that_cannot_be_loaded_is_rejected_and_leaves_no_process(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port = free_port()
@@ -182,7 +182,7 @@ async def test_a_first_generation_that_cannot_be_loaded_is_refused_and_leaves_no
         assert await fetch(port) == (200, "one")
 
 
-async def test_a_port_that_is_taken_is_refused_without_a_moment_of_refused_connections(
+async def test_a_port_that_is_taken_is_rejected_without_a_moment_of_refused_connections(
     instance_root: Path, haproxy_binary: Path
 ) -> None:
     port = free_port()
@@ -209,7 +209,7 @@ async def test_a_port_that_is_taken_is_refused_without_a_moment_of_refused_conne
             assert (await agent.describe()).reloads == 0
 
 
-async def test_a_refused_operation_falls_back_to_a_reload(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_rejected_operation_falls_back_to_a_reload(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
     async with instances(instance_root, haproxy_binary) as (agent,):
@@ -238,7 +238,7 @@ async def test_a_file_changed_by_hand_is_repaired(instance_root: Path, haproxy_b
         await wait_for_body(port, "1", host="a.example")
 
 
-async def test_a_path_outside_the_instance_is_refused(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_path_outside_the_instance_is_rejected(instance_root: Path, haproxy_binary: Path) -> None:
     async with instances(instance_root, haproxy_binary) as (agent,):
         escaping = build_generation(BASE, [make_file(FileKind.FILE, "../../escaped", "x")])
         with pytest.raises(DeploymentRejectedError, match="escaped"):

@@ -154,7 +154,7 @@ def crash_and_recover(root: Path, step: int) -> bool:
         *("haproxy.cfg", "generation.json", "process.cfg", "haproxy.cfg/a"),
     ],
 )
-def test_a_path_that_would_leave_the_directory_is_refused(tmp_path: Path, path: str) -> None:
+def test_a_path_that_would_leave_the_directory_is_rejected(tmp_path: Path, path: str) -> None:
     stored = opened(tmp_path)
     with pytest.raises(UnsafePathError) as caught:
         stored.stage(build_generation(BASE, [make_file(FileKind.FILE, path, "x")]))
@@ -224,7 +224,7 @@ def test_a_file_among_thousands_that_was_edited_in_place_is_found_in_the_end(tmp
 
 
 @given(st.lists(st.text(alphabet="ab./", max_size=6), max_size=6))
-def test_files_in_pages_are_refused_as_their_paths_are(paths: list[str]) -> None:
+def test_files_in_pages_are_rejected_as_their_paths_are(paths: list[str]) -> None:
     files = make_files(make_file(FileKind.FILE, path, "") for path in paths)
 
     def outcome(check: Callable[[], None]) -> object:

@@ -146,7 +146,7 @@ async def test_a_start_that_was_killed_is_no_reason_to_turn_back(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
-    told, patched = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    reported, patched = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
     victims: list[int] = []
 
     def spawn_and_kill_the_first(command: Sequence[str], log: Path) -> int:
@@ -158,7 +158,7 @@ async def test_a_start_that_was_killed_is_no_reason_to_turn_back(
 
     async with instances(instance_root, haproxy_binary) as (agent,):
         await agent.activate(answering(port, "before"))
-        await agent.activate(told)
+        await agent.activate(reported)
         assert not (await sync_endpoint(agent, patched)).reloaded
         monkeypatch.setattr(supervisor_module, "spawn", spawn_and_kill_the_first)
 

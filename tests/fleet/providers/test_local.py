@@ -71,7 +71,7 @@ async def test_an_instance_that_cannot_listen_reports_the_address(instance_root:
             await fleet.wait_settled()
 
 
-async def test_a_rotation_refuses_no_connection(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_rotation_rejects_no_connection(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     async with running_fleet(instance_root, haproxy_binary, answering(port, "one"), size=2) as fleet:
         first = await fleet.wait_settled()
@@ -88,7 +88,7 @@ async def test_a_rotation_refuses_no_connection(instance_root: Path, haproxy_bin
         assert len(fleet.drains) == 6
 
 
-async def test_a_rotation_after_a_new_port_refuses_no_connection(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_a_rotation_after_a_new_port_rejects_no_connection(instance_root: Path, haproxy_binary: Path) -> None:
     port, new_port = free_port(), free_port()
     async with running_fleet(instance_root, haproxy_binary, answering(port, "one"), size=2) as fleet:
         await fleet.wait_settled()

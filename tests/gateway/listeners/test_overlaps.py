@@ -69,7 +69,7 @@ def test_a_listener_says_that_it_overlaps_and_nothing_if_it_does_not() -> None:
     assert set(found.values()) == {None, ("True", "OverlappingHostnames")}
 
 
-def test_a_gateway_tells_of_references_of_its_listeners() -> None:
+def test_a_gateway_reports_references_of_its_listeners() -> None:
     one = gateway("gw", https("a", "a.test"), {"name": "plain", "port": 80, "protocol": "HTTP"})
 
     assert verdicts(status_of(one))["ResolvedRefs"] == ("False", "ListenersNotResolved")

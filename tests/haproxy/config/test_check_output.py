@@ -44,7 +44,7 @@ def test_a_lexical_error_has_column_and_excerpt(check_config: Check) -> None:
 
 
 @pytest.mark.haproxy
-def test_all_errors_and_all_warnings_are_told_apart(check_config: Check) -> None:
+def test_all_errors_and_all_warnings_are_distinguished(check_config: Check) -> None:
     output = _read(
         check_config,
         "defaults\n  mode http\nfrontend f\n  bind unix@x\n  balance source\n  optio x\n  tiemout client 1s\n",

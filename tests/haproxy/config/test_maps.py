@@ -91,7 +91,7 @@ def test_the_fast_way_reads_as_the_careful_one_does(text: str) -> None:
         ('"${X}",map(maps/host.map)', MapUse.OTHER),
     ],
 )
-def test_the_use_of_a_map_tells_whether_the_order_of_its_keys_counts(expression: str, use: MapUse) -> None:
+def test_the_use_of_a_map_decides_whether_the_order_of_its_keys_counts(expression: str, use: MapUse) -> None:
     assert find_map_use(_generation(FRONTEND.format(expression)), MAP) is use
 
 

@@ -102,7 +102,7 @@ def test_comments_blanks_quoting_and_position_do_not_change_the_digest() -> None
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "", "ab", "1", "\n"]), max_size=4), max_size=4))
-def test_the_digest_tells_apart_where_words_and_lines_end(lines: list[list[str]]) -> None:
+def test_the_digest_distinguishes_word_and_line_boundaries(lines: list[list[str]]) -> None:
     def digest(content: list[list[str]]) -> str:
         quoted = ("description x " + " ".join(repr(word).replace("'\\n'", "\\n") for word in line) for line in content)
         return parse_config("backend b\n" + "".join(f"{line}\n" for line in quoted)).digest
@@ -136,7 +136,7 @@ def test_conditions_before_and_between_sections_are_kept_in_place() -> None:
     assert [[line.words[0] for line in one.directives] for one in config.sections] == [[".else"], [".endif", ".notice"]]
 
 
-def test_the_cache_gives_the_same_model_as_parsing_anew() -> None:
+def test_the_cache_gives_the_same_model_as_a_fresh_parse() -> None:
     cache = SectionCache()
     parse_config(TEXT, cache=cache)
     moved = "# one more\n\n" + TEXT.replace("s1 10.0.0.1", "s1 10.0.0.2")
@@ -214,7 +214,7 @@ def test_a_cache_of_any_history_changes_neither_model_nor_problems(earlier: str,
 
 
 @given(st.text())
-def test_any_text_is_parsed_or_refused_with_places_inside_it(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_with_places_inside_it(text: str) -> None:
     problems: tuple[Problem, ...] = ()
     try:
         parse_config(text)
@@ -229,7 +229,7 @@ def test_any_text_is_parsed_or_refused_with_places_inside_it(text: str) -> None:
     [("a\rb c", "a"), ("a\\x00b c", "a c")],
     ids=["the rest of a line after a carriage return", "the rest of a word after a NUL"],
 )
-def test_what_haproxy_would_silently_drop_is_refused(check_config: Check, words: str, left: str) -> None:
+def test_what_haproxy_would_silently_drop_is_rejected(check_config: Check, words: str, left: str) -> None:
     text = f"global\n  description {words}\n"
     accepted, dump = check_config(text, "-dC")
     assert accepted

@@ -93,7 +93,7 @@ def test_several_targets_together_know_what_any_of_them_knows() -> None:
         ("3.4", "global\n  maxcon 1\n", "did you mean 'maxconn'?"),
     ],
 )
-def test_a_word_that_only_another_version_knows_is_refused_and_that_version_named(
+def test_a_word_that_only_another_version_knows_is_rejected_and_that_version_named(
     version: str, text: str, hint: str
 ) -> None:
     problems = _problems(text, keywords_of(version))
@@ -164,7 +164,7 @@ def test_the_tables_are_what_this_version_of_haproxy_says(
 
 
 @pytest.mark.haproxy
-def test_nothing_that_this_haproxy_lists_is_refused(haproxy_binary: Path, haproxy_version: HaproxyVersion) -> None:
+def test_nothing_that_this_haproxy_lists_is_rejected(haproxy_binary: Path, haproxy_version: HaproxyVersion) -> None:
     listing = read_listing(haproxy_binary)
     keywords = keywords_of(haproxy_version.text, listing)
     listed = groups_of_dump(listing)

@@ -36,14 +36,14 @@ class Process:
     """Answers commands from a table by their beginnings, and remembers them."""
 
     def __init__(self, replies: Mapping[str, str] = {}) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self._replies = replies
 
     def __call__(self, request: str) -> str:
         line, found, payload = request.partition("<<\n")
         commands = line.rstrip("\n").split(";")
         commands[-1] += found + payload
-        self.heard += commands
+        self.received += commands
         return "".join(self._reply(command) + "\n\n" for command in commands)
 
     def _reply(self, command: str) -> str:
@@ -71,14 +71,14 @@ def test_unsendable_operations_are_rejected_before_the_first_command() -> None:
     process = Process()
     with pytest.raises(UnsendableError):
         carry_out(process, [SetServerWeight("b", "s", 1), StoreCertificate("a.pem", b"\0")])
-    assert process.heard == []
+    assert process.received == []
 
 
 def test_a_rejected_server_is_not_made_ready() -> None:
     process = Process({"add server": "Already exists a server with the same name in backend."})
     with pytest.raises(RuntimeCommandError, match="Already exists"):
         carry_out(process, [AddServer("b", "s", "10.0.0.1:1"), SetServerState("b", "s", "ready")])
-    assert process.heard == ["add server b/s 10.0.0.1:1"]
+    assert process.received == ["add server b/s 10.0.0.1:1"]
 
 
 def test_objects_still_in_use_become_leftovers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +92,9 @@ def test_objects_still_in_use_become_leftovers(monkeypatch: pytest.MonkeyPatch) 
     )
     left = carry_out(process, [DeleteServer("b", "one"), DeleteServer("b", "two"), DeleteBackend("b")])
     assert left == (DeleteServer("b", "two"), DeleteBackend("b"))
-    assert process.heard[:2] == ["set server b/one state maint", "set server b/two state maint"]
-    assert process.heard.count("del server b/one") == 1
-    assert process.heard.count("del server b/two") == conversation.REMOVAL_ATTEMPTS
+    assert process.received[:2] == ["set server b/one state maint", "set server b/two state maint"]
+    assert process.received.count("del server b/one") == 1
+    assert process.received.count("del server b/two") == conversation.REMOVAL_ATTEMPTS
     assert hold(process, retry_removals(left)) == left
     assert hold(Process({"del server": "Server deleted."}), retry_removals(left)) == ()
 
@@ -112,9 +112,9 @@ def test_rejected_content_aborts_its_transaction_and_is_not_in_the_error(operati
     process = Process({"set ssl": "unable to load certificate"})
     with pytest.raises(RuntimeCommandError) as caught:
         carry_out(process, [operation])
-    assert process.heard[-1].startswith(f"abort ssl {kind}")
+    assert process.received[-1].startswith(f"abort ssl {kind}")
     assert "secret" not in str(caught.value)
-    assert "secret" in process.heard[0]
+    assert "secret" in process.received[0]
 
 
 def test_the_oldest_of_several_entries_is_removed() -> None:
@@ -128,7 +128,7 @@ def test_the_oldest_of_several_entries_is_removed() -> None:
         }
     )
     carry_out(process, [DeleteCrtListEntry("l", "a.pem")])
-    assert process.heard == ["del ssl crt-list l a.pem", "del ssl crt-list l a.pem:5"]
+    assert process.received == ["del ssl crt-list l a.pem", "del ssl crt-list l a.pem:5"]
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_no_value_of_an_operation_becomes_a_command(operation: Operation) -> Non
     try:
         carry_out(process, [operation])
     except UnsendableError:
-        assert process.heard == []
-    assert all("\n\n" not in command.rstrip("\n") for command in process.heard)
+        assert process.received == []
+    assert all("\n\n" not in command.rstrip("\n") for command in process.received)
 
 
 @pytest.mark.haproxy
@@ -234,10 +234,10 @@ def test_waiting_for_a_moved_server_is_limited(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(conversation, "MOVE_INTERVAL", 0)
     process = Process({"set server": CHANGED, "show servers state": places("s 10.0.0.1 80")})
     assert carry_out(process, [SetServerAddress("b", "s", "10.0.0.2", 80)]) == ()
-    assert len(process.heard) == 1 + MOVE_ATTEMPTS
+    assert len(process.received) == 1 + MOVE_ATTEMPTS
 
 
 def test_a_removed_backend_is_not_awaited() -> None:
     process = Process({"set server": CHANGED, "show servers state": "Can't find backend."})
     assert carry_out(process, [SetServerAddress("b", "s", "10.0.0.2", 80)]) == ()
-    assert len(process.heard) == 2
+    assert len(process.received) == 2

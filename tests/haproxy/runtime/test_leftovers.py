@@ -67,7 +67,7 @@ def test_a_server_with_the_settings_that_it_had_is_revived(options: tuple[str, .
         (("backup",), ("backup",)),
     ],
 )
-def test_a_server_with_other_settings_is_left_for_the_process_to_refuse(
+def test_a_server_with_other_settings_is_left_for_the_process_to_reject(
     had: tuple[str, ...] | None, wanted: tuple[str, ...]
 ) -> None:
     operations, leftovers = (AddServer("app", "s1", "10.0.0.1:80", wanted), READY), (Leftover(REMOVAL, had),)

@@ -364,8 +364,8 @@ def test_what_checks_and_agents_find_out_is_no_difference(
         text += "  server follows 127.0.0.1:1 track b/down\n"
         with process_of(haproxy_binary, text, {}) as (ask, generation):
             while True:
-                down, told, _ = parse_servers_state(ask("show servers state b"))
-                if not down.operational_state and told.weight == 4 and told.forced == "drain":
+                down, reported, _ = parse_servers_state(ask("show servers state b"))
+                if not down.operational_state and reported.weight == 4 and reported.forced == "drain":
                     break
             assert find_differences(generation, ask, capabilities_at(ask, haproxy_version)) == Differences()
 

@@ -41,7 +41,7 @@ def test_the_state_of_servers_of_real_haproxy_is_read(start_haproxy: Start) -> N
 
 
 @pytest.mark.parametrize("reply", ["", "No such backend.\n", "2\n# be_id\n", "1\n# be_id be_name\n3 b\n"])
-def test_another_reply_than_the_state_of_servers_is_refused(reply: str) -> None:
+def test_another_reply_than_the_state_of_servers_is_rejected(reply: str) -> None:
     with pytest.raises(UnreadableReplyError):
         parse_servers_state(reply)
 
@@ -59,7 +59,7 @@ def test_a_list_reply_keeps_every_blank_of_a_key() -> None:
         parse_map("Unknown map identifier. Please use #<id> or <file>.\n")
 
 
-def test_processes_are_told_apart() -> None:
+def test_processes_are_distinguished() -> None:
     version = "2.8.25-5cf5d0683"
     assert parse_proc(PROC) == (
         Process(1201, "master", 2, 88, version, is_old=False),

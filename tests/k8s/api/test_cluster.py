@@ -124,20 +124,20 @@ async def test_apply_creates_owns_and_gives_back_fields(cluster: ApiCluster) -> 
 async def test_status_is_applied_without_touching_that_of_others(cluster: ApiCluster, server: ApiServer) -> None:
     server.put(ingress("web"))
     await cluster.patch_status(INGRESSES, "default", "web", {"theirs": "kept"})
-    ours = {
+    own = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",
         "metadata": {"name": "web", "namespace": "default"},
         "status": {"ours": "1"},
     }
 
-    written = await cluster.apply(ours, field_manager="us", subresource="status")
+    written = await cluster.apply(own, field_manager="us", subresource="status")
     assert written["status"] == {"theirs": "kept", "ours": "1"}
-    again = await cluster.apply(ours, field_manager="us", subresource="status")
+    again = await cluster.apply(own, field_manager="us", subresource="status")
     assert version_of(again) == version_of(written)
-    ours["metadata"] = {"name": "missing", "namespace": "default"}
+    own["metadata"] = {"name": "missing", "namespace": "default"}
     with pytest.raises(NotFoundError):
-        await cluster.apply(ours, field_manager="us", subresource="status")
+        await cluster.apply(own, field_manager="us", subresource="status")
 
 
 async def test_deletion_may_be_bound_to_one_object_or_one_version(cluster: ApiCluster) -> None:
@@ -154,7 +154,7 @@ async def test_deletion_may_be_bound_to_one_object_or_one_version(cluster: ApiCl
             await call(LEASES, "default", "leader")
 
 
-async def test_kind_that_is_not_served_is_told_from_an_object_that_is_not_there(cluster: ApiCluster) -> None:
+async def test_kind_that_is_not_served_is_distinguished_from_a_missing_object(cluster: ApiCluster) -> None:
     with pytest.raises(AbsentKindError, match="Widget"):
         await cluster.create({"apiVersion": "demo.example.org/v1", "kind": "Widget", "metadata": {"name": "a"}})
     with pytest.raises(NotFoundError):
@@ -170,7 +170,7 @@ async def test_version_of_a_kind_is_taken_by_its_whole_name(cluster: ApiCluster)
     assert (await cluster.create(grant))["kind"] == "ReferenceGrant"
 
 
-async def test_object_that_is_refused_says_why(cluster: ApiCluster) -> None:
+async def test_object_that_is_rejected_says_why(cluster: ApiCluster) -> None:
     with pytest.raises(InvalidError, match=r"metadata\.name: Required value"):
         await cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "default"}})
 
@@ -188,7 +188,7 @@ async def test_request_that_the_server_puts_off_is_sent_again(cluster: ApiCluste
     assert server.faults.throttled == 6
 
 
-async def test_forbidden_and_failed_requests_are_told_apart(cluster: ApiCluster, server: ApiServer) -> None:
+async def test_forbidden_and_failed_requests_are_distinguished(cluster: ApiCluster, server: ApiServer) -> None:
     await cluster.get(SERVICES, "default", "a")
     server.faults.forbidden.add("services")
     with pytest.raises(ForbiddenError):

@@ -33,7 +33,7 @@ class Replica:
         )
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self._told = trio.Event()
+        self._reported = trio.Event()
 
     @property
     def is_leader(self) -> bool:
@@ -46,14 +46,14 @@ class Replica:
 
     def take(self, standing: Standing) -> None:
         self.standings.append((trio.current_time(), standing))
-        self._told.set()
-        self._told = trio.Event()
+        self._reported.set()
+        self._reported = trio.Event()
 
     async def wait(self, *, is_leader: bool) -> float:
         """Return when it was told so."""
         with trio.fail_after(10):
             while not self.standings or self.is_leader is not is_leader:
-                await self._told.wait()
+                await self._reported.wait()
         return self.standings[-1][0]
 
     async def stop(self) -> None:
@@ -161,7 +161,7 @@ async def test_renewals_that_fail_for_a_moment_do_not_end_the_term(server: ApiSe
     assert [standing.is_leader for _, standing in one.standings].count(False) <= 1
     assert one.is_leader
     assert one.reports.messages == ""
-    assert one.reports.told >= 2
+    assert one.reports.reported >= 2
 
 
 async def test_server_that_is_restarted_in_time_ends_no_term(server: ApiServer, replicas: Replicas) -> None:
@@ -177,7 +177,7 @@ async def test_server_that_is_restarted_in_time_ends_no_term(server: ApiServer, 
     assert all(standing.is_leader for _, standing in one.standings[-1:])
 
 
-async def test_lease_changed_by_somebody_else_is_noticed_and_given_up(server: ApiServer, replicas: Replicas) -> None:
+async def test_lease_changed_by_another_writer_is_noticed_and_given_up(server: ApiServer, replicas: Replicas) -> None:
     one = replicas.start("one", LeaseSettings(duration=60, renew_deadline=40, retry_period=20))
     await one.wait(is_leader=True)
 

@@ -49,6 +49,6 @@ def test_other_fields_are_compared_here() -> None:
     assert not query.matches(service("a"))
 
 
-def test_selector_that_cannot_be_read_is_refused_before_anything_is_asked() -> None:
+def test_selector_that_cannot_be_read_is_rejected_before_anything_is_asked() -> None:
     with pytest.raises(SelectorError):
         Query(Selection(type=SERVICES, label_selector="a=("))

@@ -68,7 +68,9 @@ async def test_expiry_of_each_watch_is_answered_by_lists_at_growing_distance(aut
     assert all(event == Listed(()) for event in seen)
 
 
-async def test_forbidden_list_is_asked_for_ever_more_rarely_and_never_told_as_empty(autojump_clock: MockClock) -> None:
+async def test_forbidden_list_is_requested_with_growing_delays_and_never_reported_as_empty(
+    autojump_clock: MockClock,
+) -> None:
     server = ScriptedServer(lambda _request: status(403, "Forbidden"))
     reports = Reports()
     async with watching(server, reports) as seen:
@@ -78,7 +80,7 @@ async def test_forbidden_list_is_asked_for_ever_more_rarely_and_never_told_as_em
     assert seen == []
     assert 40 < len(server.times("limit=500")) < 100
     # Told once, and taken back when nobody watches any more.
-    assert reports.told == 2
+    assert reports.reported == 2
 
 
 async def test_retry_after_is_kept(autojump_clock: MockClock) -> None:
@@ -97,7 +99,7 @@ async def test_retry_after_is_kept(autojump_clock: MockClock) -> None:
     assert seen == [Listed(())]
 
 
-async def test_watch_that_is_put_off_waits_as_long_as_it_is_told(autojump_clock: MockClock) -> None:
+async def test_throttled_watch_waits_as_long_as_the_server_demands(autojump_clock: MockClock) -> None:
     def respond(request: httpx.Request) -> httpx.Response:
         return status(429, "TooManyRequests", retry_after="20") if is_watch(request) else answer(EMPTY)
 
@@ -148,7 +150,7 @@ async def test_absent_kind_is_empty_and_looked_for_each_half_minute(autojump_clo
 
 
 @pytest.mark.parametrize("cut", [1, 40, -1])
-async def test_event_that_was_cut_off_is_told_once_and_completely(autojump_clock: MockClock, cut: int) -> None:
+async def test_event_that_was_cut_off_is_written_once_and_completely(autojump_clock: MockClock, cut: int) -> None:
     first, second = service("a", version="11"), service("b", version="12")
     whole = line("ADDED", first) + line("ADDED", second)
     watches: list[str] = []

@@ -252,15 +252,15 @@ def test_once_the_grace_is_over_the_objects_are_those_of_the_files_and_changes_a
     catalog = Catalog(GRACE)
     now = 0.0
     on_disk: dict[str, list[tuple[str, int]]] = {}
-    told: dict[str, int] = {}
+    reported: dict[str, int] = {}
 
     def follow(outcome: Outcome) -> None:
         for change in outcome.changes:
             if change.new is None:
                 assert change.old is not None
-                del told[change.old["metadata"]["name"]]
+                del reported[change.old["metadata"]["name"]]
             else:
-                told[change.new["metadata"]["name"]] = change.new["spec"]["ports"][0]["port"]
+                reported[change.new["metadata"]["name"]] = change.new["spec"]["ports"][0]["port"]
 
     for written, removed, passed in history:
         now += passed
@@ -277,6 +277,6 @@ def test_once_the_grace_is_over_the_objects_are_those_of_the_files_and_changes_a
     for path in sorted(on_disk):
         for name, port in on_disk[path]:
             expected.setdefault(name, port)
-    assert told == expected
+    assert reported == expected
     assert {name: port_of(catalog, name) for name in expected} == expected
     assert catalog.next_expiry is None

@@ -22,17 +22,17 @@ class Reports:
 
     def __init__(self) -> None:
         self.problems: dict[str, tuple[Problem, ...]] = {}
-        self._told = trio.Event()
+        self._reported = trio.Event()
 
     def __call__(self, source: str, problems: tuple[Problem, ...]) -> None:
         self.problems[Path(source).name] = problems
-        self._told.set()
-        self._told = trio.Event()
+        self._reported.set()
+        self._reported = trio.Event()
 
     async def wait(self, claim: Callable[[dict[str, tuple[Problem, ...]]], bool]) -> None:
         with trio.fail_after(10):
             while not claim(self.problems):
-                await self._told.wait()
+                await self._reported.wait()
 
 
 @pytest.fixture
@@ -273,7 +273,9 @@ async def test_a_link_to_a_directory_may_stand_for_it(root: Path, reports: Repor
         assert isinstance(await following(events), Upserted)
 
 
-async def test_an_audit_finds_what_the_kernel_did_not_tell(root: Path, reports: Reports, tmp_path: Path) -> None:
+async def test_an_audit_finds_changes_that_the_kernel_did_not_report(
+    root: Path, reports: Reports, tmp_path: Path
+) -> None:
     target = tmp_path / "outside.yaml"
     target.write_text(service_manifest("a"))
     (root / "a.yaml").symlink_to(target)
@@ -332,7 +334,7 @@ async def test_a_file_that_may_not_be_read_is_reported_and_its_objects_stay(root
         await reports.wait(lambda problems: problems["a.yaml"] == ())
 
 
-async def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, reports: Reports) -> None:
+async def test_a_path_that_is_no_directory_is_rejected(tmp_path: Path, reports: Reports) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(DirectoryError, match="does not exist"):

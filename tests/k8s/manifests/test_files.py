@@ -159,7 +159,7 @@ def test_the_same_bytes_are_not_parsed_again(tmp_path: Path) -> None:
     assert again.known is not None
 
 
-def test_a_pipe_and_a_link_that_leads_nowhere_are_problems_and_told_once(tmp_path: Path) -> None:
+def test_a_pipe_and_a_dangling_link_are_problems_and_reported_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "link.yaml").symlink_to("missing.yaml")
     (tmp_path / "dir.yaml").mkdir()
@@ -167,11 +167,13 @@ def test_a_pipe_and_a_link_that_leads_nowhere_are_problems_and_told_once(tmp_pat
 
     readings = read_files(str(tmp_path), survey_all(str(tmp_path), {}).read, {})
     known = {reading.path: reading.known for reading in readings if reading.known is not None}
-    told = {problem.source: problem for one in readings if one.content is not None for problem in one.content.problems}
+    reported = {
+        problem.source: problem for one in readings if one.content is not None for problem in one.content.problems
+    }
 
-    assert tuple(told) == paths
-    assert "leads nowhere" in told[paths[0]].hint
-    assert "no regular file" in told[paths[1]].message
+    assert tuple(reported) == paths
+    assert "leads nowhere" in reported[paths[0]].hint
+    assert "no regular file" in reported[paths[1]].message
     assert survey_all(str(tmp_path), known).read == ()
     (tmp_path / "missing.yaml").write_text(service_manifest("a"))
     assert paths[0] in survey_all(str(tmp_path), known).read

@@ -34,7 +34,7 @@ def test_an_object_that_no_longer_matches_is_deleted_for_the_watcher() -> None:
     assert matcher.event_for(ObjectChange(None, A)) == Upserted(A)
 
 
-def test_a_selector_that_cannot_be_read_is_refused() -> None:
+def test_a_selector_that_cannot_be_read_is_rejected() -> None:
     with pytest.raises(SelectorError):
         Matcher(Selection(type=SERVICES, label_selector="a in b"))
 

@@ -14,7 +14,7 @@ async def receive_until(changes: trio.MemoryReceiveChannel[TreeChange], path: Pa
                 return
 
 
-async def test_it_tells_when_it_begins_and_then_what_changes(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_it_reports_its_start_and_then_changes(tmp_path: Path, nursery: trio.Nursery) -> None:
     changes_in, changes_out = trio.open_memory_channel[TreeChange](0)
     nursery.start_soon(watch_tree, tmp_path, changes_in)
 
@@ -26,7 +26,7 @@ async def test_it_tells_when_it_begins_and_then_what_changes(tmp_path: Path, nur
     nursery.cancel_scope.cancel()
 
 
-async def test_it_begins_anew_when_a_link_to_the_directory_is_switched(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_it_restarts_when_a_link_to_the_directory_is_switched(tmp_path: Path, nursery: trio.Nursery) -> None:
     for release in ("one", "two"):
         (tmp_path / release).mkdir()
     root = tmp_path / "current"

@@ -53,7 +53,7 @@ def test_only_what_was_accepted_is_recalled(after_one_cycle: Quarantine) -> None
     assert after_one_cycle.recall().good == {key("web"): output("w3"), key("new"): output("n")}
 
 
-def test_render_that_began_anew_forgets_all_before_it(after_one_cycle: Quarantine) -> None:
+def test_render_that_restarted_forgets_all_before_it(after_one_cycle: Quarantine) -> None:
     after_one_cycle.take(2, {key("web"): output("w2")}, is_new=False)
     after_one_cycle.take(3, {key("new"): output("n")}, is_new=True)
 
@@ -62,7 +62,7 @@ def test_render_that_began_anew_forgets_all_before_it(after_one_cycle: Quarantin
     assert after_one_cycle.recall().good == {key("new"): output("n")}
 
 
-def test_renders_that_nobody_accepts_are_remembered_as_one(after_one_cycle: Quarantine) -> None:
+def test_renders_that_are_never_accepted_are_remembered_as_one(after_one_cycle: Quarantine) -> None:
     for serial in range(2, 1_000):
         after_one_cycle.take(serial, {key("web"): output(str(serial)), key("shop"): None}, is_new=False)
 
@@ -71,7 +71,7 @@ def test_renders_that_nobody_accepts_are_remembered_as_one(after_one_cycle: Quar
     assert after_one_cycle.recall().good == {key("web"): output("999")}
 
 
-def test_output_that_haproxy_refuses_is_blocked_by_its_digest() -> None:
+def test_output_that_haproxy_rejects_is_blocked_by_its_digest() -> None:
     quarantine = Quarantine()
     produced = {key(): output("bad")}
 
@@ -96,7 +96,7 @@ def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle:
     assert key() not in after_one_cycle.recall().blocked
 
 
-def test_problem_of_a_held_object_names_its_fields_which_are_looked_for_once() -> None:
+def test_problem_of_a_quarantined_object_names_its_fields_which_are_searched_once() -> None:
     quarantine = Quarantine()
     looked: list[str] = []
 
@@ -118,7 +118,7 @@ def test_problem_of_a_held_object_names_its_fields_which_are_looked_for_once() -
     assert looked.count("web: hostname: the value is long") == 1
 
 
-def test_object_is_held_and_released_once() -> None:
+def test_object_is_quarantined_and_released_once() -> None:
     quarantine = Quarantine()
 
     (held,), _ = quarantine.update((rejection(),))
@@ -129,7 +129,7 @@ def test_object_is_held_and_released_once() -> None:
     assert (fresh, [held.ref for held in released]) == ([], [REF])
 
 
-def test_object_with_several_failing_fragments_is_held_once() -> None:
+def test_object_with_several_failing_fragments_is_quarantined_once() -> None:
     quarantine = Quarantine()
     second = Rejection("certificate", Subject("Ingress", "default", "web", "1"), Problem(message="no key"), 0, True)
 
@@ -138,7 +138,7 @@ def test_object_with_several_failing_fragments_is_held_once() -> None:
     assert (held.problem, held.has_fallback) == (PROBLEM, True)
 
 
-def test_fragment_that_a_new_configuration_breaks_for_everybody_is_the_templates_fault(
+def test_fragment_that_a_new_configuration_breaks_for_all_objects_is_the_templates_fault(
     after_one_cycle: Quarantine,
 ) -> None:
     after_one_cycle.begin_iteration()
@@ -165,7 +165,7 @@ def test_within_an_iteration_the_objects_are_at_fault(after_one_cycle: Quarantin
     assert after_one_cycle.find_template_faults({}, [rejection("web"), rejection("shop")]) == ()
 
 
-def test_object_that_was_held_before_does_not_accuse_the_new_templates(after_one_cycle: Quarantine) -> None:
+def test_object_that_was_quarantined_before_does_not_blame_the_new_templates(after_one_cycle: Quarantine) -> None:
     after_one_cycle.update((rejection("web", has_fallback=True),))
     after_one_cycle.begin_iteration()
 
@@ -207,7 +207,7 @@ def test_what_has_passed_phase_1_is_recalled_before_it_is_accepted(after_one_cyc
     assert after_one_cycle.recall().newer == {}
 
 
-def test_what_is_part_of_a_configuration_that_haproxy_refuses_is_not_recalled(after_one_cycle: Quarantine) -> None:
+def test_what_is_part_of_a_configuration_that_haproxy_rejects_is_not_recalled(after_one_cycle: Quarantine) -> None:
     after_one_cycle.take(2, {key("web"): output("w2")}, is_new=False)
     after_one_cycle.prepare(2)
 

@@ -171,7 +171,7 @@ def with_snippet(binary: Path, scratch: Path, name: str, template: str) -> Site:
     return Site(binary, scratch, templateSnippets={name: {"template": template, "priority": 900}})
 
 
-async def test_what_haproxy_alone_refuses_is_found_with_the_object_behind_it(
+async def test_what_haproxy_alone_rejects_is_found_with_the_object_behind_it(
     haproxy_binary: Path, tmp_path: Path
 ) -> None:
     site = with_snippet(haproxy_binary, tmp_path, "backends-patterns", PATTERNS)
@@ -186,7 +186,7 @@ async def test_what_haproxy_alone_refuses_is_found_with_the_object_behind_it(
     assert fault.problem.line
 
 
-async def test_what_haproxy_has_not_refused_yet_of_others_is_not_blamed_on_this_one(
+async def test_what_haproxy_has_not_rejected_yet_of_others_is_not_blamed_on_this_one(
     haproxy_binary: Path, tmp_path: Path
 ) -> None:
     site = with_snippet(haproxy_binary, tmp_path, "backends-patterns", PATTERNS)
@@ -280,7 +280,7 @@ async def test_what_two_objects_cannot_both_have_is_the_fault_of_the_one_that_co
     assert found.faults[0].problem.message
 
 
-async def test_owner_of_what_would_have_no_effect_is_told(site: Site) -> None:
+async def test_owner_of_an_object_without_effect_gets_a_warning(site: Site) -> None:
     site.put(web("one", "shop.test", age=1))
     await site.run()
     site.put(service("other"), endpoint_slice("other", endpoint("127.0.0.1"), ports=80))
@@ -350,7 +350,7 @@ backend {{ ident(service.metadata.name) }}
     tried=st.lists(st.tuples(NAMES, st.none() | SPECS), min_size=1, max_size=5),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_after_any_dry_runs_the_next_render_is_that_of_somebody_who_has_seen_none(
+def test_after_any_dry_runs_the_next_render_is_the_same_as_without_them(
     there: dict[str, Resource], tried: list[tuple[str, Resource | None]], tmp_path: Path
 ) -> None:
     async def check() -> None:

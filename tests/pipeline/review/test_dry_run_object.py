@@ -161,7 +161,7 @@ async def test_rehearsal_that_is_cancelled_leaves_nothing() -> None:
     assert await site.text() == before
 
 
-async def test_object_with_which_nothing_can_be_rendered_is_told_with_the_reason() -> None:
+async def test_object_that_fails_every_render_is_reported_with_the_reason() -> None:
     config = config_of(ROOT)
     site = Site(config, stores_of(config))
     site.put(service("web", needed="yes"))

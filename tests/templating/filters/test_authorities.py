@@ -22,7 +22,7 @@ def test_each_authority_is_there_once() -> None:
     "text",
     ["", "text", ONE + KEY, KEY, ONE.replace("END CERTIFICATE", "END X"), ONE[:200], ONE.replace("MI", "AA", 1)],
 )
-def test_what_is_no_bundle_of_authorities_is_refused(text: str) -> None:
+def test_what_is_no_bundle_of_authorities_is_rejected(text: str) -> None:
     with pytest.raises(EmitError):
         authorities.authorities(text)
 
@@ -33,7 +33,7 @@ def test_a_certificate_is_no_list_of_revoked_ones() -> None:
 
 
 @given(st.integers(0, len(ONE) - 1), st.text(max_size=5))
-def test_a_damaged_bundle_is_refused_or_the_same(place: int, text: str) -> None:
+def test_a_damaged_bundle_is_rejected_or_the_same(place: int, text: str) -> None:
     try:
         result = authorities.authorities(ONE[:place] + text + ONE[place:])
     except EmitError:

@@ -87,7 +87,7 @@ def test_identifiers_are_readable_and_shortened_with_a_hash() -> None:
 
 
 @pytest.mark.parametrize("given_parts", [(), ("",), (None,), ("a", None), ({},)])
-def test_an_identifier_of_nothing_is_refused(given_parts: tuple[object, ...]) -> None:
+def test_an_identifier_of_nothing_is_rejected(given_parts: tuple[object, ...]) -> None:
     with pytest.raises(EmitError):
         ident(*given_parts)
 
@@ -98,7 +98,7 @@ def test_pem_blocks_are_bundled_in_their_order() -> None:
     assert type(text) is Emitted
 
 
-def test_pem_that_haproxy_could_not_read_is_refused_for_what_is_wrong_with_it() -> None:
+def test_pem_that_haproxy_could_not_read_is_rejected_for_what_is_wrong_with_it() -> None:
     certificate, key = _pair()
     for blocks, message in (
         ((block(), key), "certificate 1 cannot be read"),
@@ -124,7 +124,7 @@ def test_pem_that_haproxy_could_not_read_is_refused_for_what_is_wrong_with_it() 
         None,
     ],
 )
-def test_what_is_no_usable_pem_is_refused(value: object) -> None:
+def test_what_is_no_usable_pem_is_rejected(value: object) -> None:
     with pytest.raises(EmitError) as caught:
         pem(value)
     assert BODY[:10] not in str(caught.value)
@@ -137,7 +137,7 @@ def test_base64_of_text_and_back() -> None:
 
 
 @pytest.mark.parametrize("value", ["a", "!!!!", base64.b64encode(b"\xff\xfe").decode(), None])
-def test_what_is_no_base64_of_text_is_refused(value: object) -> None:
+def test_what_is_no_base64_of_text_is_rejected(value: object) -> None:
     with pytest.raises(EmitError):
         b64decode(value)
 
@@ -187,7 +187,7 @@ def _pair() -> tuple[str, str]:
     return certificate, private
 
 
-def test_pem_takes_a_certificate_with_its_key_and_refuses_it_with_another() -> None:
+def test_pem_takes_a_certificate_with_its_key_and_rejects_it_with_another() -> None:
     certificate, key = _pair()
     _other, other_key = _pair()
 

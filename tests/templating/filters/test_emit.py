@@ -161,7 +161,7 @@ def test_no_way_leads_a_hostile_value_into_the_output(way: str) -> None:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_bare_value_that_could_mean_something_is_refused(kind: str) -> None:
+def test_a_bare_value_that_could_mean_something_is_rejected(kind: str) -> None:
     assert "`v`" in refused("server {{ v }}", v=HOSTILE[kind]).message
 
 
@@ -191,7 +191,7 @@ def test_numbers_and_booleans_are_literals(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), [], ["a"], {}, {"a": 1}, b"x", object()])
-def test_what_is_no_text_is_refused(value: object) -> None:
+def test_what_is_no_text_is_rejected(value: object) -> None:
     assert "`v`" in refused("{{ v }}", v=value).message
 
 

@@ -75,7 +75,7 @@ def test_a_regex_matches_its_text_and_nothing_else(value: str) -> None:
 
 @pytest.mark.parametrize("emitter", ["word", "logformat", "regex", "map_key", "map_value", "map_field", "url_path"])
 @pytest.mark.parametrize("char", LINE_BREAKERS)
-def test_what_could_break_a_line_is_refused(emitter: str, char: str) -> None:
+def test_what_could_break_a_line_is_rejected(emitter: str, char: str) -> None:
     with pytest.raises(EmitError):
         getattr(emitters, emitter)(f"/a{char}b")
 
@@ -196,7 +196,7 @@ REJECTED: list[tuple[Callable[..., Any], Any]] = [
 
 
 @pytest.mark.parametrize(("emitter", "value"), REJECTED)
-def test_refused(emitter: Callable[..., Any], value: Any) -> None:
+def test_rejected(emitter: Callable[..., Any], value: Any) -> None:
     with pytest.raises(EmitError):
         emitter(value)
 

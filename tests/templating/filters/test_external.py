@@ -73,7 +73,7 @@ def test_other_hosts_are_taken_when_they_are_listed(url: str, listed: str, addre
         "",
     ],
 )
-def test_what_is_no_server_of_the_namespace_is_refused(url: str) -> None:
+def test_what_is_no_server_of_the_namespace_is_rejected(url: str) -> None:
     with pytest.raises(EmitError):
         external.auth_target(url, "shop")
 
@@ -123,6 +123,6 @@ def test_a_limit_is_in_milliseconds(value: str, number: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "5", "1h", "99ms", "11m", "5s\n", "0s"])
-def test_a_limit_that_is_none_is_refused(value: str) -> None:
+def test_a_limit_that_is_none_is_rejected(value: str) -> None:
     with pytest.raises(EmitError):
         external.auth_limit(value)

@@ -33,7 +33,7 @@ def test_sort_by(criteria: str, order: str) -> None:
 
 
 @pytest.mark.parametrize("criteria", ["n:up", "[", ""])
-def test_sort_by_refuses_what_it_does_not_know(criteria: str) -> None:
+def test_sort_by_rejects_what_it_does_not_know(criteria: str) -> None:
     refused("{{ x | sort_by(c) }}", x=ITEMS, c=criteria)
 
 

@@ -29,7 +29,7 @@ def test_a_plain_path_encodes_nothing_without_need(path: str, plain: str) -> Non
 
 
 @pytest.mark.parametrize("path", ["/a;b", "/a%2fb", "/a%5Cb", "/a.", "/a./b", "/a%20/", "/%00", "/%E9", "/a b", "a"])
-def test_a_key_that_could_mean_two_paths_is_refused(path: str) -> None:
+def test_a_key_that_could_mean_two_paths_is_rejected(path: str) -> None:
     with pytest.raises(EmitError):
         path_key(path)
 

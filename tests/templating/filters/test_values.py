@@ -86,7 +86,7 @@ def test_a_value_means_one_thing(filter_name: str, value: object, expected: obje
         ("htpasswd", "\n".join(f"u{n}:$6$abc${'a' * 86}" for n in range(1_001))),
     ],
 )
-def test_what_means_nothing_is_refused(filter_name: str, value: object) -> None:
+def test_what_means_nothing_is_rejected(filter_name: str, value: object) -> None:
     with pytest.raises(EmitError):
         values.VALUES[filter_name](value)
 
@@ -129,7 +129,7 @@ def test_a_new_path_has_the_groups_of_the_old_one_and_nothing_for_others() -> No
 
 
 @given(st.sampled_from(["redirect_target", "path_pattern", "origin_pattern", "realm", "cookie_path"]), st.text())
-def test_whatever_is_not_refused_is_one_word_in_strong_quotes(filter_name: str, value: str) -> None:
+def test_whatever_is_not_rejected_is_one_word_in_strong_quotes(filter_name: str, value: str) -> None:
     try:
         result = values.VALUES[filter_name](value)
     except EmitError:
@@ -171,6 +171,6 @@ def test_any_name_with_an_underscore_can_be_meant() -> None:
 
 
 @pytest.mark.parametrize("names", [[], ["a b"], [""], ["a'"], ["a:b"]])
-def test_what_is_no_name_of_a_header_is_refused(names: list[str]) -> None:
+def test_what_is_no_name_of_a_header_is_rejected(names: list[str]) -> None:
     with pytest.raises(EmitError):
         values.header_names(names)

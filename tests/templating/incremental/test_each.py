@@ -228,7 +228,7 @@ def test_nested_each_belongs_to_the_object_around_it() -> None:
         ("{% each s in resources.services if loop.first %}{% endeach %}", "`loop` is not available in each", "number"),
     ],
 )
-def test_mistakes_are_told_with_line_and_hint(source: str, message: str, hint: str) -> None:
+def test_mistakes_are_reported_with_line_and_hint(source: str, message: str, hint: str) -> None:
     found, found_hint = problem(source)
     assert message in found
     assert found_hint.startswith(hint)
@@ -252,7 +252,7 @@ def test_loops_within_have_their_own_loop() -> None:
         "{% set x = joiner(',') %}USE{{ x() }}END",
     ],
 )
-def test_state_that_objects_would_share_is_refused(state: str) -> None:
+def test_state_that_objects_would_share_is_rejected(state: str) -> None:
     site = Site(state.replace("USE", "{% each s in resources.services %}").replace("END", "{% endeach %}"))
     site.put("a")
     site.render()

@@ -57,7 +57,7 @@ def test_any_fault_of_an_object_is_caught() -> None:
         assert len(run.rejections) == 1, body
 
 
-def test_files_of_a_refused_fragment_are_gone_and_others_stay() -> None:
+def test_files_of_a_rejected_fragment_are_gone_and_others_stay() -> None:
     source = (
         "{% do files.file('before', 'x') %}{% fragment 'f' for o %}{% do files.file('before', 'x') %}"
         "{% do files.file('within', 'x') %}{{ o.absent }}{% endfragment %}{% do files.file('after', 'x') %}"

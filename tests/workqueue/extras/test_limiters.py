@@ -23,7 +23,7 @@ def test_bucket_lets_a_burst_through_then_spaces_all_keys_by_the_rate() -> None:
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(0.0, 1), (-1.0, 1), (math.inf, 1), (1.0, 0)])
-def test_bucket_refuses_senseless_settings(rate: float, burst: int) -> None:
+def test_bucket_rejects_senseless_settings(rate: float, burst: int) -> None:
     with pytest.raises(ValueError, match="must be"):
         BucketLimiter[str](rate, burst)
 
@@ -37,7 +37,7 @@ def test_fast_slow_is_fast_for_n_failures_of_a_key_then_slow() -> None:
     assert limiter.next_retry("one") == 0.005
 
 
-def test_fast_slow_refuses_negative_settings() -> None:
+def test_fast_slow_rejects_negative_settings() -> None:
     with pytest.raises(ValueError, match="slow must be"):
         FastSlow[str](1.0, -1.0, 3)
 
@@ -51,7 +51,7 @@ def test_max_of_takes_the_longest_and_counts_in_all() -> None:
     assert limiter.next_retry("one") == 0.005
 
 
-def test_max_of_nothing_is_refused() -> None:
+def test_max_of_nothing_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one"):
         MaxOf[str]()
 
@@ -64,6 +64,6 @@ def test_max_wait_cuts_the_delays_of_another_limiter() -> None:
     assert limiter.next_retry("one") == 0.005
 
 
-def test_max_wait_refuses_a_negative_limit() -> None:
+def test_max_wait_rejects_a_negative_limit() -> None:
     with pytest.raises(ValueError, match="must be"):
         MaxWait[str](ExponentialLimiter(), -1.0)

@@ -33,11 +33,11 @@ class TestFeeding:
         def owners(obj: str) -> Iterable[str]:
             return [f"owner-of-{obj}", "everybody"]
 
-        def nobody(obj: str) -> Iterable[str]:
+        def nothing(obj: str) -> Iterable[str]:
             return ["everybody"] if obj == "a" else []
 
-        controller = make_source_controller(recorder).subscribe(FakeSource("a"), owners, nobody)
-        controller.subscribe(FakeSource("silent"), nobody)
+        controller = make_source_controller(recorder).subscribe(FakeSource("a"), owners, nothing)
+        controller.subscribe(FakeSource("silent"), nothing)
         await nursery.start(controller.run)
         await wait_all_tasks_blocked()
         assert recorder.keys == ["owner-of-a", "everybody"]

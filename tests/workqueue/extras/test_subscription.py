@@ -96,21 +96,19 @@ def test_with_transformers_a_delete_does_not_forget_a_key_that_another_object_ma
 
 @settings(max_examples=500)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.booleans())), st.integers(0, 30))
-def test_whatever_a_resumed_stream_misses_every_changed_key_is_told(
-    changes: list[tuple[str, bool, bool]], split: int
-) -> None:
+def test_a_resumed_stream_reports_every_changed_key(changes: list[tuple[str, bool, bool]], split: int) -> None:
     """Follow a store, miss some of its changes, relist: keys told ⊇ keys whose existence changed unseen."""
     mapper = make_mapper()
     store: dict[str, int] = {}
     seen_state: dict[str, bool] = {}
     index = 0
 
-    def tell(events: Iterable[Event[str]]) -> None:
+    def report(events: Iterable[Event[str]]) -> None:
         for event in events:
             for key, _ in mapper.apply(event):
                 seen_state[key] = key in store
 
-    tell(listing(0))
+    report(listing(0))
     for key, is_upsert, is_missed in changes:
         index += 1
         if is_upsert:
@@ -118,11 +116,11 @@ def test_whatever_a_resumed_stream_misses_every_changed_key_is_told(
         else:
             store.pop(key, None)
         if not is_missed:
-            tell([Event(index, UPSERT if is_upsert else DELETE, key)])
+            report([Event(index, UPSERT if is_upsert else DELETE, key)])
         if index == split:
             mapper.begin_stream()
-            tell(listing(index, *store))
-    tell(listing(index, *store))
+            report(listing(index, *store))
+    report(listing(index, *store))
     assert {key for key, exists in seen_state.items() if exists} == set(store)
 
 
