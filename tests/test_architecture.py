@@ -19,6 +19,34 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(haptic_trio.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FORBIDDEN_NAMES = {"utils", "common", "helpers", "manager", "misc"}
+PRIVATE_WORDS = (
+    "told",
+    "tells?",
+    "telling",
+    "whoever",
+    "nobody",
+    "somebody",
+    "anew",
+    r"eclips\w*",
+    r"wish\w*",
+    "ours",
+    "remarks?",
+)
+"""Words for which the glossary of docs/architecture.md has a standard term; regular expressions."""
+WRITTEN = (
+    "haptic_trio",
+    "docs",
+    "chart",
+    "tools",
+    "examples",
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "Makefile",
+)
+EXCEPTIONS = {
+    "Eclipsed": "the reason of a Kubernetes Event, which users match on",
+}
 
 
 def tracked_files() -> list[Path]:
@@ -112,6 +140,38 @@ def test_module_docstrings_name_the_module_instead_of_asking_a_question() -> Non
     ]
 
     assert asking == []
+
+
+def test_texts_use_the_terms_of_the_glossary() -> None:
+    words = re.compile(rf"\b(?:{'|'.join(f'[{word[0]}{word[0].upper()}]{word[1:]}' for word in PRIVATE_WORDS)})\b")
+    files = [
+        file
+        for file in tracked_files()
+        if file.relative_to(ROOT).parts[0] in WRITTEN and file.suffix not in {".svg", ".png", ".txt", ".json"}
+    ]
+
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {word}"
+        for file in files
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1)
+        for word in words.findall(line)
+        if word not in EXCEPTIONS
+    ]
+
+    assert found == [], "use the terms of the glossary in docs/architecture.md"
+
+
+def test_names_of_tests_use_the_terms_of_the_glossary() -> None:
+    words = re.compile(rf"(?:^|_)(?:{'|'.join(PRIVATE_WORDS)})(?:_|$)")
+
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and words.search(node.name)
+    ]
+
+    assert found == [], "name the behaviour, with the terms of the glossary in docs/architecture.md"
 
 
 def test_no_folder_shows_more_than_eighteen_modules() -> None:
