@@ -1,4 +1,4 @@
-"""One story in one voice: every fact is told or left out on purpose, with the correlation of its cycle."""
+"""The log: every event is logged or omitted on purpose, with the correlation of its cycle."""
 
 import io
 import json
@@ -27,7 +27,7 @@ from haptic_trio.metrics import Metrics
 from tests.support.facts import PROBLEM, REF, example_of, message_types
 
 SILENT = {
-    # One line for each changed object would bury the story; what follows from the changes is told.
+    # One line for each changed object would be noise; the consequences of the changes are logged.
     m.ResourceChanged,
 }
 
@@ -53,7 +53,7 @@ class Narration:
         )
 
     async def report(self, *events: msgspec.Struct) -> list[tuple[str, str, dict[str, Any]]]:
-        """Tell *events* and return the lines that follow: level, message, key-values."""
+        """Record *events* and return the lines that follow: level, message, key-values."""
         self.log.calls.clear()
         for fact in events:
             self.events.record(fact)
@@ -139,7 +139,7 @@ async def test_drift_that_was_repaired_is_a_warning_with_its_kinds(narration: Na
 
 
 @pytest.mark.parametrize(
-    ("result", "level", "message", "told"),
+    ("result", "level", "message", "reported"),
     [
         (SyncResult(endpoint="e", changed=False, reloaded=False), "debug", "instance up to date", {}),
         (

@@ -29,7 +29,7 @@ class Probe:
         self.metrics = metrics
         self.client = client
         self.prepared = 0
-        """How often somebody has been asked to prepare for a scrape."""
+        """Number of calls that prepare for a scrape."""
 
     def change(self, **fields: object) -> None:
         self.report = msgspec.structs.replace(self.report, **fields)

@@ -2,7 +2,7 @@
 
     python -m tests.chart.golden_files
 
-writes the files of `golden/` anew, and the chart's own list of what libraries watch.
+writes the files of `golden/` again, and the chart's own list of what libraries watch.
 """
 
 import difflib

@@ -33,7 +33,7 @@ class BuilderUnavailableError(Exception):
 
 
 def build_arguments(epoch: str) -> dict[str, str]:
-    """Return what is told to every builder."""
+    """Return the options of every builder."""
     revision = _ask(["git", "-C", str(ROOT), "rev-parse", "HEAD"]) or "unknown"
     return {"VERSION": __version__, "REVISION": revision, "SOURCE_DATE_EPOCH": epoch}
 

@@ -32,7 +32,7 @@ class RenderError(Exception):
 
 
 class Helm:
-    """The helm of the tests, which is told the version of the API server that it shall render for."""
+    """The helm of the tests, with the version of the API server to render for."""
 
     def __init__(self, binary: Path) -> None:
         self.binary = binary

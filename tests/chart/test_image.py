@@ -63,7 +63,7 @@ class BuiltImage:
         self.builder = PrivateBuilder(folder / "builder")
 
     def copy_source(self) -> None:
-        """Copy what the image is made of: somebody may edit the checkout meanwhile."""
+        """Copy what the image is made of: the checkout may be edited meanwhile."""
         lines = (ROOT / ".containerignore").read_text().split()
         for name in ["Containerfile", ".containerignore", *[line[1:] for line in lines if line.startswith("!")]]:
             target = self._source / name

@@ -32,7 +32,7 @@ OUTSIDE: Resource = {
     "metadata": {"name": "outside"},
     "spec": {"type": "ExternalName", "externalName": "elsewhere.test"},
 }
-"""A Service that is refused, so that there is something to tell about it."""
+"""A Service that is rejected, so that there is an Event about it."""
 
 
 def settings_of(namespace: str) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def ingress(namespace: str, name: str, host: str, backend: str) -> Resource:
 
 
 def unservable(namespace: str) -> Resource:
-    """Return an Ingress that nobody could serve."""
+    """Return an Ingress that cannot be served."""
     found = ingress(namespace, "broken", "broken.test", "echo")
     (path,) = found["spec"]["rules"][0]["http"]["paths"]
     path.update(path="/a b", pathType="Exact")
@@ -200,7 +200,7 @@ async def test_a_haproxy_pod_that_is_deleted_serves_until_no_load_balancer_sends
 ) -> None:
     host = fresh(namespace)
     objects = [deployment("echo", 1), service("echo"), ingress(namespace, "shop", host["host"], "echo")]
-    # Who tells of endpoints repeats after a second what it did too early: less than this may be too short.
+    # The endpoints controller repeats an early update after a second: less than this may be too short.
     settings = {**settings_of(namespace), "haproxy__drainSeconds": 4}
     answers: list[bool] = []
     with trio.fail_after(LIMIT):

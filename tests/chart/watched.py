@@ -50,5 +50,5 @@ def _config_with(libraries: list[str]) -> Config:
 
 
 def write_watched(path: Path = WATCHED_FILE) -> None:
-    """Write *path* anew."""
+    """Write *path* again."""
     path.write_text(watched_text())

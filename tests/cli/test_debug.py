@@ -1,4 +1,4 @@
-"""What the console tells, as a terminal of 80 columns shows it."""
+"""What the console reports, as a terminal of 80 columns shows it."""
 
 import io
 import subprocess

@@ -1,4 +1,4 @@
-"""What `haptic-trio fleet` says when nobody answers, and how it writes what it is told."""
+"""Output of `haptic-trio fleet`, with and without an answer of the controller."""
 
 import socket
 from pathlib import Path

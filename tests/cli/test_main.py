@@ -103,7 +103,7 @@ def test_small_subcommands_start_without_the_controller() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("module", ["click", "haptic_trio.cli.render"])
-@pytest.mark.parametrize(("output", "told"), [("text", "error: interrupted"), ("json", '"message": "interrupted"')])
+@pytest.mark.parametrize(("output", "reported"), [("text", "error: interrupted"), ("json", '"message": "interrupted"')])
 def test_ctrl_c_during_the_start_is_reported_as_interrupted(module: str, output: str, reported: str) -> None:
     script = (
         "import os, signal, sys\n"

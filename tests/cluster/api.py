@@ -93,7 +93,7 @@ def _decode(response: httpx.Response) -> Resource:
 
 
 OnChange = Callable[[Resource | None, Resource | None], None]
-"""Is told the object before and after; None stands for an object that is not there."""
+"""Receives the object before and after; None stands for a missing object."""
 
 
 class Mirror:
@@ -148,7 +148,7 @@ class Mirror:
                 elif event["type"] == "DELETED":
                     self.objects.pop(_key(event["object"]), None)
                     self._on_change(event["object"], None)
-                # After an ERROR, such as 410, the server ends the stream, and everything is listed anew.
+                # After an ERROR, such as 410, the server ends the stream, and everything is listed again.
 
 
 def _key(item: Resource) -> tuple[str, str]:

@@ -155,7 +155,7 @@ def _require_built(folder: Path, name: str, make: _Make) -> Path:
 
 
 def provide_folder(folder: Path, name: str, make: _Make) -> Path:
-    """Return *folder*, which *make* fills beside its place; whoever comes second waits for the first."""
+    """Return *folder*, which *make* fills beside its place; a second caller waits for the first."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The certificates and keys of a control plane, made anew for every cluster."""
+"""The certificates and keys of a control plane, made for every cluster."""
 
 import ssl
 from collections.abc import Iterable

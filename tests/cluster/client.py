@@ -33,7 +33,7 @@ async def until(ask: Callable[[], Awaitable[_T]]) -> _T:
 
 
 class OrderError(Exception):
-    """The cluster could not do what it was told; the text says why."""
+    """The cluster could not execute an order; the text has the reason."""
 
 
 class Cluster:
@@ -147,7 +147,7 @@ class Cluster:
         return str(answer["status"]["token"])
 
     async def logs(self, namespace: str, pod: str, container: str | None = None, **parameters: str | int) -> str:
-        """Return what a container wrote, as the API server tells it."""
+        """Return what a container wrote, as the API server reports it."""
         chosen = {} if container is None else {"container": container}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         response = await self.client.get(path, params={**chosen, **parameters})
@@ -196,7 +196,7 @@ class Cluster:
         """Start, stop, kill, freeze or thaw `etcd`, `kube-apiserver` or `kube-controller-manager`.
 
         Returns when a part that was started is ready, and when one that shall end has ended. With a new API server the
-        controller manager begins anew.
+        controller manager restarts.
         """
         await self._order(f"/parts/{part}/{action}", None, None)
         if (part, action) == ("kube-apiserver", "start"):
@@ -205,7 +205,7 @@ class Cluster:
             await self._order("/parts/kube-controller-manager/start", None, None)
 
     async def restart_apiserver(self) -> None:
-        """Kill the API server and start it again: every watch ends, and every token is looked at anew."""
+        """Kill the API server and start it again: every watch ends, and every token is checked again."""
         await self.control("kube-apiserver", "kill")
         await self.control("kube-apiserver", "start")
 

@@ -22,7 +22,7 @@ RESTART_DELAY: Final = 1.0
 """Seconds before the second restart; doubles with every further one. The first is at once."""
 RESTART_DELAY_LIMIT: Final = 30.0
 GOOD_RUN: Final = 60.0
-"""Seconds after which a run counts as good, and the delay begins anew."""
+"""Seconds after which a run counts as good, and the delay restarts."""
 
 
 class ImageMissingError(Exception):

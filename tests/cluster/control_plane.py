@@ -81,7 +81,7 @@ class Part:
             self._process.send_signal(number)
 
     async def watch_over(self) -> None:
-        """Return never; raises PartError when the process ends although nobody asked it to."""
+        """Return never; raises PartError when the process ends unexpectedly."""
         while True:
             process = self._process
             if process is not None:
@@ -201,7 +201,7 @@ def _apiserver(binaries: Binaries, files: Certificates, address: IPv4Address, da
 
 
 def write_admission(files: Certificates) -> Path:
-    """Have the API server show its certificate to all webhooks that are Services; return where it is told so."""
+    """Have the API server show its certificate to webhooks in Services; return the file that configures it."""
     credentials = {"client-certificate": str(files.webhook_client), "client-key": str(files.webhook_client)}
     users = [{"name": "*.svc", "user": credentials}]
     kubeconfig = files.directory / "webhooks.kubeconfig"

@@ -37,8 +37,8 @@ RULES: Final = (
 )
 """What controllers need."""
 _LINGERING: Final = {"preStop": {"exec": {"command": ["sleep", "3"]}}}
-"""A Pod that shall end goes on serving until nobody sends it anything new. Who tells of endpoints repeats after a
-second what it did too early, so one second would not do."""
+"""A terminating Pod serves until it gets no new connections. The endpoints controller repeats an early update after a
+second, so one second would not do."""
 _PORTS: Final = [
     {"name": "http", "port": 80, "targetPort": "http"},
     {"name": "https", "port": 443, "targetPort": "https"},
@@ -176,7 +176,7 @@ class Site:
         path: str = "/",
         tls_secret: str = "",
     ) -> Resource:
-        """Return an Ingress for *host*, of ours unless told otherwise."""
+        """Return an Ingress for *host*, by default of the controller's class."""
         paths = [
             {"path": path, "pathType": "Prefix", "backend": {"service": {"name": backend, "port": {"name": "http"}}}}
         ]

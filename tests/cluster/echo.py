@@ -4,7 +4,7 @@
 
 POST /ready and POST /unready set what GET /ready answers; GET /slow?seconds=N answers late; GET /file/PATH shows a
 file; POST /exit?status=N ends the program.
-At SIGTERM it stops accepting, finishes what it is at, and ends; unless told to ignore it.
+At SIGTERM it stops accepting, finishes what it is at, and ends; unless asked to ignore it.
 """
 
 import argparse
@@ -95,12 +95,12 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 1024
 
     def server_bind(self) -> None:
-        """Bind without asking for a name, as the base class does: nobody would answer."""
+        """Bind without asking for a name, as the base class does: there is no name server."""
         TCPServer.server_bind(self)
 
 
 def main() -> None:
-    """Serve until told to end."""
+    """Serve until asked to end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--ignore-term", action="store_true")

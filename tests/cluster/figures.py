@@ -247,7 +247,7 @@ def host_of(number: int) -> str:
 
 
 def summary_of(figures: Figures) -> list[tuple[str, str]]:
-    """Return what there is to tell, as rows of a table."""
+    """Return the figures as rows of a table."""
     return [
         ("cold start to the first answer of the last host", f"{figures.cold_start:.1f} s"),
         ("new Ingress, from the write to both instances", _spread(figures.new_ingress)),

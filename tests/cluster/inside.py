@@ -1,6 +1,6 @@
 """The process that is the cluster: in namespaces of its own, it starts the control plane and is kubelet and balancer.
 
-Started by `rig.py` under `unshare`. The first process only waits for those that nobody else waits for; when it ends,
+Started by `rig.py` under `unshare`. The first process only waits for those that no other waits for; when it ends,
 the kernel ends all others, and with them network and mounts go.
 """
 

@@ -91,7 +91,7 @@ class Kubelet:
             "allocatable": ROOM,
         }
         await self._api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
-        # The API server keeps Pods from a node until somebody calls it ready; elsewhere a controller does.
+        # The API server keeps Pods from a node until it is marked ready; elsewhere a controller does.
         await self._api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
     def _source_changed(self, before: Resource | None, after: Resource | None) -> None:
@@ -150,7 +150,7 @@ class Kubelet:
             try:
                 await request()
             except (ApiError, httpx.TransportError) as exc:
-                # 404, 409: the Pod is gone, or was bound by somebody else.
+                # 404, 409: the Pod is gone, or was bound by another process.
                 if isinstance(exc, ApiError) and exc.status in {404, 409}:
                     return
                 await trio.sleep(RETRY_INTERVAL)

@@ -1,4 +1,4 @@
-"""What a cluster can be told to do while it runs: the messages, which both ends share."""
+"""What a cluster can be asked to do while it runs: the messages, which both ends share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

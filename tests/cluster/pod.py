@@ -45,7 +45,7 @@ class PodRunner:
 
     def __init__(self, pod: Resource, node: Node) -> None:
         self.pod = pod
-        """The newest version that the API server told."""
+        """The newest version that the API server reported."""
         self.containers: dict[str, Container] = {}
         metadata = pod["metadata"]
         self._path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
@@ -72,7 +72,7 @@ class PodRunner:
         self._sources_changed.set()
 
     async def run(self) -> None:
-        """Run the Pod until it was told to end and has ended; then the API server is told to forget it."""
+        """Run the Pod until it was asked to end and has ended; then delete it at the API server."""
         addresses, host_network = self._node.addresses, self.pod["spec"].get("hostNetwork", False)
         with NetworkNamespace.create() as namespace:
             address = GATEWAY if host_network else addresses.take()

@@ -95,7 +95,7 @@ def service_of(label: str, name: str = "webhook") -> Resource:
 
 
 def headless(name: str) -> list[Resource]:
-    """Return a Service and its endpoint, which nobody will ask."""
+    """Return a Service and its endpoint, which gets no request."""
     spec = {"clusterIP": "None", "clusterIPs": ["None"], "ports": [{"name": "http", "port": 80}]}
     endpoints = {
         "addressType": "IPv4",
@@ -115,7 +115,7 @@ def headless(name: str) -> list[Resource]:
 
 
 class UnpublishedSite(Site):
-    """One whose Ingresses are told no address: a thousand of them would be a thousand changes to begin with."""
+    """One whose Ingresses receive no address: a thousand of them would be a thousand changes to begin with."""
 
     def controllers(self, replicas: int) -> Resource:
         """See `Site.controllers`."""
@@ -138,7 +138,7 @@ class Reviewed:
         """Have the API server trust another authority alone, and give the webhook a certificate of that one."""
         self._authority, secret = certificate_of(self.site)
         await self.ask_at("webhook")
-        # Nobody it trusts answers.
+        # The server has a certificate of another authority.
         await until(lambda: self.passes(self.broken("probe")))
         await self.site.apply(secret)
 

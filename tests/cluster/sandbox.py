@@ -89,7 +89,7 @@ class ContainerProcess:
 
     @classmethod
     async def start(cls, launch: Launch, namespace: int | None, layers: Path, log: Path) -> "ContainerProcess":
-        """Start *launch* in the network of descriptor *namespace*, or in ours; *layers* is made, for its own files."""
+        """Start *launch* in the network of descriptor *namespace*, or of the caller; its files go to *layers*."""
         os.makedirs(layers)  # noqa: PTH103 - in memory, like all of the cluster's own files
         network = [] if namespace is None else ["nsenter", f"--net=/proc/{os.getpid()}/fd/{namespace}"]
         mounts = [
@@ -132,7 +132,7 @@ class ContainerProcess:
             self.process.send_signal(number)
 
     async def wait(self) -> int:
-        """Wait for the first process; return its status as a shell tells it."""
+        """Wait for the first process; return its status as a shell reports it."""
         status = await self.process.wait()
         return status if status >= 0 else 128 - status
 

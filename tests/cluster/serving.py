@@ -29,7 +29,7 @@ _CHUNK: Final = 1 << 16
 
 
 class Orders:
-    """Carries out what a test tells the cluster to do."""
+    """Executes the orders of a test in the cluster."""
 
     def __init__(self, parts: Mapping[str, Part], kubelet: Kubelet, client: httpx.AsyncClient) -> None:
         self._parts = parts

@@ -13,7 +13,7 @@ class Ended(msgspec.Struct, frozen=True):
     """How a container's process ended."""
 
     code: int
-    """As a shell tells it: 128 and the signal for one that was killed."""
+    """As a shell reports it: 128 and the signal for one that was killed."""
     reason: str
     started: str
     finished: str
@@ -49,7 +49,7 @@ def timestamp() -> str:
 def build_status(
     pod: Resource, *, address: str, host: str, init: Sequence[ContainerState], main: Sequence[ContainerState], now: str
 ) -> Resource:
-    """Return the status of *pod*; conditions that did not change keep their time, as *pod* tells it."""
+    """Return the status of *pod*; conditions that did not change keep their time, as *pod* reports it."""
     before = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
     initialised = all(one.ready if one.sidecar else _completed(one) for one in init)
     phase = find_phase(main, pod["spec"].get("restartPolicy", "Always")) if initialised else "Pending"

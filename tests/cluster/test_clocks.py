@@ -1,4 +1,4 @@
-"""The clock of a controller is set while it runs: nobody's lease ends by that, and changes go on arriving."""
+"""The clock of a controller is set while it runs: no lease ends by that, and changes go on arriving."""
 
 import json
 import os
@@ -68,7 +68,7 @@ async def test_clock_that_jumps_moves_no_lease_and_delays_no_change(
 
 
 async def lives_hours_away(site: Site, hours: int) -> bool:
-    """Return whether some line of the leader's log has a time that is *hours* from ours."""
+    """Return whether some line of the leader's log has a time that differs by *hours* from the local one."""
     lines = (await site.cluster.logs(site.namespace, await site.pod_of_leader())).splitlines()
     stamps = [datetime.fromisoformat(json.loads(line)["timestamp"]) for line in lines]
     return any(abs((stamp - datetime.now(UTC)).total_seconds() / HOUR - hours) < 0.5 for stamp in stamps)

@@ -115,7 +115,7 @@ async def test_cluster_ends_when_its_starter_is_killed() -> None:
         "import sys; from tests.cluster.rig import running_cluster\n"
         "with running_cluster() as state: print(state.directory, flush=True); sys.stdin.read()"
     )
-    starter = subprocess.Popen(  # noqa: ASYNC220 - it is killed, as a test run is; nobody waits for it in between
+    starter = subprocess.Popen(  # noqa: ASYNC220 - it is killed, as a test run is; the test does not wait for it
         [sys.executable, "-c", code], cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert starter.stdin is not None

@@ -22,7 +22,7 @@ LIMIT = 180.0
 FORBIDDEN = 403
 METRICS_PORT = 8404
 ROUNDING = 1.0
-"""The API server tells whole seconds."""
+"""The API server reports whole seconds."""
 FLEET_RULES = (
     *RULES,
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create", "update", "delete"]},
@@ -131,7 +131,7 @@ async def lose_a_pod(site: FleetSite) -> None:
 
 
 async def rotate(site: FleetSite) -> None:
-    """Write another template; whoever leads is killed when the new pod is made, and again when the old one drains."""
+    """Write another template; the leader is killed when the new pod is made, and again when the old one drains."""
     (former,) = await site.fleet()
     site.note = "second"
     await site.apply(site.haproxy(1))

@@ -1,4 +1,4 @@
-"""Ten thousand Ingresses at the start: served all at once, and none lost when controllers begin anew."""
+"""Ten thousand Ingresses at the start: served all at once, and none lost when controllers restart."""
 
 import random
 import signal

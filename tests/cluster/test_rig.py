@@ -270,7 +270,7 @@ async def test_probes_and_hooks_work_as_declared(cluster: Cluster, namespace: st
             await client.post(f"http://{address}:{PORT}/unready")
         again = await cluster.wait(path, claim_status(restartCount=1, started=False))
         await wait_logged(cluster, namespace, "echo", "listening")
-        # Followed from before the end: the pod may be gone when somebody asks for what it said last.
+        # Followed from before the end: the pod may be gone when its last output is read.
         async with (
             cluster.client.stream("GET", f"{path}/log", params={"follow": "true"}) as response,
             trio.open_nursery() as nursery,

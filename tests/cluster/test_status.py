@@ -1,4 +1,4 @@
-"""What the leader writes: addresses of Ingresses that are ours, and Events about objects that are not served."""
+"""What the leader writes: addresses of Ingresses that are managed, and Events about objects that are not served."""
 
 from pathlib import Path
 from typing import Any

@@ -85,7 +85,7 @@ async def see_configurations(found: Reviewed) -> None:
 
 
 async def see_strangers(found: Reviewed) -> None:
-    """Nobody gets in but the API server, which has shown its certificate for all that was refused."""
+    """Only the API server is admitted, and has shown its certificate for all rejected objects."""
     site = found.site
     (pod,) = await site.cluster.pods(site.namespace, "app=controller")
     url = f"https://{pod['status']['podIP']}:{PORT}/validate"
@@ -106,20 +106,20 @@ def anonymous() -> ssl.SSLContext:
 
 
 async def see_times(found: Reviewed) -> None:
-    """Nobody waits long for a review."""
+    """No client waits long for a review."""
     good, bad = samples_of(found, SAMPLES)
     accepted = await measure(found, good, 201)
     refused = await measure(found, bad, REJECTED)
     print(f"accepted: {accepted}\nrefused: {refused}")  # noqa: T201
 
     assert max(accepted.median, refused.median) <= SLOWEST
-    # One in a hundred tells of the machine where others work on it, too.
+    # One in a hundred measures the load of the machine, not the webhook.
     if os.getloadavg()[0] <= BUSY * (os.cpu_count() or 1):
         assert max(accepted.slowest, refused.slowest) <= SLOWEST
 
 
 async def see_absence(found: Reviewed) -> None:
-    """Nobody waits for a webhook that is down; what passes is quarantined, concerns nobody else, and can be mended."""
+    """No client waits for a webhook that is down; bad objects are then quarantined alone, and can be fixed."""
     site = found.site
     # Over the connection that it has, it would go on asking for as long as that lasts.
     await found.ask_at("nobody")

@@ -1,4 +1,4 @@
-"""Whether values fit the settings of libraries, and how it is told where they do not."""
+"""Whether values fit the settings of libraries, and how it is reported where they do not."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ def main() -> int:
     """Add the addresses of the command line."""
     with Netlink() as here:
         for one in sys.argv[1:]:
-            # /32: they are nobody's source address.
+            # /32: they are no source address.
             here.add_address(CARD, IPv4Interface(f"{one}/32"))
     return 0
 

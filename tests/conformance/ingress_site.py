@@ -85,7 +85,7 @@ async def install(state: State, namespace: str, root: Path) -> IngressSite:
 
 
 async def uninstall(state: State, namespace: str) -> None:
-    """Remove everything; nobody waits for the Pods."""
+    """Remove everything, without waiting for the Pods."""
     async with connect_cluster(state) as cluster:
         for kind, group in (
             *(("clusterroles", "rbac.authorization.k8s.io"), ("clusterrolebindings", "rbac.authorization.k8s.io")),
@@ -135,7 +135,7 @@ async def until_served(cluster: Cluster, site: IngressSite, host: str, path: str
 
 
 async def events_about(cluster: Cluster, namespace: str, kind: str, name: str) -> list[Resource]:
-    """Return the Events about an object that a controller of ours has written."""
+    """Return the Events about an object that the controller has written."""
     found, _ = await cluster.api.list(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
     return [
         one

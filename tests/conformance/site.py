@@ -120,7 +120,7 @@ class GatewaySite(Site):
 
 
 def gateway_class() -> Resource:
-    """Return the class of the Gateways that are ours."""
+    """Return the class of the Gateways that are managed."""
     return {
         "apiVersion": f"{_GROUP}/v1",
         "kind": "GatewayClass",

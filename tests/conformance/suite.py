@@ -1,4 +1,4 @@
-"""Runs the suite's program in the network of a cluster, and keeps what it tells."""
+"""Runs the suite's program in the network of a cluster, and keeps what it reports."""
 
 import os
 import subprocess

@@ -49,7 +49,7 @@ def read_outcomes(text: str) -> list[Outcome]:
 
 
 def read_log(text: str) -> Log:
-    """Take the output of a verbose Go test apart: tests that run side by side are told apart by their names."""
+    """Take the output of a verbose Go test apart: tests that run side by side are distinguished by their names."""
     current = ""
     seconds: dict[str, float] = {}
     lines: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ def find_reasons(lines: Iterable[str]) -> list[str]:
     def finish() -> None:
         text = ": ".join(" ".join(parts[name]) for name in ("Messages", "Error") if parts.get(name))
         if text:
-            # Of a wait in vain, the last thing that was seen tells more than that the time was up.
+            # After a time-out, the last observation says more than the time-out.
             seen = f" ({_shortened(last)})" if last and _WAITED.search(text) else ""
             reasons.append(_shortened(text) + seen)
         parts.clear()

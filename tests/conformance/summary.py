@@ -38,7 +38,7 @@ def counts_by_profile(
     """Return the counts by profile and level, as the official report counts them.
 
     A test belongs to the profile of each kind of route that it needs, or to all where it needs none; it is of the
-    core where it needs nothing else. Those of a service mesh belong to none of ours.
+    core where it needs nothing else. Those of a service mesh belong to no supported profile.
     """
     found: dict[tuple[str, str], Counter[str]] = {}
     for one in outcomes:

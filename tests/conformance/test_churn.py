@@ -69,13 +69,13 @@ class Observer:
 
     def __init__(self) -> None:
         self.right: dict[str, int] = {}
-        """The generation of which the status of each route is told, by name."""
+        """The generation of each route that its status is for, by name."""
         self.writes: Counter[tuple[str, int]] = Counter()
         """By name and generation."""
         self.present: set[str] = set()
 
     def note(self, before: Resource | None, after: Resource | None) -> None:
-        """Take note of a change, as a `Mirror` tells it."""
+        """Take note of a change, as a `Mirror` reports it."""
         if after is None:
             self.present.discard((before or {})["metadata"]["name"])
             return

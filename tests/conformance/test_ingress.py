@@ -223,7 +223,7 @@ def _led_to(rules: Rules, name: str) -> Rules:
 
 
 async def _wait_note(cluster: Cluster, site: IngressSite, name: str, reason: str, kind: str = "Ingress") -> str:
-    """Return what the owner of an object is told for *reason*, once it is."""
+    """Wait for an Event with *reason* about an object, and return its text."""
 
     async def look() -> str:
         reported = await events_about(cluster, site.namespace, kind, name)

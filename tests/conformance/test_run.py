@@ -1,4 +1,4 @@
-"""What the command line asks for is what the suite is told."""
+"""Options of the command line become arguments of the suite."""
 
 from pathlib import Path
 

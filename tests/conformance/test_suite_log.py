@@ -1,4 +1,4 @@
-"""What the suite says is told apart by test, and its reasons are found."""
+"""The output of the suite is split by test, and its reasons are found."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A run is judged and told by profile, level and feature."""
+"""A run is judged and reported by profile, level and feature."""
 
 import yaml
 

@@ -25,7 +25,7 @@ class Sleeper:
         """Be connected."""
 
     async def close(self, _code: int, reason: str) -> None:
-        """Be told why not."""
+        """Receive the reason of a rejection."""
         self.ended = reason
 
     async def receive_text(self) -> str:

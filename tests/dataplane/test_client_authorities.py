@@ -1,4 +1,4 @@
-"""Whoever is trusted no more comes in no more, whatever way a change of authorities takes."""
+"""A client that is no longer trusted is rejected, however a change of authorities is applied."""
 
 import http.client
 import socket

@@ -15,7 +15,7 @@ RECORDED: list[dict[str, Any]] = [
     json.loads(line)
     for line in Path(dataplaneapi.__file__).with_name("dataplaneapi_transcript.jsonl").read_text().splitlines()
 ]
-# Ids are made up anew, and the description of a loaded map is HAProxy's.
+# Ids are new each time, and the description of a loaded map is HAProxy's.
 VARIES = {"id", "runtimeAPI"}
 # What counts in a body that has a certain field: the rest is the machine's.
 FIELDS = {

@@ -63,7 +63,7 @@ async def test_a_stale_record_is_discarded(instance_root: Path, haproxy_binary: 
         await sync_endpoint(agent, answering(port, "one"))
         pid = (await agent.describe()).pid
     record = instance_root / "instances/local-1/process.json"
-    # As if the pid had gone to a process of somebody else: this one.
+    # As if another process had got the pid: this one.
     record.write_text(record.read_text().replace(f'"pid":{pid}', f'"pid":{os.getpid()}'))
     os.kill(pid, signal.SIGKILL)
     assert not live_haproxies(instance_root)

@@ -21,7 +21,7 @@ REASON = "backend app: directive 'timeout' added"
 
 
 class Recorder:
-    """An agent, and what it was told; a generation may be made to be refused once it is to be loaded."""
+    """An agent, and what it received; a test can make it reject the load of a generation."""
 
     def __init__(self, agent: LocalAgent, *, refuses: Generation | None = None) -> None:
         self._agent = agent
@@ -69,7 +69,7 @@ async def test_without_leave_to_reload_the_rest_is_held_back(instance_root: Path
         running = await agent.fetch_running()
         assert running is not None
         assert "".join(running.text.split()) == "".join(site(port, [two]).text.split())
-        # What is on disk is what runs: a process that is started anew is like the one before.
+        # What is on disk is what runs: a process that is started again is like the one before.
         await kill_and_wait_for_next(agent)
         await wait_for_body(port, "b")
         again = await sync_endpoint(agent, site(port, [two], more=STRUCTURE), may_reload=False)
@@ -78,7 +78,7 @@ async def test_without_leave_to_reload_the_rest_is_held_back(instance_root: Path
         assert (last.reloaded, last.operations) == (True, 0)
 
 
-@pytest.mark.parametrize("refusal", ["by the endpoint", "by haproxy"])
+@pytest.mark.parametrize("rejection", ["by the endpoint", "by haproxy"])
 async def test_a_reload_that_is_rejected_takes_the_runtime_part_back(
     instance_root: Path, haproxy_binary: Path, rejection: str
 ) -> None:

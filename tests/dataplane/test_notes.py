@@ -1,4 +1,4 @@
-"""What a process was told since its files were written is known after any crash, and joins the files."""
+"""Runtime changes since the files were written are known after any crash, and join the files."""
 
 from pathlib import Path
 

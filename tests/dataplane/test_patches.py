@@ -217,7 +217,7 @@ async def test_a_server_that_is_wanted_again_while_it_is_in_use_is_revived(
                         ("s2", three, 7, "ready"),
                     ]
                     assert await bodies_of(port) == {"b", "c"}
-                    # What used it goes on, and nobody deletes it any more.
+                    # The backend that used it continues, and no later change deletes it.
                     await accepted.send(RESPONSE)
                     assert (await client.receive_some()).endswith(b"ok")
             await sync_without_reload(agent, site(port, [two, three], options=f"weight 8 {options}"))

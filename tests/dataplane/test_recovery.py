@@ -31,7 +31,7 @@ pytestmark = pytest.mark.haproxy
 
 
 class Crash(BaseException):
-    """Stands for kill -9: no handler of ours may run, so it is no Exception."""
+    """Stands for kill -9: no handler of the program may run, so it is no Exception."""
 
 
 def crash(owner: type, method: str, *, after: bool, patch: pytest.MonkeyPatch) -> None:

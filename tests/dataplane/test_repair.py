@@ -1,4 +1,4 @@
-"""What others do to a running instance is found, told apart by kind, and put right."""
+"""What others do to a running instance is found, distinguished by kind, and put right."""
 
 import contextlib
 import os
@@ -198,7 +198,7 @@ async def test_what_an_earlier_controller_has_left_over_is_deleted_once_it_can_b
 
 
 class FakeRuntime(RuntimeClient):
-    """A worker that shows what it is said to have, and refuses what it is told to."""
+    """A worker with scripted state that rejects scripted commands."""
 
     def __init__(self, *answers: str, refuses: bool = False) -> None:
         super().__init__(Path("admin.sock"), endpoint="fake-1")

@@ -18,7 +18,7 @@ from tests.support.haproxy import answering, forwarding, mapping
 
 
 class FakeEndpoint:
-    """Runs what it is told to; `fail` is raised by the methods named with it."""
+    """Runs every generation it gets; the methods named with `fail` raise it."""
 
     def __init__(self, running: Generation | None, **fail: Exception) -> None:
         self.running = running

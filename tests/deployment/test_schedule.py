@@ -39,7 +39,7 @@ def add_data(valid: Generation, prepared: Generation) -> Generation:
 
 
 class World:
-    """Endpoints that hold back structure as they are told, and a schedule that is asked after each event."""
+    """Endpoints that hold back structure on demand, and a schedule that is queried after each event."""
 
     def __init__(self, names: str = "ab", *, data_reloads: bool = False) -> None:
         self.now = 100.0
@@ -212,7 +212,7 @@ def test_data_that_takes_a_reload_does_not_wait_for_a_check_of_its_own() -> None
     assert len(world.reloads) == 1
 
 
-@pytest.mark.parametrize("first", ["told at once", "held back"])
+@pytest.mark.parametrize("first", ["reported at once", "held back"])
 def test_data_that_takes_a_reload_waits_for_structure_that_was_prepared_with_it(first: str) -> None:
     world = World(data_reloads=True)
     world.prepare(1, 1)

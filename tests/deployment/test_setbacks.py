@@ -1,4 +1,4 @@
-"""An endpoint that fails to take what it holds back is asked again later and later, and nobody waits for it."""
+"""An endpoint that fails to take what it holds back is retried with growing delays, and delays no other endpoint."""
 
 from collections.abc import Callable
 from functools import partial

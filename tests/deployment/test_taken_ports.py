@@ -82,7 +82,7 @@ def test_retries_of_many_addresses_come_together(notes: list[tuple[int, float]])
             taken.retry(now)
             if ports(taken) != before:
                 retries.append(now)
-                # Whoever holds them still does.
+                # The processes that hold the ports still do.
                 taken.note(map(address, map(int, before)), now)
         now = end
         taken.note([address(port)], now)

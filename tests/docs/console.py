@@ -139,7 +139,7 @@ class Session:
         for path in self._directory.glob("*/*.yaml"):
             # What the program has written for this person.
             path.write_text(self._translate(path.read_text("utf-8")), "utf-8")
-        # Whoever looks at a terminal does not see whether the last line has an end.
+        # A terminal does not show whether the last line has an end.
         return done.stdout if done.stdout[-1:] in ("", "\n") else f"{done.stdout}\n"
 
     def _addresses(self) -> dict[str, str]:
@@ -207,7 +207,7 @@ class _Running:
         return self._process.poll() is not None
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does: tell everybody in the terminal; returns when the command has ended."""
+        """Do what Ctrl-C does: send SIGINT to all processes of the terminal; returns when the command has ended."""
         try:
             os.killpg(self._process.pid, signal.SIGINT)
             self._process.wait(20)
@@ -225,7 +225,7 @@ class _Running:
                 self._process.wait()
 
     def close(self) -> None:
-        """Forget what it has told."""
+        """Forget the output so far."""
         os.close(self._descriptor)
 
 

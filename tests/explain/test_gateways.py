@@ -1,4 +1,4 @@
-"""Where requests to Gateways go, as notes tell it."""
+"""Notes about the routing of requests to Gateways."""
 
 import itertools
 import posixpath

@@ -88,7 +88,7 @@ async def test_traffic_follows_the_manifests_and_a_killed_agent_is_healed_when_i
 
             await until(is_looked_at)
 
-            # Somebody edits its configuration: the event brings the right one back.
+            # A user edits its configuration: the event brings the right one back.
             wanted = (await described(running, "two")).generation
             config = one.state / "current/haproxy.cfg"
             config.chmod(0o600)

@@ -1,4 +1,4 @@
-"""The console over a running controller: what its stream tells, whom it lets in, and that it keeps secrets."""
+"""The console over a running controller: what its stream reports, whom it lets in, and that it keeps secrets."""
 
 import base64
 import json

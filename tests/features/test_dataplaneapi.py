@@ -116,7 +116,7 @@ async def test_apis_follow_the_manifests_and_what_others_change_is_put_right(
             await until(lambda: one.process.certificates[path] != former)
             assert (one.loads, two.loads) == loads
 
-            # Somebody else turns a server away, and empties a map.
+            # Another process turns a server away, and empties a map.
             key = next(iter(one.process.servers))
             one.process.servers[key]["admin_state"] = "drain"
             name = next(name for name, entries in one.process.maps.items() if entries)

@@ -155,7 +155,7 @@ async def test_people_ask_for_drains_rotations_and_sizes(site: Site, haproxy_bin
         await story.settled(3)
         status = await story.ask("GET", "/fleet")
         assert (status["groups"][0]["size"], status["groups"][0]["configured_size"]) == (3, 2)
-        # Whoever edits the configuration has the last word.
+        # The newest edit of the configuration wins.
         story.floor = 1
         write_site(site, size=1, drainTimeout="2s")
         await story.settled(1)

@@ -64,7 +64,7 @@ async def test_exported_metrics_agree_with_the_reference(site: Site, haproxy_bin
             assert labels - {"le"} == set(known[name].labels), name
     exported = {family.name for family in found.families.values()}
     absent = {family.name for family in all_families() if family.name.removesuffix("_total") not in exported}
-    # Those of an API server: a directory has no watches, and nobody who asks before a change.
+    # Those of an API server: a directory has no watches, and no admission reviews.
     elsewhere = ("haptic_watch_", "haptic_api_", "haptic_webhook_")
     assert {name for name in absent if not name.startswith(elsewhere)} == set()
 

@@ -1,4 +1,4 @@
-"""The controller as a process: it is killed, it is told to end, and it comes back. HAProxy serves on."""
+"""The controller as a process: it is killed, it is asked to end, and it comes back. HAProxy serves on."""
 
 import signal
 import subprocess
@@ -106,7 +106,7 @@ async def test_haproxy_serves_on_when_the_controller_is_killed_and_the_next_one_
                 assert await killed.end(signal.SIGKILL, within=5) == -signal.SIGKILL
                 await traffic.wait_for(50)
                 nursery.cancel_scope.cancel()
-        # Nobody hears of it for now.
+        # The controller does not notice it yet.
         site.write_service("web", two)
         assert await site.get("web.localhost") == (200, "one")
 

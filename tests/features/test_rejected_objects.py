@@ -121,7 +121,7 @@ def tls_secret(when: str, certificate: trustme.LeafCert, key: trustme.LeafCert, 
 
 
 async def has_certificate(port: int, host: str) -> bool:
-    """Whether clients that ask for *host* get a certificate of ours for it."""
+    """Whether clients that ask for *host* get a certificate of the configuration for it."""
     context = ssl.create_default_context()
     AUTHORITY.configure_trust(context)
     stream = trio.SSLStream(await trio.open_tcp_stream("127.0.0.1", port), context, server_hostname=host)

@@ -1,6 +1,6 @@
 """A client that opens so many connections a second, whatever becomes of them, in a process of its own.
 
-python -m tests.fleet.knocking PORT RATE   prints a line once the first answer has come; told to end by the end of
+python -m tests.fleet.knocking PORT RATE   prints a line once the first answer has come; asked to end by the end of
 its standard input, it prints what it has met, as JSON.
 """
 

@@ -1,4 +1,4 @@
-"""Clients of a Gateway that have to show a certificate: nobody comes in by a TLS session that began somewhere else."""
+"""Clients of a Gateway that have to show a certificate: a TLS session of another port or host does not admit them."""
 
 import http.client
 import socket

@@ -1,4 +1,4 @@
-"""Listeners of one port that are served in different ways, told apart by the host that a client asks for."""
+"""Listeners of one port that are served in different ways, distinguished by the host that a client asks for."""
 
 import itertools
 import socket

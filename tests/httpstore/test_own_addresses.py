@@ -18,7 +18,7 @@ FORBIDDEN = "the host's address is one of this machine"
 
 
 def own_address() -> str:
-    """Return the address by which this machine reaches others; one of its loopback's where it reaches nobody."""
+    """Return the address by which this machine reaches others; a loopback address if it has no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.1", 9))

@@ -1,4 +1,4 @@
-"""What templates may ask for, what of it is ever told, and which requests are one."""
+"""Requests of templates: what is allowed, what messages show, and which requests are equal."""
 
 import base64
 from collections.abc import Mapping
@@ -138,7 +138,7 @@ def test_what_is_no_http_url_is_rejected(url: Any, message: str) -> None:
         ({"critical": "yes"}, "`critical`"),
         ({"headers": ["a"]}, "`headers`"),
         ({"headers": {"a b": "c"}}, "name"),
-        ({"headers": {"Host": "c"}}, "none that templates choose"),
+        ({"headers": {"Host": "c"}}, "is reserved"),
         ({"headers": {"x": "a\nb"}}, "the header 'x'"),
         ({"ca": "nothing"}, "PEM"),
     ],

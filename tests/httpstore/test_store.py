@@ -1,4 +1,4 @@
-"""When contents are fetched, what templates get meanwhile, and what is told of it; by a clock that jumps."""
+"""When contents are fetched, what templates get meanwhile, and what is reported of it; by a clock that jumps."""
 
 from typing import Any
 

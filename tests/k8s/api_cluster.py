@@ -28,7 +28,7 @@ FAST = Pace(
 
 
 class Reports:
-    """What was told, and a way to wait for it."""
+    """Received events, and a way to wait for them."""
 
     def __init__(self) -> None:
         self.problems: dict[str, tuple[Problem, ...]] = {}
@@ -113,6 +113,6 @@ async def connected_by(
 
 @asynccontextmanager
 async def viewing(cluster: ApiCluster, selection: Selection) -> AsyncIterator[View]:
-    """Open a watch and keep what it tells."""
+    """Open a watch and keep what it reports."""
     async with cluster.watch(selection) as events:
         yield View(events)

@@ -42,7 +42,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def stream(*chunks: bytes, seconds: float) -> httpx.Response:
-    """Return an answer that tells *chunks* at once and ends after so many *seconds*."""
+    """Return an answer that sends *chunks* at once and ends after so many *seconds*."""
 
     async def generate() -> AsyncGenerator[bytes, None]:
         for chunk in chunks:

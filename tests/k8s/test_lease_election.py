@@ -313,7 +313,7 @@ class World:
             each.update(self.server.read())
 
     def disturb(self) -> None:
-        """Change the weather, or what somebody does."""
+        """Change the conditions, or the action of a replica."""
         self.loss = self.random.choice([0.0, 0.0, 0.2, 0.9])
         self.delay = self.random.choice([0.01, 0.01, 0.3, 4.0, 12.0])
         someone = self.random.choice(self.candidates)

@@ -153,7 +153,7 @@ async def test_a_reflector_ends_with_the_watch(bench: Bench) -> None:
 
 
 async def test_a_cancelled_reflector_leaves_no_watch_and_a_whole_store(bench: Bench) -> None:
-    # Nobody reads: the reflector is cancelled while it emits.
+    # No task reads: the reflector is cancelled while it emits.
     bench.changes_in, bench.changes_out = trio.open_memory_channel[ResourceChanged](0)
     await bench.cluster.events.send(Listed((service("a"),)))
 

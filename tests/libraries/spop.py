@@ -32,7 +32,7 @@ Answer = Callable[[trio.SocketStream, Frame], Awaitable[None]]
 
 
 class Agent:
-    """Greets and judges whoever connects; a test may change how at any time."""
+    """Greets and judges every client; a test may change the answers at any time."""
 
     def __init__(self, answer: Answer, greet: Answer) -> None:
         self.port = 0

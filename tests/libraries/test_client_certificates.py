@@ -1,4 +1,4 @@
-"""Clients that have to show a certificate: who comes in, over which connection, and whom nobody can pretend to be."""
+"""Client certificates: which clients are admitted, over which connection, and that none can impersonate another."""
 
 import base64
 import contextlib

@@ -61,7 +61,7 @@ REDIRECTS: list[tuple[str, dict[str, str]]] = [
     (ORG, {"request-redirect": ELSEWHERE}),
     (ORG, {"set-host": ELSEWHERE}),
 ]
-"""What only a client is told, or the endpoint: nothing of it is a place that HAProxy connects to."""
+"""Values that only a client or an endpoint receives: HAProxy connects to none of them."""
 OWN: list[tuple[str, dict[str, str]]] = [
     (HI, {"agent-check-port": "9000", "agent-check-send": "up?\\n"}),
     (HI, {"health-check-port": "9000"}),

@@ -73,7 +73,7 @@ def test_each_request_has_an_identifier_that_client_and_server_learn(cluster: Cl
 
 
 def proxied(port: int, client: str) -> bytes:
-    """Ask as a load balancer that tells the client's address first; empty where the connection is cut off."""
+    """Send a request as a load balancer that sends the client's address first; empty if the connection is closed."""
     with suppress(ConnectionError), socket.create_connection((HERE, port), 5) as connection:
         head = f"PROXY TCP4 {client} {HERE} 4000 80\r\n" if client else ""
         connection.sendall(f"{head}GET / HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
@@ -203,7 +203,7 @@ def test_a_client_has_so_many_connections_and_no_more(cluster: Cluster) -> None:
                 held.sendall(f"GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
                 served[number] = held.recv(12) == b"HTTP/1.1 200"
 
-    # The connection of whoever waited for HAProxy may still have counted at the beginning.
+    # The connection that waited for HAProxy's start may still have counted at the beginning.
     assert 1 <= sum(served) <= 2
     assert not served[-1]
 

@@ -98,7 +98,7 @@ def test_the_result_of_all_changes_is_that_of_a_full_render(shared: Shared) -> N
 
 
 def compare(site: Site) -> None:
-    """See that what is rendered is what rendering everything anew gives."""
+    """See that the output equals that of a full render."""
     rendered, fresh = site.render(), Renderer(site.config).render_here(site.stores)
     assert {path: text.text for path, text in rendered.texts.items()} == {
         path: text.text for path, text in fresh.texts.items()

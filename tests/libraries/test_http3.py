@@ -1,4 +1,4 @@
-"""HTTP/3 on the wire: who is served, what servers are told, and what changes and reloads do to connections."""
+"""HTTP/3 on the wire: who is served, what servers receive, and what changes and reloads do to connections."""
 
 import json
 import socket

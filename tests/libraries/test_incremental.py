@@ -67,7 +67,7 @@ class Cluster:
         return self.rendered
 
     def compare(self) -> None:
-        """See that what was rendered is what rendering everything anew gives."""
+        """See that the output equals that of a full render."""
         fresh = Renderer(self.config).render_here(self.stores)
         assert {path: text.text for path, text in self.rendered.texts.items()} == {
             path: text.text for path, text in fresh.texts.items()
@@ -164,7 +164,7 @@ class CountingStore(Store):
 
 
 class Sharing(Cluster):
-    """Many Ingresses that name one Service and one certificate; whether they are ours, their class has to tell."""
+    """Many Ingresses that name one Service and one certificate; their class decides whether they are managed."""
 
     def __init__(self) -> None:
         self.config = library_config("base", "ssl", "ingress", "nginx-annotations")

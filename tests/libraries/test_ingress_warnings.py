@@ -1,4 +1,4 @@
-"""What owners of Ingresses are told that are served, but not as they may think."""
+"""Warnings to owners of Ingresses that are served differently than they may expect."""
 
 from collections.abc import Iterator
 from typing import Any

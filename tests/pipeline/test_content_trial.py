@@ -1,4 +1,4 @@
-"""Contents that break a configuration are found out and left out, whoever refuses it and however many there are."""
+"""Contents that break a configuration are found and rejected, in whichever phase and however many there are."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What one object breaks, the others do not pay for; what the templates break, nobody does."""
+"""A fault of one object does not affect others; a fault of the templates quarantines no object."""
 
 from collections.abc import Callable
 from pathlib import Path

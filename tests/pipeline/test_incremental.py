@@ -1,4 +1,4 @@
-"""What is put together from parts that have not changed is what rendering everything anew gives, whatever happens."""
+"""What is assembled from unchanged parts equals a full render, whatever happens."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -95,7 +95,7 @@ class Server:
 
 
 class Office:
-    """A writer at a server, with stores that are told of what is written."""
+    """A writer at a server, with stores that receive the written objects."""
 
     def __init__(self, *objects: Resource) -> None:
         self.stores = stores_of(gateway_class(), *objects)

@@ -1,4 +1,4 @@
-"""Which Ingresses are ours, and which addresses they get."""
+"""Which Ingresses are managed, and which addresses they get."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ OLD = "kubernetes.io/ingress.class"
 
 
 @pytest.mark.parametrize(
-    ("resource", "ours"),
+    ("resource", "own"),
     [
         (ingress("a"), True),
         (ingress("a", ingress_class="more"), True),
@@ -31,7 +31,7 @@ def test_ingress_is_managed_by_the_name_of_its_class_or_its_controller(resource:
 
 
 @pytest.mark.parametrize(
-    ("default", "ours"),
+    ("default", "own"),
     [
         (ingress_class("haptic", "x", default=True), True),
         (ingress_class("any", "us/controller", default=True), True),

@@ -1,4 +1,4 @@
-"""Owners of objects are told what becomes of them, once, and again when it changes."""
+"""Owners of objects get an Event about each state once, and another one when it changes."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -34,7 +34,7 @@ CONFIG_MAP: Resource = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"n
 
 
 class Board:
-    """What is held, the cells that tell of cycles, and the Events at the server."""
+    """Quarantined objects, the cells with results of cycles, and the Events at the server."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server

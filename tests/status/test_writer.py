@@ -1,4 +1,4 @@
-"""The leader writes a status when it differs, once, and takes back what is ours alone."""
+"""The leader writes a status once when it differs, and removes only its own fields."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

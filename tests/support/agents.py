@@ -36,7 +36,7 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.path)
 
     def issue(self, name: str, *, expired: bool = False, trusts: Path | None = None) -> TlsFiles:
-        """Write a certificate for *name* (or write it anew); it trusts this authority unless told otherwise."""
+        """Write a certificate for *name* (or write it again); it trusts this authority by default."""
         files = TlsFiles(
             certificate=self.root / f"{name}.pem", key=self.root / f"{name}.key", authorities=trusts or self.path
         )

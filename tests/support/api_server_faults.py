@@ -1,4 +1,4 @@
-"""What the in-process API server can be told to do wrong."""
+"""Faults of the in-process API server that a test can switch on."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ class Faults:
     """Faults that are in force; all off at first."""
 
     forbidden: set[str] = field(default_factory=set)
-    """Plurals that nobody may read: 403."""
+    """Plurals that are forbidden to read: 403."""
     throttled: int = 0
     """How many requests are answered with 429."""
     retry_after: int = 1
@@ -41,10 +41,10 @@ class Faults:
     unreadable: set[str] = field(default_factory=set)
     """Names of objects that cannot be read one by one: 403."""
     silent: bool = False
-    """Watches are opened and tell nothing, bookmarks neither."""
+    """Watches are opened and send neither events nor bookmarks."""
 
     async def before(self, plural: str, *, is_continued: bool = False) -> None:
-        """Wait or raise as told, before a request about *plural* is answered; empty for requests about no kind."""
+        """Wait or raise as configured before a request about *plural* is answered; empty if it is about no kind."""
         if self.delay:
             await trio.sleep(self.delay)
         if self.hanging:

@@ -63,7 +63,7 @@ async def serve_connection(stream: trio.SSLStream[trio.SocketStream], handler: H
                     return
                 connection.start_next_cycle()
     except* _GONE:
-        # Aborted by them or by us; there is nobody to tell.
+        # Aborted by either side; there is no receiver for an error.
         pass
 
 

@@ -25,7 +25,7 @@ class Filter:
         self._namespace = namespace
         shape = "PartialObjectMetadata" if query.get("watch") in {"true", "1"} else "PartialObjectMetadataList"
         self.is_partial = f"application/json;as={shape};g=meta.k8s.io;v=v1" in accepted.split(",")
-        """Whether objects are told with their metadata alone."""
+        """Whether objects are sent with their metadata only."""
         try:
             self._labels = parse_label_selector(query.get("labelSelector", ""))
             self._fields = parse_field_selector(query.get("fieldSelector", ""))
@@ -147,7 +147,7 @@ class Watch:
         self._collection.wake()
 
     async def chunks(self, bookmark_interval: float) -> AsyncGenerator[bytes, None]:
-        """Yield what there is to tell until the time is up."""
+        """Yield events until the time is up."""
         self._register.add(self)
         try:
             if self._faults.silent:
@@ -171,7 +171,7 @@ class Watch:
                     await changed.wait()
                 if trio.current_time() >= min(bookmark_at, deadline) and self._bookmarks and not self._faults.silent:
                     bookmark_at = trio.current_time() + bookmark_interval
-                    # What has happened meanwhile first: a bookmark says that everything before it has been told.
+                    # What has happened meanwhile first: a bookmark says that everything before it has been sent.
                     news = b"".join(self._news())
                     self._version = max(self._version, self._state.version)
                     yield news + self._bookmark({})

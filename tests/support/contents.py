@@ -50,7 +50,7 @@ class Servers:
 
 
 class Kept:
-    """A store over such servers, and what it has told."""
+    """A store over such servers, and the events that it has recorded."""
 
     def __init__(self, servers: Servers, *, policy: FetchPolicy = POLICY, memory: ContentMemory | None = None) -> None:
         self.servers = servers

@@ -169,7 +169,7 @@ class ControllerRig:
     async def wait(
         self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
     ) -> Fact:
-        """Return the first such fact of those told after the first *since*."""
+        """Return the first such event after the first *since* events."""
         with trio.fail_after(60):
             return await self.events.wait_for(kind, where, since=since)
 

@@ -1,4 +1,4 @@
-"""A controller, agents and HAProxy processes that are killed at any point, and how to tell that nothing is wrong."""
+"""A controller, agents and HAProxy processes that are killed at any point, and checks that their state is right."""
 
 import contextlib
 import json
@@ -108,7 +108,7 @@ class Instance:
     def inspect(self, window: Window, ports: Sequence[int], certificates: Sequence[Certificate]) -> None:
         """Look at the files that a dead owner has left; assert that what HAProxy would load is whole and wanted.
 
-        As they are they may lack what the process was told since; as the next
+        As they are they may lack runtime changes since; as the next
         owner makes of them, from its notes, they are what is wanted now.
         """
         if not (self.directory / "current").exists():
@@ -149,7 +149,7 @@ class Instance:
         agent = LocalAgent("local", self.directory, self._binary)
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(agent.run, on_exit="stop", grace=0.5))
-            assert await agent.fetch_running() is not None, "nobody knows what runs"
+            assert await agent.fetch_running() is not None, "the running generation is unknown"
             found = (await agent.repair()).found
             nursery.cancel_scope.cancel()
         return dict(found)

@@ -39,7 +39,7 @@ class Api:
         self.version = 1
         self.text = text
         self.is_rewritten = False
-        """A configuration that nobody has pushed yet is as its author wrote it."""
+        """A configuration that was not pushed yet is as its author wrote it."""
         self.stores: dict[str, dict[str, bytes]] = {store: {} for store in DIRECTORIES}
         self.api_version = " dev.dirty"
         self.haproxy_version = "2.8.25-5cf5d0683"
@@ -208,7 +208,7 @@ def _reload(api: Api, params: Params, body: bytes, name: str) -> Response:
 def _stored(api: Api, params: Params, body: bytes, store: str) -> Response:
     names = sorted(_store(api, store))
     if store == "ssl_crt_lists":
-        # In a directory with others it tells them by their names.
+        # In a shared directory it identifies them by their names.
         names = [name for name in names if name.endswith(".txt")]
     return JSONResponse([_describe(store, name) for name in names])
 

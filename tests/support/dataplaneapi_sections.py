@@ -113,7 +113,7 @@ def _add_server(api: Api, params: Params, body: bytes, backend: str) -> Response
     if sent["name"] in _servers_of(section):
         raise RefusedError(409, f"object already exists: server {sent['name']} already exists in {backend} backend")
     section.append(write_server(sent))
-    # Without a reload: the process is told as well.
+    # Without a reload: the change is sent to the process as well.
     if transaction is None:
         api.process.servers[backend, sent["name"]] = dict(sent)
     return JSONResponse(sent, _finish(api, sections, transaction))

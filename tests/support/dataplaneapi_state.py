@@ -165,7 +165,7 @@ def read_server(line: str) -> dict[str, Any]:
 
 
 def write_server(server: dict[str, Any]) -> str:
-    """Return the line of a server that the API was told of."""
+    """Return the line of a server that the API received."""
     words = [f"  server {server['name']} {server['address']}:{server['port']}"]
     words += ["check"] if server.get("check") == "enabled" else []
     words += [f"weight {server['weight']}"] if "weight" in server else []

@@ -78,7 +78,7 @@ def example_of(kind: type[Fact]) -> Fact:
 
 
 def drain(events: EventBuffer) -> list[msgspec.Struct]:
-    """Return what has been told since the last call."""
+    """Return the events since the last call."""
     reported = []
     while True:
         try:

@@ -37,7 +37,7 @@ def _main() -> None:
     from haptic_trio.dataplane.local import instance as agent  # noqa: PLC0415
 
     agent.WRITE_OUT_INTERVAL = WRITE_OUT_INTERVAL
-    # Nobody waits for them here, and a process that nobody waits for is no zombie then.
+    # Their exit statuses are ignored, so they leave no zombies.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     pending = b""
     while True:

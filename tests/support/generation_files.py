@@ -13,7 +13,7 @@ from tests.support.haproxy import BASE, build_generation
 
 
 class Crash(BaseException):
-    """Stands for kill -9: no handler of ours may run, so it is no Exception."""
+    """Stands for kill -9: no handler of the program may run, so it is no Exception."""
 
 
 def generation(answer: str, *, certificates: int = 2) -> Generation:
@@ -75,7 +75,7 @@ def crash_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_disk_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have nobody wait for the disk."""
+    """Skip every wait for the disk."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
     monkeypatch.setattr(os, "sync", lambda: None)

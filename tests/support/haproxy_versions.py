@@ -27,7 +27,7 @@ UNAVAILABLE = 3
 
 WRAPPER = """\
 #!/bin/sh
-# --argv0: the master starts itself anew under that name at every reload.
+# --argv0: the master executes itself under that name at every reload.
 exec '{loader}' --library-path '{libraries}' --argv0 '{wrapper}' '{binary}' "$@"
 """
 

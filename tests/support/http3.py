@@ -100,7 +100,7 @@ class Http3Client:
         try:
             data, address = await self._socket.recvfrom(_LARGEST_DATAGRAM)
         except ConnectionRefusedError:
-            # Nobody has the port just now. The timer tries again.
+            # No process has the port at the moment. The timer tries again.
             return
         self._quic.receive_datagram(data, address, now=trio.current_time())
 

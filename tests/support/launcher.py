@@ -22,7 +22,7 @@ from tests.support.steps import StepFile
 
 _ROOT = Path(__file__).parents[2]
 END_LIMIT = 15.0
-"""Seconds that a process may take to end when it is told to."""
+"""Seconds that a process may take to end after SIGTERM."""
 
 
 class Program:
@@ -67,7 +67,7 @@ class Program:
                 os.close(descriptor)
 
     async def end(self) -> None:
-        """Tell it to end, and see to it that it does."""
+        """Ask it to end, and make sure that it does."""
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)

@@ -14,10 +14,10 @@ _kept: deque[int] = deque()
 def free_port() -> int:
     """Return a port of the loopback address that nothing listens on.
 
-    Neither a listener that asks for any port nor a connection of anybody on
-    this machine is given it. Who names it can listen there, provided that he
-    sets SO_REUSEADDR, as HAProxy and the servers of Trio do; whoever connects
-    before that is refused.
+    The kernel gives it neither to a listener on any port nor to a connection
+    of this machine. A process that names it can listen there if it sets
+    SO_REUSEADDR, as HAProxy and the servers of Trio do. Connections before
+    that are refused.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -56,7 +56,7 @@ class StepFile:
         _ORDER.pack_into(self._memory, _ORDER_AT, self.count + after + 1, victim, 0)
 
     def disarm(self) -> str:
-        """Take that back; return the step at which somebody was killed, or an empty text."""
+        """Take that back; return the step at which a process was killed, or an empty text."""
         _, _, done = _ORDER.unpack_from(self._memory, _ORDER_AT)
         _ORDER.pack_into(self._memory, _ORDER_AT, 0, 0, 0)
         name: bytes = _NAME.unpack_from(self._memory, _NAME_AT)[0]

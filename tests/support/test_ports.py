@@ -1,4 +1,4 @@
-"""A port that a test was given is nobody else's until something of its own listens there."""
+"""A port that a test reserved stays its own until it listens there."""
 
 import socket
 

@@ -128,7 +128,7 @@ class Clients:
             return False
         if answer and not answer.startswith(b"HTTP/1.1 200"):
             self.failures.append(answer[:80].decode(errors="replace"))
-        # After `Connection: close` the next request would meet nobody.
+        # After `Connection: close` the next request would find no server.
         return answer.endswith(b"here")
 
 

@@ -70,7 +70,7 @@ class _Server(ThreadingHTTPServer):
             self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asks may go away, or refuse the certificate, at any moment."""
+        """A client may disconnect, or reject the certificate, at any moment."""
 
 
 @contextmanager

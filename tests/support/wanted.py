@@ -1,4 +1,4 @@
-"""Configurations that tell themselves apart: in what HAProxy answers, and in the files that it loads.
+"""Configurations that are distinguishable: in what HAProxy answers, and in the files that it loads.
 
 A `Wanted` is made of parts that reach HAProxy in different ways: lines of
 haproxy.cfg, whole backends, servers, entries of two maps, a certificate.
@@ -25,7 +25,7 @@ MOST_HOSTS: Final = 4
 FIELDS: Final[dict[str, Any]] = {
     "watchedResources": {"wanted": {"apiVersion": "example.org/v1", "resources": "wanteds"}},
     "templateSnippets": {
-        # On sockets of its own in each instance's directory: instances that share a port can be told apart there.
+        # On sockets of its own in each instance's directory: instances that share a port can be distinguished there.
         "frontends-observe": {
             "template": "frontend observe from profile-http\n"
             "    bind unix@observe.sock\n"

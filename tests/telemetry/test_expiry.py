@@ -1,4 +1,4 @@
-"""When certificates expire, as far as a generation tells."""
+"""Expiry of the certificates in a generation."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -49,7 +49,7 @@ def traces(sink: MemorySink) -> Traces:
 
 
 def play(traces: Traces, story: Iterable[tuple[float, msgspec.Struct]]) -> None:
-    """Tell the facts at their times."""
+    """Record the events at their times."""
     for now, fact in story:
         traces.take(fact, now)
 

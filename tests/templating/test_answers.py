@@ -1,4 +1,4 @@
-"""Look-ups of which the answer counts: whoever asked is rendered again when it is another one, and not before."""
+"""Lookups whose answer counts: their readers render again only when the answer changes."""
 
 from collections.abc import Sequence
 from typing import Any

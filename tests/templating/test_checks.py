@@ -63,7 +63,7 @@ def test_what_was_fine_is_rejected_where_what_it_needs_is_gone(templates: dict[s
 
     found = problems_of(**templates)
     assert [problem.message for problem in found[:1]] == ([] if message is None else [message])
-    # As if nobody had ever seen it.
+    # As if it had never been checked.
     fresh = problems_of(**{name: f"{source} " for name, source in templates.items()})
     assert [(problem.message, problem.line, problem.hint) for problem in found] == [
         (problem.message, problem.line, problem.hint) for problem in fresh

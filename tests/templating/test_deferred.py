@@ -88,7 +88,7 @@ def test_identity_is_there_and_everything_else_is_not() -> None:
         with pytest.raises(NotFetchedError, match="Secret x/a has not been fetched") as caught:
             use()
         assert caught.value.deferred is deferred
-    # Nobody asks for it outside of a render.
+    # It is not requested outside of a render.
     assert shelf.wanted == []
 
 

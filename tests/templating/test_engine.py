@@ -1,4 +1,4 @@
-"""Compiling tells everything that is wrong at once; rendering finds templates, snippets and variables."""
+"""Compiling reports everything that is wrong at once; rendering finds templates, snippets and variables."""
 
 import threading
 from collections.abc import Sequence

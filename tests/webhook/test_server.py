@@ -101,7 +101,7 @@ class Rig:
             await trio.aclose_forcefully(stream)
 
     async def knock(self, certificate: trustme.LeafCert | None) -> None:
-        """Raises BrokenResourceError if nobody opens."""
+        """Raises BrokenResourceError if the connection cannot be opened."""
         async with self.connect(certificate) as stream:
             await stream.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             await stream.receive_some()

@@ -1,4 +1,4 @@
-"""Q3, Q8 and Q10 under cancellation: whoever is cancelled, and whenever, no key and no wake-up is lost."""
+"""Q3, Q8 and Q10 under cancellation: whichever task is cancelled, and whenever, no key and no wake-up is lost."""
 
 from typing import Any, Literal
 
@@ -190,7 +190,7 @@ class Play:
                 self.is_closed |= not drain
 
     async def settle(self) -> None:
-        """Once all sleep, nobody may wait for a key while there is one."""
+        """Once all sleep, no task may wait for a key while there is one."""
         await wait_all_tasks_blocked()
         if not self.is_closed and any(worker.is_waiting for worker in self.workers):
             assert len(self.queue) == 0

@@ -1,4 +1,4 @@
-"""Problems of a configuration are told by the file and line that somebody can open."""
+"""Problems of a configuration name the file and line that a user can open."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Events of an agent: what two looks tell, and what a listener gets."""
+"""Events of an agent: what two observations report, and what a listener gets."""
 
 import pytest
 import trio

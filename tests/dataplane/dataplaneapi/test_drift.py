@@ -1,4 +1,4 @@
-"""What somebody else does to a process behind a Data Plane API is found, counted, and put right."""
+"""What another process does to a process behind a Data Plane API is found, counted, and put right."""
 
 from collections.abc import Callable
 

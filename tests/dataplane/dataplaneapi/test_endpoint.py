@@ -1,4 +1,4 @@
-"""Deployments over a Data Plane API that does as it is told."""
+"""Deployments over a Data Plane API that executes every request."""
 
 import pytest
 import trustme

@@ -1,4 +1,4 @@
-"""An HAProxy that somebody else runs: told to load, never started, never ended."""
+"""An HAProxy that another process runs: it is reloaded, but neither started nor ended."""
 
 import os
 import signal

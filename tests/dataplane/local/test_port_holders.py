@@ -1,4 +1,4 @@
-"""Who listens already where an HAProxy of ours is about to."""
+"""Processes that listen on ports that an HAProxy is about to bind."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""Processes that outlive us: found by their command line, told apart from later ones, watched and signalled."""
+"""Processes that outlive us: found by their command line, distinguished from later ones, watched and signalled."""
 
 import os
 import signal

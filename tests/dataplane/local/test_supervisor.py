@@ -35,7 +35,7 @@ pytestmark = pytest.mark.haproxy
 
 
 class Crash(BaseException):
-    """Stands for kill -9: no handler of ours may run, so it is no Exception."""
+    """Stands for kill -9: no handler of the program may run, so it is no Exception."""
 
 
 def slow_to_load(port: int, answer: str) -> Generation:
@@ -54,12 +54,12 @@ def slow_to_load(port: int, answer: str) -> Generation:
 
 
 async def begin_reload(record: ProcessRecord) -> None:
-    """Have a master reload, and do not wait for what comes of it, as somebody who is killed meanwhile."""
+    """Have a master reload, and do not wait for the result, like a controller that is killed meanwhile."""
     arguments = trio.Path(f"/proc/{record.pid}/cmdline")
     before = await arguments.read_bytes()
 
     async def has_begun() -> bool:
-        # A master loads itself anew, with the pids of its workers as arguments.
+        # A master executes itself again, with the pids of its workers as arguments.
         return await arguments.read_bytes() not in {before, b""}
 
     async with await trio.open_unix_socket(f"{record.sockets}/master.sock") as stream:
@@ -91,7 +91,7 @@ async def test_a_reload_in_flight_keeps_its_files_until_it_is_over(instance_root
     await crash_while_reloading(instance_root, haproxy_binary, [first, second])
 
     async with instances(instance_root, haproxy_binary) as (agent,):
-        # What was to be loaded is, and nobody relies on that.
+        # The configuration is loaded, but the state does not say so.
         assert await fetch(port) == (200, "two")
         assert (await agent.describe()).reloads == 1
         assert await agent.fetch_running() is None

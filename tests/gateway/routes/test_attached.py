@@ -1,4 +1,4 @@
-"""What listeners are told of their routes."""
+"""Routes that are attached to listeners."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

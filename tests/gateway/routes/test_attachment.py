@@ -211,7 +211,7 @@ def test_no_two_kinds_share_a_host_and_the_oldest_is_never_displaced(found: list
         if one["kind"] != other["kind"] and first is not None and second is not None:
             pairs = itertools.product(first.hostnames, second.hostnames)
             assert all(intersection(here, there) is None for (here, _), (there, _) in pairs)
-    # What is left out is left out for somebody who is there.
+    # A match is dropped only in favour of an existing one.
     for one in routes:
         if attached[one["metadata"]["name"]] is None:
             assert any(

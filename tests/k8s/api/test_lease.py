@@ -1,4 +1,4 @@
-"""Election at an API server that fails in every way: who leads, and when it is told."""
+"""Election at an API server that fails in every way: who leads, and when it is reported."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,7 +23,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 class Replica:
-    """A candidate and what it was told."""
+    """A candidate and the leadership changes that it received."""
 
     def __init__(self, cluster: ApiCluster, name: str, settings: LeaseSettings) -> None:
         self.reports = Reports()
@@ -50,7 +50,7 @@ class Replica:
         self._reported = trio.Event()
 
     async def wait(self, *, is_leader: bool) -> float:
-        """Return when it was told so."""
+        """Wait for this state; return the time."""
         with trio.fail_after(10):
             while not self.standings or self.is_leader is not is_leader:
                 await self._reported.wait()

@@ -155,7 +155,7 @@ async def test_request_that_is_cancelled_ends_its_connection() -> None:
 async def test_a_port_without_listener_is_a_failed_connection() -> None:
     async with serving(ok) as (_server, client):
         with pytest.raises(httpx.ConnectError):
-            # Nobody may listen at port 1 of the loopback.
+            # No process may listen at port 1 of the loopback.
             await client.get("http://127.0.0.1:1/")
 
 

@@ -30,7 +30,7 @@ def is_watch(request: httpx.Request) -> bool:
 async def watching(
     server: ScriptedServer, reports: Reports, *, stream_lists: bool = False
 ) -> AsyncIterator[list[WatchEvent]]:
-    """Follow all services; yields what is told."""
+    """Follow all services; yields what is reported."""
     seen: list[WatchEvent] = []
 
     async def follow() -> None:
@@ -79,7 +79,7 @@ async def test_forbidden_list_is_requested_with_growing_delays_and_never_reporte
 
     assert seen == []
     assert 40 < len(server.times("limit=500")) < 100
-    # Told once, and taken back when nobody watches any more.
+    # Reported once, and resolved when no watch is left.
     assert reports.reported == 2
 
 

@@ -181,7 +181,7 @@ def test_a_claim_that_was_leaving_stays_if_its_file_turns_out_to_be_half_written
     assert not update(catalog, now=9.0).changes
     assert port_of(catalog, "a") == 80
 
-    # The grace begins anew when it leaves again.
+    # The grace restarts when it leaves again.
     update(catalog, content("a.yaml"), now=10.0)
     assert not update(catalog, now=10.05).changes
     assert kinds_of(update(catalog, now=10.1)) == [("deleted", "a")]

@@ -18,7 +18,7 @@ GRACE = 0.05
 
 
 class Reports:
-    """What was told, and a way to wait for it."""
+    """Received events, and a way to wait for them."""
 
     def __init__(self) -> None:
         self.problems: dict[str, tuple[Problem, ...]] = {}
@@ -355,7 +355,7 @@ async def test_watches_end_when_the_cluster_does(root: Path, reports: Reports) -
 
 
 async def test_a_cancelled_cluster_ends_at_once(root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch) -> None:
-    # So long that a thread that is not told to end would be noticed.
+    # So long that a thread that is not asked to end would be noticed.
     monkeypatch.setattr("haptic_trio.k8s.manifests.tree._HEARTBEAT", 60_000)
     cluster = DirectoryCluster(root, report=reports)
     with trio.fail_after(10):

@@ -96,7 +96,7 @@ def test_only_objects_that_changed_are_rendered_and_the_template_around_is_not()
         site.put(name, n=1)
     assert site.count() == 5
     site.put("c", n=2)
-    # Nothing says that this changed, so nobody looks.
+    # No dependency changed, so nothing renders again.
     site.context["once"]["x"] = 1
     assert site.render() == "1 1 2 1 1 "
 

@@ -1,4 +1,4 @@
-"""What a fragment sees of its surroundings is compared by what a template can tell apart."""
+"""Surrounding variables of a fragment are compared by what a template can distinguish."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What many say, each thing once and in order, whoever comes and goes."""
+"""Warnings of many fragments: each once and in order, whatever is added and removed."""
 
 from typing import Any
 

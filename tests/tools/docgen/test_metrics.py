@@ -28,6 +28,6 @@ def test_names_follow_the_conventions() -> None:
         assert (family.kind == "counter") == family.name.endswith("_total"), family.name
         assert family.kind != "histogram" or family.name.endswith("_seconds"), family.name
         assert family.text.endswith("."), family.name
-        # Prometheus would rename ours to exported_….
+        # Prometheus would rename the exporter's label to exported_….
         assert not OF_TARGETS & set(family.labels), family.name
     assert len({family.name for family in all_families()}) == len(all_families())

@@ -97,7 +97,7 @@ def test_with_transformers_a_delete_does_not_forget_a_key_that_another_object_ma
 @settings(max_examples=500)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.booleans())), st.integers(0, 30))
 def test_a_resumed_stream_reports_every_changed_key(changes: list[tuple[str, bool, bool]], split: int) -> None:
-    """Follow a store, miss some of its changes, relist: keys told ⊇ keys whose existence changed unseen."""
+    """Follow a store, miss some of its changes, relist: keys reported ⊇ keys whose existence changed unseen."""
     mapper = make_mapper()
     store: dict[str, int] = {}
     seen_state: dict[str, bool] = {}
