@@ -27,7 +27,7 @@ class NoControllerError(HapticError):
     """No controller answers; retry once one runs with this state directory."""
 
 
-class RefusedError(HapticError):
+class RejectedRequestError(HapticError):
     """The controller rejected the request; the message gives the reason."""
 
 
@@ -173,7 +173,7 @@ def _ask(state: Path, method: str, path: str, content: Any = None) -> Any:
 async def ask_controller(state: Path, method: str, path: str, content: Any = None) -> Any:
     """Return the answer of the controller with the state directory *state*.
 
-    Raises NoControllerError and RefusedError.
+    Raises NoControllerError and RejectedRequestError.
     """
     # `control_path` creates the directory for the socket; only the controller may create its state directory.
     if not await trio.Path(state).is_dir():
@@ -194,7 +194,7 @@ async def ask_controller(state: Path, method: str, path: str, content: Any = Non
         ) from exc
     found = msgspec.json.decode(answer.content) if answer.content[:1] in b"{[" else {"error": answer.text}
     if answer.status_code != 200:
-        raise RefusedError(
+        raise RejectedRequestError(
             found.get("error") or f"the controller rejected the request with status {answer.status_code}"
         )
     return found

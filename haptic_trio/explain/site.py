@@ -243,7 +243,7 @@ def maker(output: str, origin: Origin | None) -> MadeBy:
 
 
 def problem_of(rejection: Rejection) -> FragmentProblem:
-    """Return *refusal* in the form of answers."""
+    """Return *rejection* in the form of answers."""
     problem = rejection.problem
     return FragmentProblem(
         object=named(rejection.subject),

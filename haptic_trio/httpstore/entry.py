@@ -94,7 +94,7 @@ class Entry:
             return False
         self.pending, self.is_withheld = None, False
         place = ":".join(str(part) for part in (problem.source, problem.line) if part)
-        self._rejected = Failure(f"its content was refused: {problem.message}", place)
+        self._rejected = Failure(f"its content was rejected: {problem.message}", place)
         self._rejected_digest = content.digest
         return True
 

@@ -144,7 +144,7 @@ class HttpStore(Contents):
                 self._report(HttpContentAccepted(url=label, digest=content.digest, bytes=content.size))
 
     def reject(self, key: str, content: Content, problem: Problem) -> None:
-        """See `Contents.refuse`."""
+        """See `Contents.reject`."""
         entry = self._entries.get(key)
         if entry is not None and entry.reject(content, problem):
             self._report(

@@ -73,7 +73,7 @@ class Engine:
     def render(self, name: str, context: Mapping[str, Any], run: RenderRun) -> RenderedText:
         """Render the template *name* with the variables *context*; blocking, for a worker thread.
 
-        Files, refusals and origins are collected in *run*. If that has the
+        Files, rejections and origins are collected in *run*. If that has the
         template already, with the same *context*, only what has been touched
         since is rendered. Raises `RenderLimitError` for a limit and
         `RenderError` for whatever else fails outside of fragments.

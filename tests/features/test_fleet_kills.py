@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 
-from haptic_trio.cli.fleet import NoControllerError, RefusedError, ask_controller
+from haptic_trio.cli.fleet import NoControllerError, RejectedRequestError, ask_controller
 from haptic_trio.dataplane.local.process import find_masters, read_record
 from haptic_trio.fleet.status import GroupStatus
 from tests.features.harness import Site
@@ -89,7 +89,7 @@ class Rig:
         """Return the group; None if no controller reports it."""
         try:
             answer = await ask_controller(self.site.state, "GET", "/fleet")
-        except (NoControllerError, RefusedError):
+        except (NoControllerError, RejectedRequestError):
             return None
         groups = msgspec.convert(answer["groups"], list[GroupStatus])
         return groups[0] if groups else None

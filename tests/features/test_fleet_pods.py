@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from haptic_trio.cli.fleet import RefusedError, ask_controller
+from haptic_trio.cli.fleet import RejectedRequestError, ask_controller
 from haptic_trio.cli.serving.endpoints import PodMode
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess
 from haptic_trio.fleet.providers.pod_objects import MARK, PODS, SERVING
@@ -141,7 +141,7 @@ async def test_pods_are_made_deployed_to_and_rotated(tmp_path: Path, haproxy_bin
         await until_ready(nodes, 3)
         site.write_pods(nodes.port, size=1, podTemplate="haproxy", revision="2")
         last = await until_ready(nodes, 1, without=former)
-        with pytest.raises(RefusedError, match=r"edit `instances\.size`"):
+        with pytest.raises(RejectedRequestError, match=r"edit `instances\.size`"):
             await ask_controller(site.state, "PUT", "/fleet/size", {"size": 2})
         assert [info.name for info in await running.describe()] == last
 
@@ -158,7 +158,7 @@ async def test_pods_of_a_deployment_are_looked_at_and_left_alone(tmp_path: Path,
             while (answer := await ask_controller(site.state, "GET", "/fleet"))["groups"] == []:  # noqa: ASYNC110
                 await trio.sleep(0.01)
         assert answer["owner"] == "Deployment edge"
-        with pytest.raises(RefusedError, match="belongs to Deployment edge"):
+        with pytest.raises(RejectedRequestError, match="belongs to Deployment edge"):
             await ask_controller(site.state, "POST", "/fleet/instances/edge-5d8f-1/drain")
         assert list(nodes.pods) == ["edge-5d8f-1"]
         await running.settled()

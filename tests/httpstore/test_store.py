@@ -144,7 +144,7 @@ async def test_first_content_that_is_rejected_is_as_good_as_none() -> None:
     assert kept.text(request) == "bad"
     kept.store.reject(key, content, BAD)
 
-    assert kept.text(request) == "[its content was refused: no address]"
+    assert kept.text(request) == "[its content was rejected: no address]"
 
 
 async def test_what_no_template_uses_any_more_is_released_and_not_fetched(

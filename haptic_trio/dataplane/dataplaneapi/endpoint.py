@@ -239,7 +239,7 @@ class DataplaneApiEndpoint:
         )
 
     async def _undo(self, rewrite: Rewrite, seen: Snapshot, rejection: EndpointError, *, reload: bool) -> None:
-        """Restore the state of *seen* after *refusal*; raises EndpointError if that fails."""
+        """Restore the state of *seen* after *rejection*; raises EndpointError if that fails."""
         try:
             stored = await rewrite.undo(reload=reload)
         except EndpointError as exc:

@@ -151,7 +151,7 @@ class RuntimeApi:
             await trio.sleep(REMOVAL_INTERVAL)
 
     async def _is_set(self, operation: Operation, rejection: ApiStatusError, paths: Paths) -> bool:
-        """Whether an entry has its value despite *refusal*: the API reads it back, and does not find every key."""
+        """Whether an entry has its value despite *rejection*: the API reads it back, and does not find every key."""
         if not isinstance(operation, SetMapEntry) or rejection.status != 404:
             return False
         return (operation.key, operation.value) in (await self.read_map(paths.of(operation.map)) or ())

@@ -193,9 +193,9 @@ class DryRuns:
 
 
 def new_rejections(before: Iterable[Rejection], after: Iterable[Rejection]) -> Iterator[Fault]:
-    """Yield a fault for each refusal in *after*.
+    """Yield a fault for each rejection in *after*.
 
-    A fault is known if *before* has a refusal of the same fragment with the same message.
+    A fault is known if *before* has a rejection of the same fragment with the same message.
     """
     known = {(rejection.key, rejection.problem.message) for rejection in before}
     for rejection in after:

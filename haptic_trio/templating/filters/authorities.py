@@ -1,6 +1,6 @@
 """Filters for certificate verification: bundles of authorities, revocation lists, and OCSP.
 
-HAProxy refuses a whole configuration for one bundle that it cannot read, so each
+HAProxy rejects a whole configuration for one bundle that it cannot read, so each
 block is read here before.
 """
 
@@ -19,7 +19,7 @@ from haptic_trio.x509_errors import UNREADABLE
 
 
 def authorities(value: Any) -> Emitted:
-    """The certificates of a PEM bundle, each once; anything else in it, such as a key, is refused."""
+    """The certificates of a PEM bundle, each once; anything else in it, such as a key, is rejected."""
     try:
         return Emitted(authorities_in(str(value)))
     except BundleError as exc:
@@ -38,7 +38,7 @@ def revocations(value: Any) -> Emitted:
 def can_staple(value: Any) -> bool:
     """Whether the first certificate of a PEM bundle names an OCSP responder, and its issuer comes with it.
 
-    HAProxy refuses to update the OCSP response of any other.
+    HAProxy rejects to update the OCSP response of any other.
     """
     try:
         first, *rest = x509.load_pem_x509_certificates(str(value).encode())

@@ -1,6 +1,6 @@
 """Emitters: typed ways for a value to become output. Each returns `Emitted` text or raises `EmitError`.
 
-They refuse rather than mangle; where one changes the spelling (lower case,
+They reject rather than mangle; where one changes the spelling (lower case,
 percent-encoding, units) its docstring says so.
 """
 
@@ -34,7 +34,7 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,30}").fullmatch
 def word(value: Any) -> Emitted:
     """One word of haproxy.cfg, in strong quotes: nothing inside is expanded.
 
-    An empty word is refused, since HAProxy would end the line's arguments
+    An empty word is rejected, since HAProxy would end the line's arguments
     there; so is a lone `}`, which ends an anonymous ACL even when quoted.
     """
     return _quoted(_text(value, "word"), "word")

@@ -157,7 +157,7 @@ def auth_limit(value: Any) -> Emitted:
 
 
 def common_name(value: Any) -> Emitted:
-    """A pattern, behind `--`, that is the name in `CN=NAME`; regular expressions are refused."""
+    """A pattern, behind `--`, that is the name in `CN=NAME`; regular expressions are rejected."""
     match = re.fullmatch(r"\^?CN=([A-Za-z0-9 ._@-]{1,64})\$?", _text(value, "common_name"))
     if match is None:
         raise EmitError("common_name: the value is not CN= and a name", "regular expressions are not supported")

@@ -64,7 +64,7 @@ def _split_key(text: str) -> tuple[str, str]:
 
 
 def path_key(value: Any, beginning: bool = False) -> Emitted:
-    """A path in its normal form, to compare `txn.path` with; one that applications may read in two ways is refused.
+    """A path in its normal form, to compare `txn.path` with; one that applications may read in two ways is rejected.
 
     With *beginning* it is no whole path, and its last segment may end in a dot.
     """

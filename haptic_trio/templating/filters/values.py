@@ -65,7 +65,7 @@ class PathPattern(NamedTuple):
 
 
 def switch(value: Any) -> bool:
-    """Whether *value* says yes; what says neither yes nor no is refused."""
+    """Whether *value* is a true value; anything but a true or false value is rejected."""
     text = _text(value, "switch").lower()
     if text not in _ON | _OFF:
         raise EmitError("switch: the value is neither true nor false")
@@ -162,7 +162,7 @@ def redirect_target(value: Any) -> Emitted:
 
 
 def path_pattern(value: Any) -> PathPattern:
-    """A path that may end in one of a few regular expressions, such as `/api(/|$)(.*)`; others are refused."""
+    """A path that may end in one of a few regular expressions, such as `/api(/|$)(.*)`; others are rejected."""
     text = _text(value, "path_pattern").removeprefix("^")
     for tail, ending in PATTERN_TAILS.items():
         if text.endswith(tail):

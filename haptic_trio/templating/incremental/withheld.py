@@ -206,7 +206,7 @@ class Withheld:
         return bool(changed)
 
     def _fallback_for(self, run: "RenderRun", found: ObjectId, *, without_newest: bool = False) -> Fallback:
-        """Return the first kind of good outputs of the object that can be used: HAProxy refuses none of them, and they
+        """Return the first kind of good outputs of the object that can be used: HAProxy rejects none of them, and they
         are guarded by all that the object now asks for.
         """
         keys, recall = set(_keys_of(run, found)), run.recall
