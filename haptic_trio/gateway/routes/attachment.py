@@ -9,8 +9,8 @@ from haptic_trio.gateway.listeners.listeners import (
     Listener,
     WantedListeners,
     class_of,
-    is_managed_class,
     is_managed,
+    is_managed_class,
     listeners_of_set,
     parent_of,
 )

@@ -59,19 +59,8 @@ class Trace:
     """Lookups and output of one rendering so far."""
 
     __slots__ = (
-        "asked",
-        "attempts",
-        "concerns",
-        "files",
-        "guards",
-        "is_each",
-        "is_volatile",
-        "ordinals",
-        "origins",
-        "outputs",
-        "rejections",
-        "rounds",
-        "warnings",
+        "asked", "attempts", "concerns", "files", "guards", "is_each", "is_volatile", "ordinals", "origins", "outputs",
+        "rejections", "rounds", "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:

@@ -242,7 +242,7 @@ def test_a_filter_cannot_change_where_a_message_ends(kind: str, change: str, nam
     )
     wrong = route("bad", bad)
 
-    assert is_refused(wrong, stage(wrong, route("good", rule("/good"))))
+    assert is_rejected(wrong, stage(wrong, route("good", rule("/good"))))
 
 
 @settings(max_examples=50)
