@@ -169,7 +169,7 @@ def benign(site: Site, place: str) -> dict[str, str]:
     """The victim's part of the output beside a benign value."""
     pair = good_pair()
     rendered = site.render(_objects(place, pair))
-    assert rendered.refusals == ()
+    assert rendered.rejections == ()
     return _of_victim(rendered)
 
 
@@ -196,8 +196,8 @@ def _is_attackers(text: str) -> bool:
 def _check(site: Site, place: str, benign: dict[str, str], objects: list[Resource], directory: Path) -> None:
     rendered = site.render(objects)
 
-    assert {one.subject.namespace for one in rendered.refusals} <= {ATTACKER}, rendered.refusals
-    assert {one.subject.kind for one in rendered.refusals} <= {"Ingress", "Secret"}, place
+    assert {one.subject.namespace for one in rendered.rejections} <= {ATTACKER}, rendered.rejections
+    assert {one.subject.kind for one in rendered.rejections} <= {"Ingress", "Secret"}, place
     found = _of_victim(rendered)
     assert {name: (text, benign.get(name)) for name, text in found.items() if text != benign.get(name)} == {}
     assert found.keys() == benign.keys()
