@@ -64,7 +64,8 @@ class Triggers(Generic[K]):
         async with trio.open_nursery() as nursery:
             while True:
                 keys, self._unstarted = self._unstarted, []
-                for key in keys:
+                # A trigger that was replaced before it started has its key here twice.
+                for key in dict.fromkeys(keys):
                     if (trigger := self._armed.get(key)) is not None:
                         nursery.start_soon(self._run_one, key, trigger, fire, on_error)
                 if not self._unstarted:

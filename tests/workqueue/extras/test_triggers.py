@@ -1,5 +1,6 @@
 """Waits that make a key run once they return."""
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -43,6 +44,29 @@ async def test_a_trigger_can_be_added_before_run(nursery: trio.Nursery, autojump
     nursery.start_soon(stage.run)
     await wait_all_tasks_blocked()
     assert stage.fired == [("a", 0.0)]
+
+
+@pytest.mark.parametrize("removes", [False, True])
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_a_trigger_that_is_replaced_before_it_starts_is_started_once(
+    nursery: trio.Nursery, autojump_clock: MockClock, removes: bool, is_running: bool
+) -> None:
+    stage = Stage()
+    if is_running:
+        nursery.start_soon(stage.run)
+        await wait_all_tasks_blocked()
+    ready = trio.Event()
+    stage.triggers.add("a", trio.sleep_forever)
+    if removes:
+        stage.triggers.remove("a")
+    stage.triggers.add("a", ready.wait)
+    if not is_running:
+        nursery.start_soon(stage.run)
+    await wait_all_tasks_blocked()
+    assert (stage.fired, stage.errors) == ([], [])
+    ready.set()
+    await wait_all_tasks_blocked()
+    assert (stage.fired, stage.errors) == ([("a", 0.0)], [])
 
 
 async def test_a_replaced_trigger_fires_no_more(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
