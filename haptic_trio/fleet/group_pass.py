@@ -64,6 +64,7 @@ class GroupPass:
         self._gate = gate
         self._new_id = new_id
         self._trust_acks = trust_acks
+        self._wanted = GroupSpec(key=state.key, size=0)
 
     async def run(self, spec: GroupSpec | None) -> float:
         """Bring the group one step closer to *spec*; None removes the group.
@@ -74,9 +75,10 @@ class GroupPass:
         """
         state = self._state
         state.spec = spec or state.spec or GroupSpec(key=state.key, size=0)
-        wanted = spec or replace(state.spec, size=0, cap=0)
+        self._wanted = wanted = spec or replace(state.spec, size=0, cap=0)
         await self._record_notices()
         await self._observe()
+        await self._forget_removed()
         actions = plan(wanted, state.records.values(), self._effects.now())
         progress = False
         for action in actions:
@@ -154,6 +156,20 @@ class GroupPass:
                 state.records[record.id] = seen
             state.note_stability(seen, now)
 
+    async def _forget_removed(self) -> None:
+        """Drop the records of instances that are gone although their removal failed permanently."""
+        state = self._state
+        parked = [
+            record
+            for record in state.records.values()
+            if record.state is InstanceState.DELETING and state.is_parked(record.id, self._wanted)
+        ]
+        found = await self._effects.observe(parked) if parked else ()
+        for record, status in zip(parked, found, strict=True):
+            if status is ProviderStatus.NOT_FOUND:
+                await self._effects.forget(record)
+                state.drop(record.id)
+
     async def _put(self, record: InstanceRecord) -> None:
         await self._effects.put(record)
         self._state.records[record.id] = record
@@ -165,7 +181,7 @@ class GroupPass:
 
     async def _begin_drain(self, record: InstanceRecord) -> None:
         state = self._state
-        if not state.may_try(record.id, self._effects.now()):
+        if not state.may_try(record.id, self._wanted, self._effects.now()):
             return
         assert record.drain_deadline is not None
         try:
@@ -174,10 +190,13 @@ class GroupPass:
             raise
         except (HapticError, OSError) as exc:
             self._fail(record.id, record, exc)
-            return
-        state.note_success(record.id)
-        state.begun.add(record.id)
-        self._effects.notify_drain(record)
+        else:
+            state.note_success(record.id)
+            state.begun.add(record.id)
+        if record.id not in state.notified:
+            # Also after a failure: the instance is removed at its deadline in any case.
+            state.notified.add(record.id)
+            self._effects.notify_drain(record)
 
     async def _delete(self, record: InstanceRecord, reason: Reason) -> bool:
         """Remove an instance; False if the removal has failed, or waits for its retry."""
@@ -189,7 +208,9 @@ class GroupPass:
                 state.note_death(record, now)
             record = replace(record, state=InstanceState.DELETING)
             await self._put(record)
-        elif not state.may_try(record.id, now):
+            # What failed before was its drain.
+            state.note_success(record.id)
+        elif not state.may_try(record.id, self._wanted, now):
             return False
         try:
             await self._effects.delete(record, force=record.drain_acked_at is None)
@@ -205,12 +226,11 @@ class GroupPass:
     async def _create(self, spec: GroupSpec, creation: Create) -> bool:
         state = self._state
         now = self._effects.now()
-        if state.parked == spec or not state.may_try(CREATION, now) or self._gate.delay(now):
+        if not state.may_try(CREATION, spec, now) or self._gate.delay(now):
             return False
         if len(state.records) >= spec.limit:
             # The plan assumes that removals succeed; some may have failed.
             return False
-        state.parked = None
         record = InstanceRecord(
             id=self._new_id(state.key),
             key=state.key,
@@ -229,8 +249,6 @@ class GroupPass:
                 raise
             except (HapticError, OSError) as exc:
                 self._fail(CREATION, record, exc)
-                if isinstance(read_error(exc), PermanentError):
-                    state.parked = spec
                 # A failed creation may leave something behind, which is removed like any other instance.
                 await self._delete(record, Reason.CREATE_FAILED)
                 return False
@@ -242,6 +260,8 @@ class GroupPass:
 
     def _fail(self, what: str, record: InstanceRecord, error: Exception) -> None:
         self._state.note_failure(what, self._effects.now())
+        if isinstance(read_error(error), PermanentError):
+            self._state.park(what, self._wanted)
         self._effects.notify_error(record, error)
 
     def _delay(self, spec: GroupSpec, *, has_creation: bool) -> float:

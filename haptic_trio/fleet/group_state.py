@@ -69,8 +69,9 @@ class GroupState:
         """Ids of instances whose drain has begun in this term."""
         self.spec: GroupSpec | None = None
         """Last specification of the group; kept when the group is removed."""
-        self.parked: GroupSpec | None = None
-        """Specification whose creations fail with a permanent error; None if there is none."""
+        self.notified: set[str] = set()
+        """Ids of instances whose drain was reported in this term."""
+        self._parked: dict[str, GroupSpec] = {}
         self._limiter = ExponentialLimiter[str](RETRY_BASE, RETRY_MAX, RETRY_JITTER)
         self._not_before: dict[str, float] = {}
         self._failed_at = -math.inf
@@ -85,15 +86,24 @@ class GroupState:
         """Forget everything about an instance."""
         self.records.pop(instance_id, None)
         self.begun.discard(instance_id)
+        self.notified.discard(instance_id)
         self.note_success(instance_id)
 
     def notice_of(self, instance_id: str) -> Notice:
         """Return the mutable notices about an instance."""
         return self.notices.setdefault(instance_id, Notice())
 
-    def may_try(self, what: str, now: float) -> bool:
-        """Whether the retry delay of *what*, if any, is over."""
-        return self._not_before.get(what, -math.inf) <= now
+    def may_try(self, what: str, spec: GroupSpec, now: float) -> bool:
+        """Whether the retry delay of *what*, if any, is over, and it has not failed permanently with *spec*."""
+        return not self.is_parked(what, spec) and self._not_before.get(what, -math.inf) <= now
+
+    def park(self, what: str, spec: GroupSpec) -> None:
+        """Do not retry *what*, which failed permanently, until the group has another specification than *spec*."""
+        self._parked[what] = spec
+
+    def is_parked(self, what: str, spec: GroupSpec) -> bool:
+        """Whether *what* failed permanently with *spec*."""
+        return self._parked.get(what) == spec
 
     def next_try(self, now: float) -> float:
         """Return when the next retry is due; infinity if there is none."""
@@ -109,6 +119,7 @@ class GroupState:
         """Forget the failures of *what*."""
         self._limiter.forget(what)
         self._not_before.pop(what, None)
+        self._parked.pop(what, None)
 
     def note_death(self, record: InstanceRecord, now: float) -> None:
         """Delay the next creation if *record* died so early that its successor may do the same."""

@@ -204,12 +204,13 @@ class ReconcileEvent(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     instance_id: str = ""
     timestamp: float = 0.0
+    """Time of its origin, for the log; 0 if unknown."""
     prevent_duplicate: bool = False
     """Ignore the event if an equal one was handled within the last two health intervals."""
     cause: str = ""
-    """Origin of the event, for logs."""
+    """Origin of the event, for the log."""
     attempt: int = 0
-    """Number of the repetition; an event with an attempt above 0 is never ignored as a duplicate."""
+    """Number of the repetition, for the log; an event with an attempt above 0 is never ignored as a duplicate."""
     deadline: float | None = None
     """For a termination notice: time at which the instance will be terminated."""
 

@@ -49,7 +49,7 @@ class Provider(Protocol):
 
 
 class NotifyDrain(Protocol):
-    """Callback for each drain; called at least once, and again after a change of leadership."""
+    """Callback for each drain, also one that the provider cannot begin; called again after a change of leadership."""
 
     def __call__(self, instance_id: str, group: str, reason: Reason, unhealthy_at: float, delete_at: float) -> None:
         """Receive the notification; must not block. Times are wall-clock seconds."""

@@ -154,6 +154,15 @@ class FleetReconciler:
         elif event.type is EventType.ROTATION_REQUESTED:
             self._states.state_of(key).notice_of(event.instance_id).unwanted = True
         self._duplicates.accept(key, event)
+        self._log.debug(
+            "event accepted",
+            type=event.type.value,
+            group=str(key),
+            instance=event.instance_id,
+            cause=event.cause,
+            attempt=event.attempt,
+            age=round(self._clock() - event.timestamp, 3) if event.timestamp else None,
+        )
         self._controller.enqueue(key)
         return True
 

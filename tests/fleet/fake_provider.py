@@ -175,6 +175,10 @@ class FakeFleet:
             yield reconciler
             nursery.cancel_scope.cancel()
 
+    def change_before_start(self, **changes: Any) -> None:
+        assert self.specs is not None
+        self.specs[WEB] = msgspec.structs.replace(self.specs[WEB], **changes)
+
     def change(self, **changes: Any) -> None:
         assert self.specs is not None
         assert self.reconciler is not None

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+import structlog.testing
 import trio
 from trio.testing import MockClock
 
@@ -205,6 +206,23 @@ async def test_a_permanently_failing_creation_waits_for_another_specification(au
         assert not fleet.provider.things
         fleet.change(config_hash="2")
         await fleet.wait_settled(within=300.0)
+
+
+async def test_an_event_is_logged_with_its_cause_attempt_and_age(autojump_clock: MockClock) -> None:
+    fleet = FakeFleet()
+    async with fleet.term():
+        first, _ = await fleet.wait_settled()
+        with structlog.testing.capture_logs() as logs:
+            fleet.enqueue(EventType.CHECK_INSTANCE, first, cause="watch", attempt=2, timestamp=clock() - 1.5)
+            fleet.enqueue(EventType.GROUP_CHANGED, cause="desired state")
+
+    events = [line for line in logs if line["event"] == "event accepted"]
+    assert [(line["type"], line["instance"], line["cause"], line["attempt"]) for line in events] == [
+        ("CheckInstance", first, "watch", 2),
+        ("GroupChanged", "", "desired state", 0),
+    ]
+    assert events[0]["age"] == 1.5
+    assert events[1]["age"] is None
 
 
 async def test_a_crash_loop_is_slowed_down(autojump_clock: MockClock) -> None:
