@@ -1,8 +1,8 @@
-{{/* The prefix of every name; short enough for the longest suffix. */}}
+{{/* The prefix of every name; short enough for the longest suffix, -controller-metrics of a Service: 63 characters. */}}
 {{- define "haptic-trio.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride }}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
-{{- default $full .Values.fullnameOverride | trunc 45 | trimSuffix "-" }}
+{{- default $full .Values.fullnameOverride | trunc 44 | trimSuffix "-" }}
 {{- end }}
 
 {{/* The prefix of names that are not in a namespace. */}}

@@ -41,10 +41,12 @@ class Helm:
         """Raises RenderError with what helm finds."""
         self._run(["lint", "--strict", str(CHART), *value_files(values)])
 
-    def render(self, values: str = "default", *, namespace: str = NAMESPACE, **settings: Any) -> list[Resource]:
+    def render(
+        self, values: str = "default", *, namespace: str = NAMESPACE, release: str = RELEASE, **settings: Any
+    ) -> list[Resource]:
         """Return the objects of the chart; raises RenderError. A `__` in the name of a setting stands for a dot."""
         options = ["--namespace", namespace, *value_files(values), *set_options(settings)]
-        rendered = self._run(["template", RELEASE, str(CHART), *options])
+        rendered = self._run(["template", release, str(CHART), *options])
         return [each for each in yaml.safe_load_all(rendered) if each]
 
     def _run(self, arguments: Iterable[str]) -> str:

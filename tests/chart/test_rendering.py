@@ -20,6 +20,10 @@ from tests.chart.watched import WATCHED_FILE, watched_text
 
 pytestmark = pytest.mark.process
 
+LONGEST_RELEASE = 53
+"""Characters of a release name that helm accepts."""
+LONGEST_LABEL = 63
+"""Characters of the value of a label, and of the name of a Service."""
 COMMANDS = {"serve": serve, "agent": agent}
 OWN_CONFIGURATION = "configuration.core.haptic-trio"
 
@@ -50,6 +54,8 @@ def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
         ("controller__replicas", "two", "'/controller/replicas': got string, want integer"),
         ("haproxy__ports__http", 80, "'/haproxy/ports/http': minimum: got 80, want 1,024"),
         ("haproxy__ports__http", 8443, "haproxy.ports and haproxy.metrics: 8443 is given twice"),
+        ("nameOverride", "long" * 16, "'/nameOverride': maxLength: got 64, want 63"),
+        ("nameOverride", "Edge_1", "'/nameOverride': 'Edge_1' does not match pattern"),
         ("image__digest", "abc", "'/image/digest': 'abc' does not match pattern"),
         ("config__podSelector", {}, "'/config': additional properties 'podSelector' not allowed"),
         ("config__dataplane", {"kind": "local"}, "'/config/dataplane': additional properties 'kind' not allowed"),
@@ -86,6 +92,18 @@ def test_invalid_values_are_rejected_with_their_place(helm: Helm, setting: str, 
         helm.render(**{setting: value})
 
     assert message in str(rejection.value)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+@pytest.mark.parametrize("settings", [{}, {"nameOverride": "n" * 63}, {"fullnameOverride": "f" * 63}])
+def test_longest_names_are_short_enough_for_services_and_labels(
+    helm: Helm, values: str, settings: dict[str, Any]
+) -> None:
+    objects = helm.render(values, release="r" * LONGEST_RELEASE, **settings)
+
+    assert max(len(each["metadata"]["name"]) for each in objects if each["kind"] == "Service") <= LONGEST_LABEL
+    for each in (*objects, *map(pod_of, workloads_of(objects))):
+        assert all(len(value) <= LONGEST_LABEL for value in each["metadata"].get("labels", {}).values())
 
 
 def test_the_chart_knows_what_each_library_watches() -> None:
