@@ -10,7 +10,7 @@ from haptic_trio.config.checks.variables import check_variables
 from haptic_trio.config.credentials import Credentials, decode_credentials
 from haptic_trio.config.decode import Decoded, decode_text
 from haptic_trio.config.libraries import LibraryDoc, merge, read_library
-from haptic_trio.config.model import Config, DataplaneKind
+from haptic_trio.config.model import Config
 from haptic_trio.config.settings import flat_settings
 from haptic_trio.config.yaml.document import enclosing_paths, item_path
 from haptic_trio.config.yaml.errors import ConfigInvalidError
@@ -28,6 +28,7 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     """Changes whenever ConfigMap or Secret change."""
     credentials: Credentials | None
+    """None without a Secret; only deployments over a Data Plane API need them."""
     config_map_source: str
     """`ConfigMap namespace/name`."""
     secret_source: str = ""
@@ -55,15 +56,6 @@ def load_config(configmap: Mapping[str, Any], secret: Mapping[str, Any] | None) 
         credentials = decode_credentials(secret, source=secret_source) if secret is not None else None
     except ConfigInvalidError as exc:
         problems += exc.problems
-    if config is not None and secret is None and config.dataplane.kind is DataplaneKind.DATAPLANEAPI:
-        problems.append(
-            Problem(
-                message="the Data Plane API needs credentials, and there is no Secret",
-                source=source,
-                path="dataplane.kind",
-                hint="create a Secret with dataplane_username and dataplane_password",
-            )
-        )
     if problems or config is None:
         raise ConfigInvalidError(problems)
     return LoadedConfig(

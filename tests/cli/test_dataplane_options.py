@@ -7,13 +7,14 @@ import click
 import pytest
 
 from haptic_trio.cli.serving.endpoints import PASSWORD, USERNAME, ApiList, make_api_list, read_apis
-from haptic_trio.cli.serving.loading import choose_load, load_for_apis
+from haptic_trio.cli.serving.loading import choose_load, load_for_api_pods, load_for_apis, load_for_pods
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.dataplane.dataplaneapi.client import Credentials
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
 from haptic_trio.k8s.resource import Resource
-from tests.cli.commands import invoke_cli
+from haptic_trio.stages.process import Load
+from tests.cli.commands import invoke_cli, replace_in
 
 APIS = (ApiAddress(name="edge-1", url="https://10.0.0.7:5555"),)
 
@@ -107,12 +108,32 @@ def test_credentials_are_those_of_the_secret_unless_the_environment_has_some(tex
         assert loaded.version == version
 
 
-@pytest.mark.parametrize("text", ["{dataplane: {kind: dataplaneapi}}", "{}"])
-def test_without_credentials_nothing_is_loaded(text: str) -> None:
+@pytest.mark.parametrize(
+    ("load", "text"),
+    [
+        (load_for_apis, "{dataplane: {kind: dataplaneapi}}"),
+        (load_for_apis, "{}"),
+        (load_for_pods, "{dataplane: {kind: dataplaneapi}}"),
+        (load_for_api_pods, "{dataplane: {kind: dataplaneapi}}"),
+    ],
+)
+def test_controller_without_credentials_loads_nothing(load: Load, text: str) -> None:
     with pytest.raises(ConfigInvalidError) as caught:
-        load_for_apis(config(text), None)
+        load(config(text), None)
 
     assert "needs credentials" in str(caught.value)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["render", "validate", "diff"])
+def test_commands_that_reach_no_api_need_no_credentials(manifests: Path, command: str) -> None:
+    replace_in(manifests / "config.yaml", "dataplane:\n", "dataplane:\n      kind: dataplaneapi\n")
+    options = ("--to", manifests) if command == "diff" else ()
+
+    result = invoke_cli(command, "--manifests", manifests, *options)
+
+    assert result.exit_code == 0, result.output
+    assert "credentials" not in result.output
 
 
 def test_other_kinds_and_absolute_directories_are_rejected() -> None:

@@ -73,32 +73,22 @@ def load_for_apis(
         # Keep the version, so that a change of the Secret is noticed.
         secret = {"metadata": (secret or {}).get("metadata") or {}, "stringData": values}
     loaded = _load_for(config_map, secret, (DataplaneKind.DATAPLANEAPI, DataplaneKind.LOCAL), lacks="--pods or --agent")
-    if loaded.credentials is None:
-        raise ConfigInvalidError(
-            [
-                Problem(
-                    message="the Data Plane API needs credentials, and the Secret does not exist",
-                    source=loaded.config_map_source,
-                    hint="create a Secret with dataplane_username and dataplane_password",
-                )
-            ]
-        )
-    return loaded
+    return _with_credentials(loaded)
 
 
 def load_for_pods(config_map: Resource, secret: Resource | None) -> LoadedConfig:
     """Load a configuration for pods with agents, or with the Data Plane API."""
-    return _with_selector(
-        _load_for(config_map, secret, (DataplaneKind.AGENT, DataplaneKind.LOCAL, DataplaneKind.DATAPLANEAPI))
-    )
+    kinds = (DataplaneKind.AGENT, DataplaneKind.LOCAL, DataplaneKind.DATAPLANEAPI)
+    loaded = _load_for(config_map, secret, kinds)
+    needs_credentials = loaded.config.dataplane.kind is DataplaneKind.DATAPLANEAPI
+    return _with_selector(_with_credentials(loaded) if needs_credentials else loaded)
 
 
 def load_for_api_pods(config_map: Resource, secret: Resource | None) -> LoadedConfig:
     """Load a configuration for pods without certificates for agents."""
     kinds = (DataplaneKind.DATAPLANEAPI,)
-    return _with_selector(
-        _load_for(config_map, secret, kinds, lacks="--agent-ca", hint="give --agent-ca, --agent-cert and --agent-key")
-    )
+    hint = "give --agent-ca, --agent-cert and --agent-key"
+    return _with_selector(_with_credentials(_load_for(config_map, secret, kinds, lacks="--agent-ca", hint=hint)))
 
 
 def _load_for(
@@ -145,6 +135,20 @@ def _reject_directories(loaded: LoadedConfig) -> None:
     ]
     if problems:
         raise ConfigInvalidError(problems)
+
+
+def _with_credentials(loaded: LoadedConfig) -> LoadedConfig:
+    if loaded.credentials is None:
+        raise ConfigInvalidError(
+            [
+                Problem(
+                    message="the Data Plane API needs credentials, and the Secret does not exist",
+                    source=loaded.config_map_source,
+                    hint="create a Secret with dataplane_username and dataplane_password",
+                )
+            ]
+        )
+    return loaded
 
 
 def _with_selector(loaded: LoadedConfig) -> LoadedConfig:
