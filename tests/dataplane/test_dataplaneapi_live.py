@@ -6,7 +6,7 @@ from starlette.responses import Response
 from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DriftReport
 from haptic_trio.dataplane.sync import sync_endpoint
-from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.model import AuxFile, Generation
 from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, rejection
 from tests.support.dataplaneapi_builders import (
     HOSTS,
@@ -261,9 +261,15 @@ async def test_certificate_is_replaced_in_the_process_without_a_reload() -> None
 
 def https(*names: str) -> Generation:
     """Return a generation with a certificate for each of *names*."""
+    text, files = https_parts(*names)
+    return generation(extra=text, files=files)
+
+
+def https_parts(*names: str) -> tuple[str, tuple[AuxFile, ...]]:
+    """Return text and files of a frontend with a certificate for each of *names*."""
     text = f"frontend https from base\n  bind 127.0.0.1:18443 ssl crt-list {ROOT}/ssl/list.txt\n"
     files = [certificate(f"{name}.pem", pem(f"{name}.example.com")) for name in names]
-    return generation(extra=text, files=(*files, crt_list("list.txt", *(f"{name}.pem" for name in names))))
+    return text, (*files, crt_list("list.txt", *(f"{name}.pem" for name in names)))
 
 
 async def test_certificates_come_and_go_without_a_reload() -> None:
@@ -284,6 +290,24 @@ async def test_certificates_come_and_go_without_a_reload() -> None:
         "PUT storage/ssl_crt_lists/list.txt",
         f"PUT {NOTE}",
         "DELETE storage/ssl_certificates/b.pem",
+    ]
+
+
+async def test_certificates_with_relative_paths_come_and_go_without_a_reload() -> None:
+    api = FakeDataplaneApi()
+    first, second = (
+        relative_generation(extra=one[0], files=one[1]) for one in (https_parts("a", "b"), https_parts("a"))
+    )
+    await writes_of(api, first)
+
+    writes = await writes_of(api, second)
+
+    assert api.loads == 1
+    assert list(api.process.certificates) == [f"{ROOT}/ssl/a.pem"]
+    assert is_as_loaded(api)
+    assert [one for one in writes if "runtime/" in one] == [
+        "DELETE runtime/ssl_crt_lists/entries",
+        "DELETE runtime/ssl_certs/%2Fetc%2Fhaproxy-test%2Fssl%2Fb.pem",
     ]
 
 

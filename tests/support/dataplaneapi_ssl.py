@@ -85,8 +85,10 @@ def _add_entry(api: Api, params: Params, body: bytes) -> Response:
 
 @route("DELETE", LISTS)
 def _delete_entry(api: Api, params: Params, body: bytes) -> Response:
-    lines = _lines(api, params)
-    found = [line for line in lines if line.split()[0] == params["cert_file"]]
+    lines, name = _lines(api, params), params["cert_file"]
+    found = [line for line in lines if line.split()[0] == name]
+    if name not in api.process.certificates:
+        raise RefusedError(404, f"Can't delete the entry: certificate '{name}' does not exist!")
     if len(found) != 1:
         raise RefusedError(500, "Can't delete the entry")
     lines.remove(found[0])

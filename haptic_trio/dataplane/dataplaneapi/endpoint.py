@@ -183,7 +183,9 @@ class DataplaneApiEndpoint:
         except ReloadRequiredError:
             self._adds_certificates = False
             raise
-        await self._runtime.apply(operations, generation, present=present, paths=rewrite.paths)
+        # Files that the generation no longer has still have their paths in the process.
+        paths = seen.paths.joined(rewrite.paths)
+        await self._runtime.apply(operations, generation, present=present, paths=paths)
         rejection: EndpointError
         try:
             differing = {place: file for place, file in _differing(seen, placed).items() if place not in introduced}

@@ -19,16 +19,20 @@ class Paths:
     """Paths in the API by the paths of a generation; absolute paths are the same in both."""
 
     def __init__(self, stored: Mapping[str, str]) -> None:
-        self._outward = {path: at for path, at in stored.items() if at and not path.startswith("/") and path != at}
-        self._inward = {at: path for path, at in self._outward.items()}
+        self.outward = {path: at for path, at in stored.items() if at and not path.startswith("/") and path != at}
+        self._inward = {at: path for path, at in self.outward.items()}
+
+    def joined(self, other: "Paths") -> "Paths":
+        """Return these paths together with those of *other*, which win."""
+        return Paths({**self.outward, **other.outward})
 
     def of(self, path: str) -> str:
         """Return the path of the file *path* in the API and the process."""
-        return self._outward.get(path, path)
+        return self.outward.get(path, path)
 
     def send(self, text: str) -> str:
         """Return *text* (a configuration or crt-list) with the paths of the API."""
-        return _replace(text, self._outward)
+        return _replace(text, self.outward)
 
     def take(self, text: str) -> str:
         """Return *text* from the API with the paths of the generation; the reverse of `send`."""
@@ -37,7 +41,7 @@ class Paths:
     def send_file(self, file: AuxFile) -> bytes:
         """Return the content of *file* for the API: crt-lists contain paths of other files."""
         content = file.content
-        if file.kind is FileKind.CRT_LIST and self._outward:
+        if file.kind is FileKind.CRT_LIST and self.outward:
             content = self.send(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         # The API rejects a request without a body. A blank line has no meaning in maps and crt-lists.
         return content + b"\n" if file.kind in BY_LINE and _is_blank(content) else content
