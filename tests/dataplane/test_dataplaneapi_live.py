@@ -290,6 +290,7 @@ async def test_certificates_come_and_go_without_a_reload() -> None:
         "PUT storage/ssl_crt_lists/list.txt",
         f"PUT {NOTE}",
         "DELETE storage/ssl_certificates/b.pem",
+        f"PUT {NOTE}",
     ]
 
 

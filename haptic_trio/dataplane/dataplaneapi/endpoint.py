@@ -7,7 +7,7 @@ controller, reads one or the other. A change that HAProxy or the API rejects
 is undone at once, from what was read before it.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from math import inf
 from ssl import SSLContext
@@ -270,19 +270,27 @@ class DataplaneApiEndpoint:
         )
         await self._write_manifest(finished)
         self._reader.remember(generation)
-        await self._remove(finished.surplus)
+        try:
+            await self._remove_surplus(finished)
+        except EndpointError as exc:
+            # The deployment itself succeeded.
+            self._log.warning("files not removed", error=str(exc))
 
-    async def _remove(self, surplus: Iterable[Place]) -> None:
-        """Remove unused files; those that remain stay in the manifest, and the next deployment retries."""
-        for place in sorted(surplus, key=_removal_order):
+    async def _remove_surplus(self, finished: Manifest) -> None:
+        """Remove unused files, and their names from the manifest: another client may then use these names.
+
+        Files that the API does not remove stay in the manifest; the next deployment retries.
+        """
+        remaining = []
+        for place in sorted(finished.surplus, key=_removal_order):
             try:
                 await self._storage.delete(place)
             except ApiStatusError as exc:
                 self._log.warning("file not removed", file=str(place), error=str(exc))
-            except EndpointError as exc:
-                # The deployment itself succeeded.
-                self._log.warning("files not removed", error=str(exc))
-                return
+                remaining.append(place)
+        if removed := len(finished.surplus) - len(remaining):
+            await self._write_manifest(msgspec.structs.replace(finished, surplus=tuple(sorted(remaining))))
+            self._log.info("unused files removed", files=removed)
 
     async def _write_manifest(self, manifest: Manifest, *, exists: bool = True) -> None:
         try:

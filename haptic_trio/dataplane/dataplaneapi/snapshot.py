@@ -83,6 +83,8 @@ class SnapshotReader:
         raw = await self._config.fetch()
         listing = await self._storage.list_files()
         manifest = (await self.read_manifest() if MANIFEST in listing else None) or NOTHING
+        # A file that was removed, but is still in the manifest, would belong to another client if it came back.
+        manifest = msgspec.structs.replace(manifest, surplus=tuple(one for one in manifest.surplus if one in listing))
         bare = Snapshot(raw=raw, listing=listing, manifest=manifest)
         if not manifest.clear:
             return bare

@@ -1,14 +1,18 @@
 """Deployments over a Data Plane API that executes every request."""
 
+import json
+from typing import Any
+
 import pytest
 import trustme
+from starlette.responses import Response
 
 from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, DriftReport, PatchRejectedError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, make_file
 from haptic_trio.haproxy.plan.operations import Plan
-from tests.support.dataplaneapi import FakeDataplaneApi
+from tests.support.dataplaneapi import Call, FakeDataplaneApi, refusal
 from tests.support.dataplaneapi_builders import (
     HOSTS,
     certificate,
@@ -27,6 +31,12 @@ from tests.support.dataplaneapi_state import ROOT
 
 NOTE = f"storage/{MANIFEST}"
 AUTHORITIES = trustme.CA().cert_pem.bytes()
+
+
+def note_of(api: FakeDataplaneApi) -> dict[str, Any]:
+    """Return the stored manifest."""
+    found: dict[str, Any] = json.loads(api.stores["general"][MANIFEST.name])
+    return found
 
 
 async def test_first_deployment_stores_files_and_loads_the_configuration() -> None:
@@ -86,6 +96,7 @@ async def test_files_are_written_before_the_configuration_and_removed_after_it()
         f"PUT {NOTE}",
         "DELETE storage/ssl_crt_lists/old.txt",
         "DELETE storage/ssl_certificates/a.pem",
+        f"PUT {NOTE}",
     ]
     assert api.loads == 2
     assert runs(api, desired)
@@ -103,6 +114,48 @@ async def test_files_of_others_are_left_alone() -> None:
     assert api.stores["general"]["theirs.txt"] == b"theirs"
     assert api.stores["maps"]["host.map"] == HOSTS.encode()
     assert await writes_of(api, generation(balance="leastconn")) == []
+
+
+async def test_removed_files_are_removed_once_and_their_names_are_free_for_others() -> None:
+    api = FakeDataplaneApi()
+    former = generation(files=tuple(certificate(f"{name}.pem", pem(f"{name}.example.com")) for name in "ab"))
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, former)
+        await sync_endpoint(endpoint, generation())
+        assert api.stores["ssl_certificates"] == {}
+        api.stores["ssl_certificates"]["a.pem"] = theirs = pem("theirs.example.com")
+        api.calls.clear()
+
+        await sync_endpoint(endpoint, generation(balance="leastconn"))
+
+    assert [write for write in api.writes if write.startswith("DELETE")] == []
+    assert api.stores["ssl_certificates"] == {"a.pem": theirs}
+    assert note_of(api)["files"].keys() == generation().files.keys()
+    assert "surplus" not in note_of(api)
+
+
+async def test_removal_that_was_not_noted_leaves_what_others_store_afterwards() -> None:
+    api = FakeDataplaneApi()
+    await writes_of(api, generation(files=(general("503.http", "busy\n"),)))
+    refused = False
+
+    async def refuse_last_note(call: Call) -> Response | None:
+        nonlocal refused
+        if str(call) == f"PUT {NOTE}" and "503.http" not in api.stores["general"]:
+            refused = True
+            return refusal(500, "disk full")
+        return None
+
+    api.before = refuse_last_note
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, generation())
+        assert refused
+        api.before = None
+        await sync_endpoint(endpoint, generation(balance="leastconn"))
+        api.stores["general"]["503.http"] = b"theirs\n"
+        await sync_endpoint(endpoint, generation())
+
+    assert api.stores["general"]["503.http"] == b"theirs\n"
 
 
 async def test_scheduled_reloads_are_followed_to_their_end(autojump_clock: object) -> None:
