@@ -121,7 +121,7 @@ class DataplaneApiEndpoint:
         deployed them.
         """
         if trio.current_time() > self._fresh_until:
-            await self._refresh_snapshot()
+            await self._refresh_snapshot(is_complete=False)
         self._fresh_until = -inf
         return self._snapshot.generation if self._snapshot is not None else None
 
@@ -139,7 +139,8 @@ class DataplaneApiEndpoint:
         process loads them again if it may have loaded any of the new ones.
         """
         placed = self._place(generation)
-        seen = await self._take_snapshot()
+        # The process loads every file, so what others have changed must be found.
+        seen = await self._take_snapshot(is_complete=True)
         rewrite = await self._begin(seen, placed)
         rejection: EndpointError
         try:
@@ -161,7 +162,7 @@ class DataplaneApiEndpoint:
         rejected or the running generation is unknown.
         """
         placed = self._place(generation)
-        seen = await self._take_snapshot()
+        seen = await self._take_snapshot(is_complete=False)
         if seen.generation is None:
             raise PatchRejectedError(
                 self._name,
@@ -203,30 +204,31 @@ class DataplaneApiEndpoint:
 
     async def repair(self) -> DriftReport:
         """Compare configuration, files and process with what was deployed last; see `Endpoint.repair`."""
-        seen = await self._refresh_snapshot()
+        seen = await self._refresh_snapshot(is_complete=True)
         info = await self.describe()
         report = await self._drift.repair(seen, info.capabilities, worker=info.pid)
         # A repair does not write files or configuration, so the snapshot stays valid.
         self._fresh_until = trio.current_time() + FRESH_AGE
         return report
 
-    async def _refresh_snapshot(self) -> Snapshot:
-        self._snapshot = seen = await self._read_snapshot()
+    async def _refresh_snapshot(self, *, is_complete: bool) -> Snapshot:
+        self._snapshot = seen = await self._read_snapshot(is_complete=is_complete)
         self._snapshot_time = trio.current_time()
         return seen
 
-    async def _read_snapshot(self) -> Snapshot:
+    async def _read_snapshot(self, *, is_complete: bool) -> Snapshot:
         if self._capabilities is None:
             await self.describe()
-        return await self._reader.read()
+        return await self._reader.read(is_complete=is_complete)
 
-    async def _take_snapshot(self) -> Snapshot:
+    async def _take_snapshot(self, *, is_complete: bool) -> Snapshot:
         # A snapshot is valid for one deployment, which changes what it describes.
         seen, self._snapshot = self._snapshot, None
         self._fresh_until = -inf
-        if seen is not None and trio.current_time() - self._snapshot_time < SNAPSHOT_AGE:
+        is_recent = trio.current_time() - self._snapshot_time < SNAPSHOT_AGE
+        if seen is not None and is_recent and (seen.is_complete or not is_complete):
             return seen
-        return await self._read_snapshot()
+        return await self._read_snapshot(is_complete=is_complete)
 
     def _place(self, generation: Generation) -> dict[Place, AuxFile]:
         placed, problems = place_files(generation.files.values())

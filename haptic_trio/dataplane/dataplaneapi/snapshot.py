@@ -45,6 +45,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Changes by other clients since the last deployment: the configuration, or paths of files."""
     paths: Paths = Paths({})
     """Paths of haptic-trio's files in the API."""
+    is_complete: bool = True
+    """Whether every certificate was inspected; else some are as they were in an earlier snapshot."""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -63,6 +65,8 @@ class SnapshotReader:
         self._storage = storage
         self._sections = SectionCache()
         self._deployed: Generation | None = None
+        self._inspected: dict[Place, StoredFile] = {}
+        """Certificates as they were in the last snapshot."""
 
     def remember(self, generation: Generation) -> None:
         """Keep the deployed *generation*: the API does not return certificates, and the text is parsed already."""
@@ -78,8 +82,13 @@ class SnapshotReader:
             raise
         return await trio.to_thread.run_sync(decode_manifest, data)
 
-    async def read(self) -> Snapshot:
-        """Read configuration, manifest and files; raises EndpointError."""
+    async def read(self, *, is_complete: bool = True) -> Snapshot:
+        """Read configuration, manifest and files; raises EndpointError.
+
+        Unless *is_complete*, a certificate that is listed, and whose record in
+        the manifest is that of the last snapshot, is not inspected again: with
+        one request each, certificates would cost more than all the rest.
+        """
         raw = await self._config.fetch()
         listing = await self._storage.list_files()
         manifest = (await self.read_manifest() if MANIFEST in listing else None) or NOTHING
@@ -96,16 +105,19 @@ class SnapshotReader:
             return bare
         # A listing may omit files, whose paths are then those in the manifest.
         paths = Paths({path: _file(record, listing) for path, record in manifest.files.items()})
-        found = await self._read_files(manifest, paths)
+        known = {} if is_complete else {place: one for place, one in self._inspected.items() if place in listing}
+        found = await self._read_files(manifest, paths, known)
+        self._inspected = {place: one.stored for place, one in found.items() if one.stored is not None}
         now = {one.file.path: one.file.digest for one in found.values()}
         return msgspec.structs.replace(
             bare,
             contents={place: one.content for place, one in found.items() if one.content is not None},
             digests={place: one.file.digest for place, one in found.items()},
-            certificates={place: one.stored for place, one in found.items() if one.stored is not None},
+            certificates=self._inspected,
             generation=make_generation(config, [one.file for one in found.values()]),
             edited=tuple(sorted(path for path, record in manifest.files.items() if now.get(path) != record.digest)),
             paths=paths,
+            is_complete=is_complete,
         )
 
     def _read_text(self, packed: str) -> Config | None:
@@ -117,7 +129,9 @@ class SnapshotReader:
         except (ValueError, ConfigSyntaxError):
             return None
 
-    async def _read_files(self, manifest: Manifest, paths: Paths) -> dict[Place, _Found]:
+    async def _read_files(
+        self, manifest: Manifest, paths: Paths, known: Mapping[Place, StoredFile]
+    ) -> dict[Place, _Found]:
         found: dict[Place, _Found] = {}
         failures: list[EndpointError] = []
         limiter = trio.CapacityLimiter(PARALLEL_READS)
@@ -136,7 +150,11 @@ class SnapshotReader:
 
         async with trio.open_nursery() as nursery:
             for path, record in manifest.files.items():
-                nursery.start_soon(read, record.place, path, record)
+                stored = known.get(record.place)
+                if stored is not None and stored.seal == record.seal:
+                    found[record.place] = self._certificate(path, record, stored)
+                else:
+                    nursery.start_soon(read, record.place, path, record)
         if failures:
             raise failures[0]
         return found

@@ -4,13 +4,14 @@ import json
 from typing import Any
 
 import pytest
+import trio
 import trustme
 from starlette.responses import Response
 
 from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, DriftReport, PatchRejectedError
 from haptic_trio.dataplane.sync import sync_endpoint
-from haptic_trio.haproxy.model import FileKind, make_file
+from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from haptic_trio.haproxy.plan.operations import Plan
 from tests.support.dataplaneapi import Call, FakeDataplaneApi, refusal
 from tests.support.dataplaneapi_builders import (
@@ -156,6 +157,46 @@ async def test_removal_that_was_not_noted_leaves_what_others_store_afterwards() 
         await sync_endpoint(endpoint, generation())
 
     assert api.stores["general"]["503.http"] == b"theirs\n"
+
+
+def many_certificates(**fields: Any) -> Generation:
+    """Return a generation with 30 certificates."""
+    return generation(
+        files=tuple(certificate(f"c{number}.pem", pem("a.example.com")) for number in range(30)), **fields
+    )
+
+
+async def test_endpoint_change_inspects_no_certificate(autojump_clock: object) -> None:
+    api = FakeDataplaneApi()
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, many_certificates())
+        await sync_endpoint(endpoint, many_certificates(hosts="old.example.com app\n"))
+        await trio.sleep(60)
+        api.calls.clear()
+
+        result = await sync_endpoint(endpoint, many_certificates(hosts="new.example.com app\n"))
+
+    assert not result.reloaded
+    assert [str(call) for call in api.calls if "storage/ssl_certificates/" in str(call)] == []
+    assert len(api.calls) < 20
+    assert runs(api, many_certificates(hosts="new.example.com app\n"))
+
+
+@pytest.mark.parametrize("found_by", ["drift check", "reload", "removal"])
+async def test_certificate_changed_by_others_is_found_before_it_is_loaded(found_by: str) -> None:
+    api = FakeDataplaneApi()
+    async with open_endpoint(api) as endpoint:
+        await sync_endpoint(endpoint, many_certificates())
+        await sync_endpoint(endpoint, many_certificates(hosts="new.example.com app\n"))
+        if found_by == "removal":
+            del api.stores["ssl_certificates"]["c7.pem"]
+        else:
+            api.stores["ssl_certificates"]["c7.pem"] = pem("theirs.example.com")
+
+        desired = many_certificates(balance="leastconn") if found_by == "reload" else many_certificates()
+        await sync_endpoint(endpoint, desired, verify=found_by == "drift check")
+
+    assert runs(api, desired)
 
 
 async def test_scheduled_reloads_are_followed_to_their_end(autojump_clock: object) -> None:
