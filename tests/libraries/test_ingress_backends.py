@@ -219,7 +219,7 @@ def test_the_servers_of_a_namespace_are_limited() -> None:
                 stores[name].upsert(one)
     rendered = Renderer(config).render_here(stores)
 
-    assert {str(refusal.subject): refusal.problem.message for refusal in rendered.rejections} == {
+    assert {str(rejection.subject): rejection.problem.message for rejection in rendered.rejections} == {
         "Service attacker/c": "the output of all objects of the namespace attacker has more than 120 servers"
     }
     assert rendered.text.count("    server ") == 200

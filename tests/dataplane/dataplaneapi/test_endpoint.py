@@ -13,7 +13,7 @@ from haptic_trio.dataplane.endpoint import DeploymentRejectedError, DriftReport,
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from haptic_trio.haproxy.plan.operations import Plan
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, refusal
+from tests.support.dataplaneapi import Call, FakeDataplaneApi, rejection
 from tests.support.dataplaneapi_builders import (
     HOSTS,
     certificate,
@@ -144,7 +144,7 @@ async def test_removal_that_was_not_noted_leaves_what_others_store_afterwards() 
         nonlocal refused
         if str(call) == f"PUT {NOTE}" and "503.http" not in api.stores["general"]:
             refused = True
-            return refusal(500, "disk full")
+            return rejection(500, "disk full")
         return None
 
     api.before = refuse_last_note
