@@ -5,8 +5,6 @@ remaining changes need a reload, it follows. If HAProxy rejects that reload,
 the changes that were applied before it are rolled back.
 """
 
-from functools import partial
-
 import trio
 
 from haptic_trio.dataplane.endpoint import (
@@ -19,14 +17,19 @@ from haptic_trio.dataplane.endpoint import (
     Survey,
     SyncResult,
 )
+from haptic_trio.dataplane.planner import Planner
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
-from haptic_trio.haproxy.plan.plan import make_plan
-from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
+from haptic_trio.haproxy.plan.split import SplitPlan
 
 
 async def sync_endpoint(
-    endpoint: Endpoint, desired: Generation, *, verify: bool = False, may_reload: bool = True
+    endpoint: Endpoint,
+    desired: Generation,
+    *,
+    verify: bool = False,
+    may_reload: bool = True,
+    planner: Planner | None = None,
 ) -> SyncResult:
     """Deploy *desired* to *endpoint*, without a reload as far as possible.
 
@@ -34,14 +37,16 @@ async def sync_endpoint(
     process is observed first, and drift is repaired. If the process rejects a
     runtime operation, the generation is activated instead, and the rejection
     is among the reasons. Without *may_reload* changes that need a reload are
-    held back, unless the running generation is unknown. Raises EndpointError.
+    held back, unless the running generation is unknown. Deployments that share
+    a *planner* share plans. Raises EndpointError.
     """
+    planner = planner or Planner()
     began = trio.current_time()
     report = await endpoint.repair() if verify else DriftReport()
     survey = await endpoint.survey()
     running = survey.running
     surveyed = trio.current_time()
-    split = await _split(survey, desired)
+    split = await _split(survey, desired, planner)
     planned = trio.current_time()
     reasons: tuple[str, ...] = (*report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
@@ -57,7 +62,7 @@ async def sync_endpoint(
     if reasons and not (may_reload or must_reload):
         reasons, held = (), reasons
     if reasons:
-        await _activate(endpoint, desired, running, effective)
+        await _activate(endpoint, desired, running, effective, planner)
     if reasons and report.reasons:
         # Differences that remain after the reload are permanent; this call records them.
         await endpoint.repair()
@@ -75,18 +80,19 @@ async def sync_endpoint(
     )
 
 
-async def _split(survey: Survey, desired: Generation) -> SplitPlan:
+async def _split(survey: Survey, desired: Generation, planner: Planner) -> SplitPlan:
     running = survey.running
     if running is not None and running.id == desired.id:
         return SplitPlan(None, (), ())
-    if running is not None and is_near(running, desired):
-        return split_plan(running, desired, survey.capabilities)
-    # Comparing thousands of sections would block the event loop.
-    return await trio.to_thread.run_sync(split_plan, running, desired, survey.capabilities)
+    return await planner.split(running, desired, survey.capabilities)
 
 
 async def _activate(
-    endpoint: Endpoint, desired: Generation, running: Generation | None, effective: Generation | None
+    endpoint: Endpoint,
+    desired: Generation,
+    running: Generation | None,
+    effective: Generation | None,
+    planner: Planner,
 ) -> None:
     """Activate *desired*; if it is rejected, roll back from the patched *effective* to *running*."""
     try:
@@ -97,13 +103,15 @@ async def _activate(
         rejection = exc
     else:
         return
-    await _roll_back(endpoint, effective, running, rejection)
+    await _roll_back(endpoint, effective, running, rejection, planner)
     raise rejection
 
 
-async def _roll_back(endpoint: Endpoint, effective: Generation, running: Generation, rejection: EndpointError) -> None:
+async def _roll_back(
+    endpoint: Endpoint, effective: Generation, running: Generation, rejection: EndpointError, planner: Planner
+) -> None:
     capabilities = (await endpoint.describe()).capabilities
-    plan = await trio.to_thread.run_sync(partial(make_plan, effective, running, capabilities=capabilities))
+    plan = await planner.plan(effective, running, capabilities)
     try:
         if plan.reloads or not await _is_patched(endpoint, running, plan):
             await endpoint.activate(running)

@@ -11,13 +11,19 @@ Some runtime changes need a reload on an older HAProxy; they are safe without a
 check. If they were prepared together with a structural change that is being
 checked, they wait for the check, so that one reload covers both.
 
+Both decisions need the valid generation with the runtime changes of the
+prepared one. To compute it takes CPU time that grows with the cluster, so the
+caller does: `comparison` returns the two generations when a deployment needs
+the result, and `Compared` brings it in. Deployments that do not need it go on
+meanwhile.
+
 Without the fast lane (`reconciler.mode: classic`) nothing is published as
 prepared, and every deployment keeps the interval.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.haproxy.model import Generation
@@ -33,14 +39,22 @@ from haptic_trio.messages import (
     ValidationFailed,
 )
 
-Input: TypeAlias = ConfigPrepared | ConfigValidated | ValidationFailed | EndpointsDiscovered | DeploymentCompleted
+
+class Compared(NamedTuple):
+    """Result of a comparison: *valid* with those changes of *prepared* that need no reload."""
+
+    valid: Generation
+    prepared: Generation
+    mixed: Generation
+
+
+Input: TypeAlias = (
+    ConfigPrepared | ConfigValidated | ValidationFailed | EndpointsDiscovered | DeploymentCompleted | Compared
+)
 
 PATIENCE = 1.0
 """Seconds within which a deployment that may reload is expected to complete. Endpoints that hold back a change get
 the next deployment after that time."""
-
-AddData = Callable[[Generation, Generation], Generation]
-"""Return the first generation with those changes of the second one that need no reload."""
 
 
 class Schedule:
@@ -59,14 +73,12 @@ class Schedule:
     def __init__(
         self,
         interval: float,
-        add_data: AddData,
         last_valid: ConfigValidated | None = None,
         *,
         fast_lane: bool = True,
     ) -> None:
         """*last_valid*: the configuration of the previous iteration, deployed if the first one of this is rejected."""
         self._interval = interval
-        self._add_data = add_data
         self._last_valid = last_valid
         self._fast_lane = fast_lane
         self._prepared: ConfigPrepared | None = None
@@ -84,7 +96,8 @@ class Schedule:
         self._last = -inf
         # The valid generation that all endpoints were offered with permission to reload, and the one that all run.
         self._offered = self._taken = ""
-        self._mixed: tuple[str, str, Generation] | None = None
+        self._compared: Compared | None = None
+        self._is_comparing = self._is_late = False
 
     def take(self, message: Input, now: float) -> None:
         """Take in *message*."""
@@ -116,6 +129,9 @@ class Schedule:
                 self._allowed = {start for start in self._allowed if start > message.standing.begun}
                 if not (message.standing.held or message.failed or message.superseded):
                     self._taken = message.generation
+            case Compared():
+                self._compared, self._is_comparing = message, False
+                self._is_late = self._lacks_comparison()
 
     def _take_rejection(self, rejection: ValidationFailed) -> None:
         # If the first output of a new ConfigMap is rejected, the previous valid configuration stays in force.
@@ -132,14 +148,16 @@ class Schedule:
 
     def due(self) -> float | None:
         """Return when the next deployment is due; None while nothing waits. A time in the past means now."""
-        if self._new and self._valid is not None:
+        # What needs the result of a comparison that runs waits for it.
+        is_open = not (self._is_comparing and self._lacks_comparison())
+        if self._new and self._valid is not None and is_open:
             return -inf
         if not self._endpoints.keys() - self._new:
             return None
-        if self._why is not None:
+        if self._why is not None and (is_open or self._why is DeploymentReason.PREPARED):
             return -inf if self._fast_lane else self._last + self._interval
         held = self._endpoints.keys() & set(self._standing.held)
-        if self._valid is None or not held or self._awaits_check():
+        if self._valid is None or not held or not is_open or self._awaits_check():
             return None
         paused = dict(self._standing.paused)
         ready = min(paused.get(name, -inf) for name in held)
@@ -147,27 +165,58 @@ class Schedule:
         outstanding = max((*self._standing.open, *self._allowed), default=-inf)
         return max(self._reload_due(), outstanding + PATIENCE, ready)
 
-    def _awaits_check(self) -> bool:
-        """Whether a reload now would only apply data, so that the structure prepared with it needed another reload."""
-        if self._valid is None or self._prepared is None:
-            return False
-        valid = self._valid.generation
-        if valid.id not in {self._offered, self._taken}:
-            return False
-        return self._mix(valid, self._prepared.generation).id != self._prepared.generation.id
+    def comparison(self, now: float) -> tuple[Generation, Generation] | None:
+        """Return the valid and the prepared generation if the deployment that is due needs them compared; else None.
 
-    def _mix(self, valid: Generation, prepared: Generation) -> Generation:
-        """Return *valid* with the runtime changes of *prepared*; cached, as a comparison of much is slow."""
-        if self._mixed is None or self._mixed[:2] != (valid.id, prepared.id):
-            self._mixed = valid.id, prepared.id, self._add_data(valid, prepared)
-        return self._mixed[2]
+        The caller takes in `Compared` before it asks again. Until then `due`
+        names only deployments that do not need the result.
+        """
+        if self._is_comparing or self._valid is None or self._prepared is None or not self._lacks_comparison():
+            return None
+        if not self._new and (self._why is DeploymentReason.PREPARED or not self._may_reload(now)):
+            return None
+        self._is_comparing = True
+        return self._valid.generation, self._prepared.generation
+
+    @property
+    def is_late(self) -> bool:
+        """Whether newer generations had arrived before the result of the last comparison."""
+        return self._is_late
+
+    def _may_reload(self, now: float) -> bool:
+        """Whether the interval and the pauses of the endpoints permit a reload now."""
+        # Without permission they report whether there is anything to reload for besides the failed change.
+        paused = {name for name, until in self._standing.paused if until > now}
+        return (
+            self._valid is not None and self._reload_due() <= now and not self._endpoints.keys() - self._new <= paused
+        )
+
+    def _awaits_check(self) -> bool:
+        """Whether a reload now would only apply data, so that the structure prepared with it needed another reload.
+
+        False while the two generations have not been compared.
+        """
+        if self._valid is None or self._prepared is None or self._mixed is None:
+            return False
+        if self._valid.generation.id not in {self._offered, self._taken}:
+            return False
+        return self._mixed.id != self._prepared.generation.id
+
+    @property
+    def _mixed(self) -> Generation | None:
+        """The valid generation with the runtime changes of the prepared one; None if it is not known."""
+        known, valid, prepared = self._compared, self._valid, self._prepared
+        if known is None or valid is None or prepared is None:
+            return None
+        is_current = (known.valid.id, known.prepared.id) == (valid.generation.id, prepared.generation.id)
+        return known.mixed if is_current else None
 
     def _reload_due(self) -> float:
         return max(self._standing.reloaded, *self._standing.open, *self._allowed, -inf) + self._interval
 
     def start(self, now: float) -> DeploymentScheduled:
-        """Start the deployment that is due, and return it."""
-        if self._new and self._valid is not None and not self._includes_new(now):
+        """Start the deployment that is due, and return it. `comparison` must have returned None at *now*."""
+        if self._new and self._valid is not None and not self._includes_new(now) and not self._lacks_comparison():
             return self._start_new(self._valid, now)
         if not self._fast_lane:
             assert self._valid is not None
@@ -176,23 +225,24 @@ class Schedule:
             return self._deploy(self._endpoints.keys(), why, now, may_reload=True, message=self._valid)
         why, self._why = self._why or DeploymentReason.HELD_BACK, None
         # Most of a prepared configuration needs no reload; endpoints that hold back a part get another deployment.
-        may_reload = why is not DeploymentReason.PREPARED and self._valid is not None and self._reload_due() <= now
-        may_reload = may_reload and not self._awaits_check()
+        may_reload = why is not DeploymentReason.PREPARED and self._may_reload(now) and not self._awaits_check()
         self._left_out &= why is DeploymentReason.PREPARED
         names = self._endpoints.keys() - self._new
-        # Without permission they report whether there is anything to reload for besides the failed change.
-        may_reload = may_reload and not names <= {name for name, until in self._standing.paused if until > now}
         if self._prepared is None:
             assert self._valid is not None
             return self._deploy(names, why, now, may_reload=may_reload, message=self._valid)
         if not may_reload:
             return self._deploy(names, why, now, may_reload=False, message=self._prepared)
+        allowed = self._mixed
         assert self._valid is not None
-        allowed = self._mix(self._valid.generation, self._prepared.generation)
+        assert allowed is not None
         whole = allowed.id == self._prepared.generation.id
         self._left_out = not whole
         message = self._prepared if whole else self._valid
         return self._deploy(names, why, now, may_reload=True, message=message, generation=allowed)
+
+    def _lacks_comparison(self) -> bool:
+        return self._prepared is not None and self._mixed is None
 
     def _includes_new(self, now: float) -> bool:
         """Whether the deployment that is due goes to all endpoints, new ones included."""
@@ -206,7 +256,8 @@ class Schedule:
             # The prepared configuration follows, to all endpoints.
             self._why = self._why or DeploymentReason.PREPARED
             # The endpoint may have come back, and may have served the runtime changes before.
-            generation = self._mix(generation, self._prepared.generation)
+            assert self._mixed is not None
+            generation = self._mixed
         elif self._fast_lane and names == self._endpoints.keys():
             self._why = None
         return self._deploy(

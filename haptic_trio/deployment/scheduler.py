@@ -1,11 +1,14 @@
 """Deployment scheduler: feeds a `Schedule` and sends the deployments that are due."""
 
+from collections.abc import Awaitable, Callable
 from math import inf
+from typing import TypeAlias
 
 import trio
 
 from haptic_trio.channels import EventBuffer, Latest, News
-from haptic_trio.deployment.schedule import Input, Schedule
+from haptic_trio.deployment.schedule import Compared, Input, Schedule
+from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -15,6 +18,9 @@ from haptic_trio.messages import (
     EndpointsDiscovered,
     ValidationFailed,
 )
+
+AddData: TypeAlias = Callable[[Generation, Generation], Awaitable[Generation]]
+"""Returns the first generation with those changes of the second one that need no reload."""
 
 
 async def run_scheduler(
@@ -26,6 +32,7 @@ async def run_scheduler(
     deployments: trio.MemorySendChannel[DeploymentScheduled],
     *,
     schedule: Schedule,
+    add_data: AddData,
     events: EventBuffer,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -33,9 +40,15 @@ async def run_scheduler(
     """Schedule deployments until the receiving end of *deployments*, the deployer, is closed.
 
     A scheduler that starts late, with a new leadership term, deploys the
-    present values at once. *prepared* stays empty without the fast lane. Takes
-    ownership of *deployments*.
+    present values at once. *prepared* stays empty without the fast lane. While
+    *add_data* compares two generations, deployments that do not need its result
+    go on. Takes ownership of *deployments*.
     """
+    compared = Latest[Compared]()
+
+    async def compare(valid: Generation, prepared: Generation) -> None:
+        compared.put(Compared(valid, prepared, await add_data(valid, prepared)))
+
     with deployments:
         # Endpoints first: the values at the beginning of a term lead to one deployment, not two.
         states = (endpoints, validated, prepared)
@@ -43,22 +56,34 @@ async def run_scheduler(
             if cell.value is not None:
                 schedule.take(cell.value, trio.current_time())
         # Rejections and completions from before this term do not count.
-        news = News((*states, rejected, completed))
-        task_status.started()
-        while True:
-            due = schedule.due()
-            messages: list[Input] = []
-            with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
-                messages = await news.wait()
-            with pulse.busy():
-                for message in messages:
-                    schedule.take(message, trio.current_time())
-                if messages:
-                    continue
-                deployment = schedule.start(trio.current_time())
-                events.record(deployment)
-                try:
-                    await deployments.send(deployment)
-                except trio.BrokenResourceError:
-                    # The deployer has ended.
-                    return
+        news = News((*states, rejected, completed, compared))
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            while True:
+                due = schedule.due()
+                messages: list[Input] = []
+                with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
+                    messages = await news.wait()
+                with pulse.busy():
+                    now = trio.current_time()
+                    for message in messages:
+                        schedule.take(message, now)
+                    if messages:
+                        continue
+                    if (pair := schedule.comparison(now)) is not None:
+                        if not schedule.is_late:
+                            nursery.start_soon(compare, *pair)
+                            continue
+                        # No newer generations meanwhile: a fast sequence of them would put off the reload for ever.
+                        schedule.take(Compared(*pair, await add_data(*pair)), now)
+                        now, due = trio.current_time(), schedule.due()
+                        if due is None or due > now:
+                            continue
+                    deployment = schedule.start(now)
+                    events.record(deployment)
+                    try:
+                        await deployments.send(deployment)
+                    except trio.BrokenResourceError:
+                        # The deployer has ended.
+                        break
+            nursery.cancel_scope.cancel(reason="the deployer ended")

@@ -24,7 +24,7 @@ from haptic_trio.messages import (
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
 from haptic_trio.pipeline.rejection.errors import RejectedError, report_rejection
 
-OnlyData = Callable[[Generation, Generation], bool]
+OnlyData = Callable[[Generation, Generation], Awaitable[bool]]
 """Whether the second generation differs from the first one only by changes that need no reload."""
 
 
@@ -59,7 +59,7 @@ async def run_checker(
             seen, candidate = await candidates.wait_newer(seen)
             generation = candidate.generation
             # Structure waits for its check, which might never end at idle priority on a busy machine.
-            is_only_data = last_valid is not None and only_data(last_valid, generation)
+            is_only_data = last_valid is not None and await only_data(last_valid, generation)
             urgent = trio.current_time() < last_start + interval or not is_only_data
             with pulse.busy() as progress:
                 if last_valid is None or last_valid.id != generation.id:
@@ -105,6 +105,6 @@ async def _wait_turn(
             newest = candidates.value
             assert newest is not None
             if news.correlation == newest.message.correlation and (
-                news.failed or (news.standing.held and not only_data(last_valid, newest.generation))
+                news.failed or (news.standing.held and not await only_data(last_valid, newest.generation))
             ):
                 return

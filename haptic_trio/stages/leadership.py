@@ -8,14 +8,11 @@ import trio
 from haptic_trio.channels import Channels, CycleEvent, EventBuffer, Latest
 from haptic_trio.config.model import Config, ControllerConfig, ReconcilerMode
 from haptic_trio.dataplane.endpoint import PortsUnavailableError
+from haptic_trio.dataplane.planner import Planner
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
-from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.plan.capabilities import NEWEST
-from haptic_trio.haproxy.plan.plan import make_plan
-from haptic_trio.haproxy.plan.split import split_plan
 from haptic_trio.heartbeat import Pulses
 from haptic_trio.messages import ConfigValidated, DeploymentScheduled, LeadershipChanged
 from haptic_trio.terms import run_terms
@@ -39,6 +36,7 @@ async def run_term(
     config: Config,
     *,
     last_valid: ConfigValidated | None,
+    planner: Planner,
     events: EventBuffer,
     pulses: Pulses,
     metrics: WorkQueueMetrics | None,
@@ -57,7 +55,7 @@ async def run_term(
                     channels.cycles_in.clone(),
                     channels.completed,
                     channels.endpoints,
-                    sync=sync_endpoint,
+                    sync=partial(sync_endpoint, planner=planner),
                     deployment_timeout=dataplane.deployment_timeout,
                     drain_timeout=drain_limit(config.controller),
                     max_parallel=dataplane.max_parallel,
@@ -78,6 +76,7 @@ async def run_term(
                     channels.completed,
                     deployments_in,
                     schedule=make_schedule(config, last_valid),
+                    add_data=planner.add_data,
                     events=events,
                     pulse=pulses.add("scheduler", limit=30.0),
                 )
@@ -98,18 +97,4 @@ def make_schedule(config: Config, last_valid: ConfigValidated | None) -> Schedul
     fast_lane = config.reconciler.mode is not ReconcilerMode.CLASSIC
     if fast_lane:
         interval = max(interval, config.reconciler.debounce_interval)
-    return Schedule(interval, add_data, last_valid, fast_lane=fast_lane)
-
-
-def add_data(valid: Generation, prepared: Generation) -> Generation:
-    """Return *valid* with those changes of *prepared* that some supported HAProxy version applies at runtime.
-
-    An endpoint with an older HAProxy may need a reload for such a change. The
-    change is still only data, and safe without a check.
-    """
-    return split_plan(valid, prepared, NEWEST).effective or (prepared if valid.id == prepared.id else valid)
-
-
-def is_only_data(valid: Generation, prepared: Generation) -> bool:
-    """Whether some supported HAProxy version applies all changes from *valid* to *prepared* without a reload."""
-    return not make_plan(valid, prepared, capabilities=NEWEST).reloads
+    return Schedule(interval, last_valid, fast_lane=fast_lane)

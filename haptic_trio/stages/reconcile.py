@@ -7,6 +7,7 @@ import trio
 
 from haptic_trio.channels import Channels
 from haptic_trio.config.model import ReconcilerMode, StoreKind, ValidationMode
+from haptic_trio.dataplane.planner import Planner
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
 from haptic_trio.deployment.taken_ports import run_taken_ports
@@ -20,7 +21,7 @@ from haptic_trio.pipeline.rejection.setbacks import run_attempts
 from haptic_trio.pipeline.validate import CHECK_TIMES
 from haptic_trio.stages.config_publisher import publish_config, publish_valid
 from haptic_trio.stages.iteration_components import IterationComponents
-from haptic_trio.stages.leadership import is_only_data, run_leadership_terms, run_term
+from haptic_trio.stages.leadership import run_leadership_terms, run_term
 from haptic_trio.stages.process import Process
 from haptic_trio.stages.status_writers import lead_and_write_status
 
@@ -40,6 +41,7 @@ async def run_reconcile(
     started() when all tasks of the stage are ready.
     """
     config, events, pulses = components.config, process.events, components.pulses
+    planner = Planner()
     publish_config(process)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publish_valid, process, channels.validated)
@@ -54,7 +56,7 @@ async def run_reconcile(
                 taken=process.retained.taken_ports,
             )
         )
-        await nursery.start(partial(_run_coordinator, components, channels, next_correlation, process))
+        await nursery.start(partial(_run_coordinator, components, channels, next_correlation, process, planner))
         await nursery.start(
             partial(
                 run_leadership_terms,
@@ -66,6 +68,7 @@ async def run_reconcile(
                         channels,
                         config,
                         last_valid=last_valid,
+                        planner=planner,
                         events=events,
                         pulses=pulses,
                         metrics=process.queue_metrics,
@@ -113,6 +116,7 @@ async def _run_coordinator(
     channels: Channels,
     next_correlation: Callable[[], str],
     process: Process,
+    planner: Planner,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -129,7 +133,7 @@ async def _run_coordinator(
             prepared=channels.prepared,
             completed=channels.completed,
             interval=config.validation.interval,
-            only_data=is_only_data,
+            only_data=planner.is_only_data,
             next_correlation=next_correlation,
             pulse=pulses.add("checker", limit=check_limit + render_limit),
         )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.dataplane.endpoint import SyncResult
-from haptic_trio.deployment.schedule import PATIENCE, Schedule
+from haptic_trio.deployment.schedule import PATIENCE, Compared, Schedule
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -45,7 +45,7 @@ class World:
         self.now = 100.0
         self.data_reloads = data_reloads
         """Whether the endpoints' HAProxy is one that takes data, too, only by a reload."""
-        self.schedule = Schedule(INTERVAL, add_data)
+        self.schedule = Schedule(INTERVAL)
         self.running: dict[str, tuple[int, int]] = {}
         self.held: set[str] = set()
         self.reloads: list[float] = []
@@ -89,7 +89,10 @@ class World:
         end = self.now + seconds
         while (due := self.schedule.due()) is not None and due <= end:
             self.now = max(self.now, due)
-            self.deploy()
+            if (pair := self.schedule.comparison(self.now)) is not None:
+                self.schedule.take(Compared(*pair, add_data(*pair)), self.now)
+            else:
+                self.deploy()
         self.now = end
 
     def report(self, message: ConfigPrepared | ConfigValidated | ValidationFailed | EndpointsDiscovered) -> None:
@@ -285,7 +288,7 @@ def test_failed_render_leaves_what_was_prepared_before_it() -> None:
 
 
 def test_deployment_that_might_have_reloaded_counts_as_one_until_it_is_completed() -> None:
-    schedule = Schedule(INTERVAL, add_data)
+    schedule = Schedule(INTERVAL)
     schedule.take(EndpointsDiscovered(endpoints=(MemoryEndpoint("a"),)), 0)
     valid = ConfigValidated(correlation="c1", reason=Reason.CHANGED, generation=built(1, 1), phases=Phases())
     schedule.take(valid, 0)
@@ -314,7 +317,7 @@ def test_preparation_that_was_overtaken_by_its_check_is_not_deployed() -> None:
 
 
 def test_endpoint_that_holds_back_is_asked_once_for_each_deployment_that_may_reload() -> None:
-    schedule = Schedule(0, lambda _valid, prepared: prepared)
+    schedule = Schedule(0)
     schedule.take(EndpointsDiscovered(endpoints=(MemoryEndpoint("a"),)), 0)
     valid = ConfigValidated(correlation="c1", reason=Reason.CHANGED, generation=built(1, 1), phases=Phases())
     schedule.take(valid, 0)
@@ -335,6 +338,8 @@ def test_endpoint_that_holds_back_is_asked_once_for_each_deployment_that_may_rel
     schedule.take(held, 2)
     assert (due := schedule.due()) is not None
     assert due <= 2
+    assert schedule.comparison(2) == (valid.generation, prepared.generation)
+    schedule.take(Compared(valid.generation, prepared.generation, prepared.generation), 2)
     schedule.start(2)
 
     assert (again := schedule.due()) is not None

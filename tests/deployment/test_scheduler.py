@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
+from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -45,8 +46,12 @@ def completed(deployment: DeploymentScheduled, *failed: str) -> DeploymentComple
     )
 
 
+async def add_data(valid: Generation, _prepared: Generation) -> Generation:
+    return valid
+
+
 def without_fast_lane(interval: float) -> Schedule:
-    return Schedule(interval, lambda valid, _: valid, fast_lane=False)
+    return Schedule(interval, fast_lane=False)
 
 
 class Rig:
@@ -71,6 +76,7 @@ class Rig:
                 self.completed,
                 self._deployments_in,
                 schedule=without_fast_lane(min_interval),
+                add_data=add_data,
                 events=EventBuffer(),
                 pulse=Pulse("scheduler", 30),
             )

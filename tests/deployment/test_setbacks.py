@@ -75,7 +75,8 @@ class Rig:
                 self.endpoints,
                 self.completed,
                 deployments_in,
-                schedule=Schedule(INTERVAL, lambda _valid, prepared: prepared),
+                schedule=Schedule(INTERVAL),
+                add_data=self.add_data,
                 events=EventBuffer(10_000),
                 pulse=Pulse("scheduler", 100),
             )
@@ -86,6 +87,9 @@ class Rig:
                 pass
 
         nursery.start_soon(drain)
+
+    async def add_data(self, _valid: Generation, prepared: Generation) -> Generation:
+        return prepared
 
     async def sync(self, endpoint: Endpoint, desired: Generation, /, *, verify: bool, may_reload: bool) -> SyncResult:
         structure = desired.text.strip("# \n").split()[0]

@@ -93,7 +93,7 @@ class Rig:
         self.retries += 1
         return f"r{self.retries}"
 
-    def _only_data(self, _valid: Generation, prepared: Generation) -> bool:
+    async def _only_data(self, _valid: Generation, prepared: Generation) -> bool:
         return prepared.text.strip("# \n") not in self.structural
 
     async def start(self, nursery: trio.Nursery) -> None:

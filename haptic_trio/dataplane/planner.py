@@ -1,0 +1,75 @@
+"""Planner: comparisons of generations off the event loop, one at a time, and once for identical endpoints."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import trio
+
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.plan.capabilities import NEWEST, Capabilities
+from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
+
+KNOWN_SPLITS: Final = 4
+"""Splits that are kept for other endpoints. Each may refer to a generation."""
+
+T = TypeVar("T")
+
+
+class Planner:
+    """Compares generations for deployments, the schedule and the checker.
+
+    A comparison of generations that share almost all of their chunks takes
+    about a millisecond and runs at once. Any other one takes up to seconds at
+    thousands of sections and runs in a thread. These comparisons take turns:
+    parallel ones would only compete for the interpreter with the event loop.
+    A cancelled caller leaves its thread behind; the next one waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._turn = trio.Lock()
+        self._threads = trio.CapacityLimiter(1)
+        # By the ids of both generations: endpoints with equal states get equal plans.
+        self._splits: dict[tuple[str, str, Capabilities], SplitPlan] = {}
+
+    async def split(self, running: Generation | None, desired: Generation, capabilities: Capabilities) -> SplitPlan:
+        """Return `split_plan` of the arguments, computed once for equal arguments; safe to cancel."""
+        if running is None or is_near(running, desired):
+            return split_plan(running, desired, capabilities)
+        key = running.id, desired.id, capabilities
+        # Callers with equal arguments wait here for the first one. If it is cancelled, the next one computes.
+        async with self._turn:
+            known = self._splits.get(key)
+            if known is None:
+                known = await self._run(partial(split_plan, running, desired, capabilities))
+                self._splits[key] = known
+                if len(self._splits) > KNOWN_SPLITS:
+                    del self._splits[next(iter(self._splits))]
+            return known
+
+    async def plan(self, running: Generation, desired: Generation, capabilities: Capabilities) -> Plan:
+        """Return `make_plan` of the arguments; safe to cancel."""
+        compare = partial(make_plan, running, desired, capabilities=capabilities)
+        if is_near(running, desired):
+            return compare()
+        async with self._turn:
+            return await self._run(compare)
+
+    async def add_data(self, valid: Generation, prepared: Generation) -> Generation:
+        """Return *valid* with those changes of *prepared* that some supported HAProxy version applies at runtime.
+
+        An endpoint with an older HAProxy may need a reload for such a change.
+        The change is still only data, and safe without a check.
+        """
+        if valid.id == prepared.id:
+            return prepared
+        return (await self.split(valid, prepared, NEWEST)).effective or valid
+
+    async def is_only_data(self, valid: Generation, prepared: Generation) -> bool:
+        """Whether some supported HAProxy version applies all changes from *valid* to *prepared* without a reload."""
+        return not (await self.plan(valid, prepared, NEWEST)).reloads
+
+    async def _run(self, compare: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(compare, abandon_on_cancel=True, limiter=self._threads)
