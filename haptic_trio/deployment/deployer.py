@@ -88,14 +88,19 @@ async def run_deployer(
             completed.put(message)
             await cycles.send(message)
 
+    workers = 0
+
     async def work() -> None:
-        while True:
+        nonlocal workers
+        # Lost endpoints are dropped by workers, which then end: no more workers than endpoints.
+        while workers <= len(rounds.names):
             try:
                 async with queue.item() as name:
                     with pulse.busy():
                         await deploy_to(name)
             except QueueShutdown:
-                return
+                break
+        workers -= 1
 
     async def deploy_to(name: str) -> None:
         target = rounds.take(name)
@@ -117,7 +122,6 @@ async def run_deployer(
         async with trio.open_nursery() as nursery:
             await nursery.start(_run_queue, queue, rounds, endpoints)
             task_status.started()
-            workers: set[str] = set()
             async for deployment in deployments:
                 names = tuple(endpoint.name for endpoint in deployment.endpoints)
                 events.record(
@@ -128,10 +132,11 @@ async def run_deployer(
                 await complete(rounds.begin(deployment, trio.current_time()))
                 for name in names:
                     queue.add(name)
-                    # One worker for each endpoint, so that no endpoint waits for the timeout of another.
-                    if name not in workers and (not max_parallel or len(workers) < max_parallel):
-                        workers.add(name)
-                        nursery.start_soon(work)
+                # One worker for each endpoint, so that no endpoint waits for the timeout of another.
+                wanted = min(len(rounds.names), max_parallel or inf)
+                while workers < wanted:
+                    workers += 1
+                    nursery.start_soon(work)
             queue.shutdown(drain=True)
 
 

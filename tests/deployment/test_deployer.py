@@ -1,5 +1,3 @@
-import gc
-import weakref
 from functools import partial
 
 import msgspec
@@ -295,30 +293,6 @@ async def test_lost_endpoint_is_not_retried(autojump_clock: MockClock, rig: Rig,
     await trio.sleep(100)
 
     assert (endpoint.fails, endpoint.running) == (0, None)
-
-
-async def test_lost_endpoint_is_released_without_another_attempt(
-    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
-) -> None:
-    kept = MemoryEndpoint("kept")
-    await rig.start(nursery)
-
-    async def deploy_to_both() -> weakref.ref[MemoryEndpoint]:
-        lost = MemoryEndpoint("lost", fails=1)
-        await rig.deploy("old", kept, lost)
-        await rig.next()
-        return weakref.ref(lost)
-
-    lost = await deploy_to_both()
-    rig.endpoints.put(EndpointsDiscovered(endpoints=(kept,)))
-    await wait_all_tasks_blocked()
-    await rig.deploy("new", kept)
-    await rig.next()
-    gc.collect()
-
-    assert trio.current_time() == 0
-    assert lost() is None
-    assert kept.running == generation("new")
 
 
 async def test_finish_despite_cancel_raises_what_the_work_raises(autojump_clock: MockClock) -> None:
