@@ -325,6 +325,8 @@ class LeadershipChanged(msgspec.Struct, frozen=True, kw_only=True):
     is_leader: bool
     identity: str
     transitions: int
+    term: int = 0
+    """Number of the terms that this process has won, so that one which was lost and won again is another one."""
 
 
 class ConfigChanged(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,8 @@ async def run_terms(
 
     started() when the leader is known. *notify* gets the first state and each
     change of it, before a term begins and after a term has ended. A term ends
-    by cancelling *lead*; the next term begins only after *lead* has returned.
+    by cancelling *lead*, also if leadership is won again at once; the next
+    term begins only after *lead* has returned.
     """
     version, state = await leadership.wait_newer(0)
     task_status.started()
@@ -32,14 +33,15 @@ async def run_terms(
         if state.is_leader:
             async with trio.open_nursery() as term:
                 term.start_soon(lead)
-                version, state = await _wait_lost(leadership, version)
+                version, state = await _wait_lost(leadership, version, state.term)
                 term.cancel_scope.cancel(reason="leadership lost")
         else:
             version, state = await leadership.wait_newer(version)
 
 
-async def _wait_lost(leadership: Latest[LeadershipChanged], seen: int) -> tuple[int, LeadershipChanged]:
+async def _wait_lost(leadership: Latest[LeadershipChanged], seen: int, term: int) -> tuple[int, LeadershipChanged]:
+    """Wait until *term* is over. The cell keeps the newest value only, so that may be the next term already."""
     while True:
         seen, state = await leadership.wait_newer(seen)
-        if not state.is_leader:
+        if not state.is_leader or state.term != term:
             return seen, state

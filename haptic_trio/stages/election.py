@@ -86,7 +86,8 @@ def _publish(
     leadership: Latest[LeadershipChanged], events: EventBuffer, *, is_leader: bool, identity: str, transitions: int
 ) -> None:
     if leadership.value is None or leadership.value.is_leader != is_leader:
-        message = LeadershipChanged(is_leader=is_leader, identity=identity, transitions=transitions)
+        term = (leadership.value.term if leadership.value is not None else 0) + is_leader
+        message = LeadershipChanged(is_leader=is_leader, identity=identity, transitions=transitions, term=term)
         leadership.put(message)
         events.record(message)
 

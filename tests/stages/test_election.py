@@ -79,7 +79,7 @@ async def test_leadership_is_acquired_published_and_released_at_the_end(candidat
     candidate.desired()
     await candidate.wait(is_leader=True)
 
-    assert drain(candidate.events) == [LeadershipChanged(is_leader=True, identity="me", transitions=0)]
+    assert drain(candidate.events) == [LeadershipChanged(is_leader=True, identity="me", transitions=0, term=1)]
     assert candidate.spec()["holderIdentity"] == "me"
 
 
@@ -112,6 +112,8 @@ async def test_without_election_this_replica_leads_and_with_it_again_only_with_t
     await candidate.wait(is_leader=False)
     candidate.server.faults.forbidden.clear()
     await candidate.wait(is_leader=True)
+    assert candidate.leadership.value is not None
+    assert candidate.leadership.value.term == 2
 
 
 async def test_leading_without_a_lease_starts_at_once() -> None:
