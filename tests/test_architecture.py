@@ -108,6 +108,41 @@ def test_memory_channels_are_not_closed_by_an_awaiting_with() -> None:
     assert offenders == []
 
 
+# The shield of each gets its deadline when the task is cancelled, or from the tasks that it shields.
+SHIELDS_WITHOUT_LIMIT = {
+    "cancellation.py: cancelled_first",
+    "deployment/deployer.py: finish_despite_cancel",
+    "workqueue/controller.py: _run_terms",
+}
+
+
+def _is_shield(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and any(word.arg == "shield" for word in node.keywords)
+
+
+def test_shielded_scopes_have_a_limit_and_leave_threads_behind() -> None:
+    unlimited, waiting = set(), set()
+    for file in MODULES:
+        functions = [
+            node
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        for function in functions:
+            name = f"{file.relative_to(PACKAGE)}: {function.name}"
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and _is_shield(node) and ast.unparse(node.func) == "trio.CancelScope":
+                    unlimited.add(name)
+                if isinstance(node, ast.With) and any(_is_shield(item.context_expr) for item in node.items):
+                    calls = [call for line in node.body for call in ast.walk(line) if isinstance(call, ast.Call)]
+                    threads = [call for call in calls if ast.unparse(call.func) == "trio.to_thread.run_sync"]
+                    if any("abandon_on_cancel" not in {word.arg for word in call.keywords} for call in threads):
+                        waiting.add(name)
+
+    assert unlimited == SHIELDS_WITHOUT_LIMIT
+    assert waiting == set()
+
+
 def test_each_message_of_the_program_is_a_frozen_fact_in_the_architecture_page() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     facts = {

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from haptic_trio.cli.inputs.choices import default_state_dir
 from haptic_trio.cli.inputs.options import check_listen, log_format_option
+from haptic_trio.cli.serving.stopping import STOP_LIMIT, stop_limit
 from haptic_trio.dataplane.agent.events import Observer
 from haptic_trio.dataplane.agent.messages import AgentLimits
 from haptic_trio.dataplane.agent.server import AgentOptions, ServedAgent, serve_agent
@@ -268,24 +269,26 @@ def agent(
 async def run_agent_until_signalled(command: AgentCommand) -> None:
     """Run the agent until SIGINT or SIGTERM; a running deployment gets `DRAIN_LIMIT` seconds to finish."""
     log = get_logger("agent")
-    async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            cells: list[RunningAgent] = []
+    with stop_limit() as limit:
+        async with trio.open_nursery() as nursery:
+            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                cells: list[RunningAgent] = []
 
-            async def run() -> None:
-                async with trio.open_nursery() as running:
-                    cells.append(await running.start(run_agent, command))
+                async def run() -> None:
+                    async with trio.open_nursery() as running:
+                        cells.append(await running.start(run_agent, command))
 
-            # Not awaited, so that a signal also ends a start that hangs.
-            nursery.start_soon(run)
-            async for number in signals:
-                log.info("signal received, stopping", signal=signal.Signals(number).name)
-                break
-            if cells:
-                with trio.move_on_after(DRAIN_LIMIT):
-                    # Never released: no other deployment begins.
-                    await cells[0].served.observer.turn.acquire()
-            nursery.cancel_scope.cancel(reason="signal")
+                # Not awaited, so that a signal also ends a start that hangs.
+                nursery.start_soon(run)
+                async for number in signals:
+                    log.info("signal received, stopping", signal=signal.Signals(number).name)
+                    break
+                limit.begin(STOP_LIMIT + command.grace)
+                if cells:
+                    with trio.move_on_after(DRAIN_LIMIT):
+                        # Never released: no other deployment begins.
+                        await cells[0].served.observer.turn.acquire()
+                nursery.cancel_scope.cancel(reason="signal")
 
 
 async def run_agent(

@@ -5,8 +5,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import msgspec
 import trio
 
 from haptic_trio import __version__
+from haptic_trio.cancellation import cancelled_first
 from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.cli.inputs.choices import state_dir_option
 from haptic_trio.cli.inputs.cluster import make_cluster
@@ -36,6 +36,7 @@ from haptic_trio.cli.serving.fleet import serving_control, with_fleet
 from haptic_trio.cli.serving.loading import choose_load, reserving
 from haptic_trio.cli.serving.probes import Scrapes, health_of, observing
 from haptic_trio.cli.serving.publishing import Publishing, make_publishing, publish_options
+from haptic_trio.cli.serving.stopping import STOP_LIMIT, stop_limit
 from haptic_trio.cli.serving.tracing import otlp_option, tracing
 from haptic_trio.cli.serving.webhook import serve_reviews, webhook_options
 from haptic_trio.commentator import run_commentator
@@ -205,14 +206,16 @@ def serve(
 
 async def serve_until_signalled(options: ServeOptions) -> None:
     """Run the controller until SIGINT or SIGTERM."""
-    async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            # Not awaited, so that a signal also ends a start that hangs.
-            nursery.start_soon(run_serve, options)
-            async for number in signals:
-                get_logger("serve").info("signal received, stopping", signal=signal.Signals(number).name)
-                break
-            nursery.cancel_scope.cancel(reason="signal")
+    with stop_limit() as limit:
+        async with trio.open_nursery() as nursery:
+            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                # Not awaited, so that a signal also ends a start that hangs.
+                nursery.start_soon(run_serve, options)
+                async for number in signals:
+                    get_logger("serve").info("signal received, stopping", signal=signal.Signals(number).name)
+                    break
+                limit.begin(STOP_LIMIT)
+                nursery.cancel_scope.cancel(reason="signal")
 
 
 async def run_serve(
@@ -284,7 +287,9 @@ async def _run_locked(
     scrapes = Scrapes(metrics.families, process, cluster)
     async with (
         tracing(options.otlp_endpoint, identity) as trace,
-        _ending_first() as controlled,
+        # If all tasks were cancelled at once, supervisors would release their HAProxy processes while a deployment
+        # still drains; the deployment would start a new process.
+        cancelled_first() as controlled,
         trio.open_nursery() as narrating,
     ):
         observe = observing(Accounts(metrics).take, trace, console.observing(observe))
@@ -329,30 +334,6 @@ async def _run_locked(
                 electing.cancel_scope.cancel(reason="the controller ended")
             serving.cancel_scope.cancel(reason="the controller ended")
         narrating.cancel_scope.cancel(reason="the controller ended")
-
-
-@asynccontextmanager
-async def _ending_first() -> AsyncIterator[trio.CancelScope]:
-    """Shield the block, and yield a scope that is cancelled instead when the caller is cancelled.
-
-    If all tasks were cancelled at once, supervisors would release their
-    HAProxy processes while a deployment still drains; the deployment would
-    start a new process.
-    """
-    first = trio.CancelScope()
-
-    async def forward() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            first.cancel(reason="the process stops")
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(forward)
-        # Bounded by the drain timeout of a deployment and the grace period of an instance.
-        with trio.CancelScope(shield=True):  # noqa: ASYNC100  the caller's block waits
-            yield first
-        nursery.cancel_scope.cancel(reason="the block ended")
 
 
 def _reason_of(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from functools import partial
 
 import trio
 
+from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config, StoreKind, WatchedResource
@@ -82,9 +83,7 @@ async def run_components(
                 )
             )
     finally:
-        with trio.CancelScope(shield=True):
-            # One thread call that removes a directory: bounded by the disk.
-            await trio.to_thread.run_sync(directory.remove)
+        await clean_up_in_thread(directory.remove)
 
 
 def make_stores(config: Config, client: Client) -> Stores:

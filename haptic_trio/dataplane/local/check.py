@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.disk import check_files
 from haptic_trio.dataplane.local.cpu_time import cpu_time_of, wait_for_cpu_time
@@ -224,9 +225,7 @@ async def check_config(
             )
         finally:
             if directory is None:
-                # Bounded by the disk alone.
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(kept.remove)
+                await clean_up_in_thread(kept.remove)
     except OSError as exc:
         raise CheckFailedError(f"haproxy -c could not be run: {exc}") from exc
     report = CheckReport(warnings=problems, seconds=trio.current_time() - began, cpu_seconds=cpu_seconds)

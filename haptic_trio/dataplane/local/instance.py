@@ -26,6 +26,7 @@ from pathlib import Path
 
 import trio
 
+from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.endpoint import (
@@ -49,6 +50,7 @@ from haptic_trio.dataplane.local.check import (
     run_check,
 )
 from haptic_trio.dataplane.local.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.last_write import LastWrite
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
@@ -97,6 +99,7 @@ class LocalAgent:
         self._patched_worker = 0
         """Pid of the worker that has the recorded patches; 0 if none."""
         self._patched = trio.Event()
+        self._last_write = LastWrite()
         self._log = get_logger("agent").bind(instance=name)
 
     @property
@@ -183,16 +186,15 @@ class LocalAgent:
             try:
                 await self._supervisor.load()
             except LoadRejectedError as exc:
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(partial(self._files.abandon, clear=former_is_clear))
+                await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))
                 if unbound := read_conflicts(exc.output):
                     raise PortsUnavailableError(self._name, unbound) from exc
                 raise DeploymentRejectedError(self._name, self._quote(exc.output)) from exc
             except (EndpointError, OSError):
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(partial(self._files.abandon, clear=False))
+                await self._last_write.finish(partial(self._files.abandon, clear=False))
                 raise
-            await self._commit(name, generation)
+            # The process has changed.
+            await self._last_write.finish(partial(self._files.commit, name, generation))
 
     def _quote(self, output: str) -> str:
         errors = parse_check_output(output.replace(f"{self._files.current}/", "")).errors
@@ -276,10 +278,13 @@ class LocalAgent:
                 await self._patched.wait()
                 await trio.sleep(WRITE_OUT_INTERVAL)
                 self._patched = trio.Event()
-                with contextlib.suppress(EndpointStorageError):
+                try:
                     await self._write_out_once(directory)
+                except EndpointStorageError as exc:
+                    self._patched.set()
+                    self._log.warning("runtime changes are not written out", error=str(exc))
         finally:
-            directory.remove()
+            await clean_up_in_thread(directory.remove)
 
     async def _write_out_once(self, directory: CheckDirectory) -> None:
         async with self._exclusive():
@@ -323,15 +328,12 @@ class LocalAgent:
         if not self._files.clear:
             raise PatchRejectedError(self._name, "a deployment was interrupted: the running generation is unknown")
 
-    async def _commit(self, name: str, generation: Generation) -> None:
-        # The process has changed, so this is not cancelled. One bounded thread call: it only writes to disk.
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._files.commit, name, generation)
-
     @contextlib.asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[None]:
         """Hold the lock of the instance, and map errors of the disk."""
         async with self._lock:
+            if self._last_write.is_running:
+                raise EndpointStorageError(self._name, "an earlier write to the state directory has not ended")
             try:
                 yield
             except OSError as exc:

@@ -151,7 +151,7 @@ class LocalProvider:
 
     async def _end_all(self) -> None:
         async with trio.open_nursery() as nursery:
-            for directory in await trio.to_thread.run_sync(self._list_directories):
+            for directory in await trio.to_thread.run_sync(self._list_directories, abandon_on_cancel=True):
                 nursery.start_soon(self._end_softly, directory)
 
     async def _end_softly(self, directory: Path) -> None:
@@ -160,7 +160,7 @@ class LocalProvider:
         with trio.move_on_after(self._grace):
             await leaving.wait_gone()
         await leaving.end()
-        await trio.to_thread.run_sync(_remove_sockets, directory)
+        await trio.to_thread.run_sync(_remove_sockets, directory, abandon_on_cancel=True)
 
     def make_id(self, key: GroupKey) -> str:
         """Return an id for a new instance of *key*; valid while `run` runs."""

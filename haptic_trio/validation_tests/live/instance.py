@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.config.assertions import Answer, Request
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.local.check import PRELUDE_NAME, CheckDirectory
@@ -126,9 +127,7 @@ async def running(binary: Path, generation: Generation, *, scratch: Path | None 
                         await process.wait()
                 nursery.cancel_scope.cancel(reason="the test is over")
     finally:
-        # One bounded file operation.
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(directory.remove)
+        await clean_up_in_thread(directory.remove)
 
 
 def _listen() -> socket.socket:
