@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from haptic_trio.cancellation import finish_despite_cancel
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
 from haptic_trio.deployment.rounds import Rounds, Target
@@ -248,20 +249,3 @@ def _make_drift_event(correlation: str, result: SyncResult) -> DriftRepaired:
         operations=result.operations,
         reloaded=result.reloaded,
     )
-
-
-async def finish_despite_cancel(work: Callable[[], Awaitable[None]], *, grace: float) -> None:
-    """Run *work*; if cancelled from outside meanwhile, let it continue for at most *grace* seconds."""
-    shielded = trio.CancelScope(shield=True)
-
-    async def shorten_when_cancelled() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            shielded.deadline = min(shielded.deadline, trio.current_time() + grace)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(shorten_when_cancelled)
-        with shielded:
-            await work()
-        nursery.cancel_scope.cancel(reason="work is finished")

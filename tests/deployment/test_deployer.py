@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import PortsUnavailableError
-from haptic_trio.deployment.deployer import finish_despite_cancel, run_deployer
+from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DeploymentCompleted,
@@ -293,15 +293,6 @@ async def test_lost_endpoint_is_not_retried(autojump_clock: MockClock, rig: Rig,
     await trio.sleep(100)
 
     assert (endpoint.fails, endpoint.running) == (0, None)
-
-
-async def test_finish_despite_cancel_raises_what_the_work_raises(autojump_clock: MockClock) -> None:
-    async def work() -> None:
-        await trio.sleep(1)
-        raise ValueError("broken")
-
-    with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="broken")):
-        await finish_despite_cancel(work, grace=5)
 
 
 async def test_endpoint_is_verified_when_it_is_new_and_then_at_intervals(
