@@ -3,11 +3,18 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any
 
 import pytest
 import structlog
+import trio
 from hypothesis import HealthCheck, settings
+from trio.abc import Instrument
+
+from haptic_trio.slow_steps import SlowStep, SlowSteps
 
 # The duration of an example depends on the load of the machine, so a deadline would only measure that.
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -26,6 +33,25 @@ def _own_logs() -> Iterator[None]:
     """Have each test log to the present standard output, not to the stream of a command in an earlier test."""
     yield
     structlog.reset_defaults()
+
+
+def _reporting_slow_steps(run: Callable[..., object]) -> Callable[..., object]:
+    """Return *run*, a `trio.run`, that warns of tasks of haptic-trio that kept the event loop busy."""
+
+    @wraps(run)
+    def reporting(*args: Any, instruments: Sequence[Instrument] = (), **kwargs: Any) -> object:
+        found: list[SlowStep] = []
+        try:
+            return run(*args, instruments=[*instruments, SlowSteps(found.append)], **kwargs)
+        finally:
+            # Not while it runs: an instrument must not raise.
+            for step in found:
+                warnings.warn(f"slow step of {step.task} before {step.place}: {step.seconds:.2f} s", stacklevel=2)
+
+    return reporting
+
+
+trio.run = _reporting_slow_steps(trio.run)  # type: ignore[assignment]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

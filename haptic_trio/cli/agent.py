@@ -29,6 +29,7 @@ from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.errors import HapticError, leaves_of
 from haptic_trio.health import serve_app
 from haptic_trio.logs import configure_logs, get_logger
+from haptic_trio.slow_steps import log_slow_steps
 
 DEFAULT_GRACE = 5.0
 """Seconds that HAProxy has to finish open connections when it is stopped."""
@@ -263,7 +264,7 @@ def agent(
         grace=grace,
         attach=attach.absolute() if attach is not None else None,
     )
-    trio.run(run_agent_until_signalled, command)
+    trio.run(run_agent_until_signalled, command, instruments=[log_slow_steps()])
 
 
 async def run_agent_until_signalled(command: AgentCommand) -> None:

@@ -53,6 +53,7 @@ from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics, add_process
+from haptic_trio.slow_steps import log_slow_steps
 from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
 from haptic_trio.stages.fleet import LocalFleet, make_local_fleet
@@ -201,7 +202,7 @@ def serve(
         on_exit=on_exit,
         follow_log_level=log_level is None,
     )
-    trio.run(serve_until_signalled, options)
+    trio.run(serve_until_signalled, options, instruments=[log_slow_steps()])
 
 
 async def serve_until_signalled(options: ServeOptions) -> None:

@@ -1,0 +1,72 @@
+"""Trio instrument that reports tasks which keep the event loop busy with one step."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import trio
+
+from haptic_trio.logs import get_logger
+
+LIMIT: Final = 0.1
+"""Seconds of CPU time of the event loop's thread that one step of a task may take."""
+FREEZE: Final = 1.0
+"""Seconds from which a step is logged as a warning."""
+_PACKAGE: Final = "haptic_trio."
+
+
+class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a task, from one checkpoint to the next, that took longer than the limit."""
+
+    task: str
+    place: str
+    """Module, line and function in which the task waits after the step; empty after its last step."""
+    seconds: float
+    """CPU time, so load of other processes and threads does not count."""
+
+
+class SlowSteps(trio.abc.Instrument):
+    """Measures each step of the tasks whose function is in *package*, and passes slow ones to *report*.
+
+    Costs two readings of a clock for each step. *report* must not block.
+    """
+
+    def __init__(
+        self, report: Callable[[SlowStep], None], *, limit: float = LIMIT, package: str = _PACKAGE.rstrip(".")
+    ) -> None:
+        self._report = report
+        self._limit = limit
+        self._package = f"{package}."
+        self._began = 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  called by position
+        """Start the clock."""
+        self._began = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Report the step if it was slow."""
+        seconds = time.thread_time() - self._began
+        if seconds > self._limit and task.name.startswith(self._package):
+            name = task.name.removeprefix(_PACKAGE)
+            self._report(SlowStep(task=name, place=_place_of(task), seconds=seconds))
+
+
+def log_slow_steps() -> SlowSteps:
+    """Return an instrument that logs slow steps: at debug, and as a warning if they freeze the program noticeably."""
+    log = get_logger("event-loop")
+
+    def report(step: SlowStep) -> None:
+        emit = log.warning if step.seconds >= FREEZE else log.debug
+        emit("a task kept the event loop busy", task=step.task, place=step.place, seconds=round(step.seconds, 3))
+
+    return SlowSteps(report)
+
+
+def _place_of(task: trio.lowlevel.Task) -> str:
+    place = ""
+    for frame, line in task.iter_await_frames():
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_PACKAGE):
+            place = f"{module.removeprefix(_PACKAGE)}:{line} {frame.f_code.co_name}"
+    return place
