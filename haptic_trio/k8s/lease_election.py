@@ -174,6 +174,11 @@ class Election:
         self.must_read = True
         self._earliest = now + self._settings.retry_period
 
+    def retry(self, now: float) -> None:
+        """Make a failed attempt again at once: the server answers again."""
+        if self.must_read:
+            self._earliest = min(self._earliest, now)
+
     def collide(self) -> None:
         """The lease was another one than the bid said; read it now."""
         self.must_read = True

@@ -43,6 +43,13 @@ class Faults:
     silent: bool = False
     """Watches are opened and send neither events nor bookmarks."""
 
+    async def before_probe(self) -> None:
+        """Wait or raise as other requests do, before the readiness is answered; counts as none of them."""
+        if self.hanging:
+            await trio.sleep_forever()
+        if self.failing:
+            raise StatusError(self.failure, "InternalError", "told to fail")
+
     async def before(self, plural: str, *, is_continued: bool = False) -> None:
         """Wait or raise as configured before a request about *plural* is answered; empty if it is about no kind."""
         if self.delay:

@@ -48,6 +48,9 @@ class Routes:
     async def answer(self, request: Request) -> Answer | Streamed:
         """Answer *request*; raises `StatusError`."""
         parts = [part for part in request.path.split("/") if part]
+        if parts == ["readyz"]:
+            await self.faults.before_probe()
+            return Answer(body=b"ok")
         if parts[:1] not in (["api"], ["apis"]):
             return _json({"major": "1", "minor": "34", "gitVersion": "v1.34.0"}) if parts == ["version"] else _json({})
         depth = 2 if parts[0] == "api" else 3

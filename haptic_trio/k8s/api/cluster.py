@@ -65,7 +65,7 @@ class ApiCluster:
             await self._connection.open()
             self._opened.set()
             task_status.started()
-            await trio.sleep_forever()
+            await self._connection.outage.run(self._probe)
         finally:
             self._ended = True
             self._opened.set()
@@ -73,6 +73,10 @@ class ApiCluster:
                 feed.close()
             with trio.move_on_after(1, shield=True):
                 await self._connection.aclose()
+
+    async def wait_recovered(self) -> None:
+        """Return when the next outage of the API server has ended."""
+        await self._connection.outage.wait_over()
 
     @asynccontextmanager
     async def watch(self, selection: Selection) -> AsyncIterator[AsyncIterator[WatchEvent]]:
@@ -219,6 +223,9 @@ class ApiCluster:
             return decode_object(body, served)
         except msgspec.MsgspecError as error:
             raise ServerFailedError(f"{method} {ref}", f"the answer is no object: {error}") from error
+
+    async def _probe(self) -> None:
+        await self._connection.request("GET", "/readyz", what="probe the API server", accept="text/plain")
 
     async def _request(
         self,

@@ -15,6 +15,8 @@ import trio
 
 from haptic_trio.http1 import HttpTransport
 from haptic_trio.k8s.api.auth import Credentials, Load, Stamp, read_token, stamp_of
+from haptic_trio.k8s.api.outage import Outage
+from haptic_trio.k8s.api.retry_delays import MAX_RETRY_AFTER
 from haptic_trio.k8s.api.transport import GOES_ON, ApiTransport
 from haptic_trio.k8s.errors import (
     CredentialsError,
@@ -31,9 +33,10 @@ MakeClient: TypeAlias = Callable[[Credentials], httpx.AsyncClient]
 JSON: Final = "application/json"
 ATTEMPTS: Final = 4
 """Maximum of attempts for a request that the server defers."""
-MAX_RETRY_AFTER: Final = 30.0
 _CONNECT_LIMIT: Final = 10.0
 _ANSWER_LIMIT: Final = 30.0
+_UNSURE: Final = frozenset({401, 403})
+"""Statuses that a server also sends while it starts and does not know its roles."""
 # Detects a dead peer within a minute, also on an idle watch.
 _SOCKET_OPTIONS: Final = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -79,6 +82,7 @@ class Connection:
         self._session: _Session | None = None
         self._retired: list[_Session] = []
         self._reloading = trio.Lock()
+        self.outage = Outage()
         self.requests = 0
         """Number of requests sent."""
 
@@ -154,6 +158,7 @@ class Connection:
             session = await self._fresh_session(what)
             shown = session.token
             session.users += 1
+            is_answered = False
             try:
                 request = session.client.build_request(
                     method, path, params=params, content=content, headers={**_headers(session), **headers}
@@ -163,16 +168,22 @@ class Connection:
                     request.extensions |= {"sni_hostname": session.credentials.server_name}
                 self.requests += 1
                 async with aclosing(await session.client.send(request, stream=True)) as response:
+                    is_answered = response.status_code < 500 and response.status_code not in _UNSURE
                     if response.is_success:
+                        self.outage.end()
                         yield response
                         return
                     error = error_of(
                         what, response.status_code, await response.aread(), response.headers.get("retry-after", "")
                     )
             except (httpx.TransportError, OSError) as exc:
+                is_answered = False
                 raise UnreachableError(what, _reason(exc)) from exc
             finally:
                 session.users -= 1
+                if not is_answered:
+                    # A request that is cancelled before its answer is a sign too: its caller had a limit.
+                    self.outage.suspect()
             if attempt == 2 or not isinstance(error, UnauthorizedError):
                 raise error
             await self._renew(session, shown)

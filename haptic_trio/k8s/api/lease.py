@@ -33,6 +33,10 @@ class LeaseServer(Client, Protocol):
         """Replace exactly the version in *resource*; raises `ConflictError` when it is another one now."""
         ...
 
+    async def wait_recovered(self) -> None:
+        """Return when the next outage of the server has ended."""
+        ...
+
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How an election stands for a candidate."""
@@ -96,6 +100,7 @@ class LeaseElector:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._follow)
                 nursery.start_soon(self._guard, publish)
+                nursery.start_soon(self._retry_after_outages)
                 while True:
                     while self._election.next_bid() > trio.current_time():
                         await self._wait_news(self._election.next_bid())
@@ -127,6 +132,13 @@ class LeaseElector:
         while True:
             await self._wait_news(self._election.held_until if self.is_held() else inf)
             self._publish(publish)
+
+    async def _retry_after_outages(self) -> NoReturn:
+        """Attempt again as soon as the server answers: after a failure the next attempt is a retry period away."""
+        while True:
+            await self._server.wait_recovered()
+            self._election.retry(trio.current_time())
+            self._wake()
 
     async def _wait_news(self, limit: float) -> None:
         with trio.move_on_at(limit):

@@ -20,6 +20,7 @@ from haptic_trio.k8s.api.connection import Connection
 from haptic_trio.k8s.api.decode import RawEvent, completed, ends_initial_events
 from haptic_trio.k8s.api.discovery import Discovery, ServedKind
 from haptic_trio.k8s.api.listing import Query, list_objects
+from haptic_trio.k8s.api.retry_delays import RetryDelays
 from haptic_trio.k8s.api.watch_counts import WatchCounts
 from haptic_trio.k8s.api.watch_stream import open_watch
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
@@ -100,7 +101,7 @@ class KindWatch:
         self._report = report
         self._pace = pace
         self._counts = counts
-        self._backoff = Backoff(base=pace.retry, limit=pace.retry_limit)
+        self._delays = RetryDelays(base=pace.retry, limit=pace.retry_limit)
         self._rechecks = Backoff(base=pace.recheck, limit=pace.recheck_limit)
         self._version: str | None = None
         self._synced = False
@@ -111,6 +112,8 @@ class KindWatch:
         """Follow the kind until cancelled; errors are reported and the watch is retried."""
         while True:
             began = trio.current_time()
+            self._delays.begin()
+            may_wake = True
             try:
                 served = await self._discovery.find(self._type)
                 if self._namespace and not served.is_namespaced:
@@ -118,14 +121,19 @@ class KindWatch:
                 else:
                     has_news = await self._follow(served)
                     is_healthy = has_news or trio.current_time() - began >= _HEALTHY
-                    delay = 0.0 if is_healthy else self._backoff.next()
+                    delay = 0.0 if is_healthy else self._delays.after_end()
             except AbsentKindError as error:
                 delay = await self._note_absence(Problem(message=str(error), hint=error.hint))
             except ApiError as error:
                 if trio.current_time() - began >= _HEALTHY:
-                    self._backoff.reset()
+                    self._delays.prosper()
                 delay = self._note_failure(error)
-            await trio.sleep(delay)
+                # What the server asked for holds although it answers others.
+                may_wake = not error.retry_after
+            if not may_wake:
+                await trio.sleep(delay)
+            elif await self._connection.outage.sleep(delay):
+                self._delays.recover()
 
     async def _follow(self, served: ServedKind) -> bool:
         """List if that is needed, then watch until the watch ends; return whether it brought anything."""
@@ -162,13 +170,14 @@ class KindWatch:
             accept=self._query.accepted(in_lists=False),
         ) as batches:
             self._counts.connections[str(self._type)] += 1
+            self._delays.accept()
             if gathered is None:
                 self._note_success()
             while (batch := await self._next_batch(batches, is_listing=gathered is not None)) is not None:
                 gathered = await self._take(batch, served, gathered)
                 has_news = True
                 if gathered is None:
-                    self._backoff.reset()
+                    self._delays.prosper()
         if gathered is not None:
             raise UnreachableError(f"list {served.type}", "the stream ended before the list was complete")
         return has_news
@@ -221,6 +230,7 @@ class KindWatch:
         self._synced = True
         self._absent_since = None
         self._rechecks.reset()
+        self._delays.accept()
         self._note_success()
         await self._publish([Listed(objects)])
 
@@ -230,14 +240,14 @@ class KindWatch:
     def _note_failure(self, error: ApiError) -> float:
         """Return the seconds until the next attempt."""
         self._counts.failures[str(self._type), type(error).__name__.removesuffix("Error")] += 1
+        delay = self._delays.after_failure(error)
         if isinstance(error, ExpiredError):
             self._version = None
-            return self._backoff.next()
+            return delay
         if isinstance(error, MissingError):
             self._discovery.forget(self._type.api_version)
-        delay = self._backoff.next(at_least=error.retry_after or 0.0)
         # A single failure is an interruption, which is not reported.
-        if self._backoff.failures > 1 or isinstance(error, ForbiddenError | InvalidError | UnauthorizedError):
+        if self._delays.is_repeated or isinstance(error, ForbiddenError | InvalidError | UnauthorizedError):
             self._report_problems((Problem(message=str(error), hint=error.hint),))
         return delay
 

@@ -177,6 +177,22 @@ async def test_server_that_is_restarted_in_time_ends_no_term(server: ApiServer, 
     assert all(standing.is_leader for _, standing in one.standings[-1:])
 
 
+async def test_lease_is_taken_as_soon_as_the_server_is_back_and_not_a_retry_period_later(
+    server: ApiServer, replicas: Replicas
+) -> None:
+    one = replicas.start("one", LeaseSettings(duration=300, renew_deadline=200, retry_period=100))
+    await one.wait(is_leader=True)
+    server.faults.failing = 1_000_000
+    # Other durations lead to a renewal at once, which fails: the next attempt is a retry period away.
+    one.elector.change_settings(LeaseSettings(duration=301, renew_deadline=201, retry_period=100))
+    await one.reports.wait(lambda reports: bool(reports.messages))
+    await server.until(lambda: sum("/readyz" in request for request in server.requests) >= 2)
+    server.faults.failing = 0
+
+    await one.reports.wait(lambda reports: not reports.messages)
+    assert one.is_leader
+
+
 async def test_lease_changed_by_another_writer_is_noticed_and_given_up(server: ApiServer, replicas: Replicas) -> None:
     one = replicas.start("one", LeaseSettings(duration=60, renew_deadline=40, retry_period=20))
     await one.wait(is_leader=True)

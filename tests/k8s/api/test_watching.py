@@ -68,9 +68,108 @@ async def test_expiry_of_each_watch_is_answered_by_lists_at_growing_distance(aut
     assert all(event == Listed(()) for event in seen)
 
 
-async def test_forbidden_list_is_requested_with_growing_delays_and_never_reported_as_empty(
+class Outage:
+    """A server that is away from second *began* on, and restarts: it knows no version from before."""
+
+    def __init__(self, *, began: float, until: float) -> None:
+        self.began = began
+        self.until = until
+        self.version = "10"
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        now = trio.current_time()
+        if self.began <= now < self.until:
+            raise httpx.ConnectError("connection refused")
+        if now >= self.until:
+            self.version = "20"
+        if request.url.path == "/readyz":
+            return httpx.Response(200, text="ok")
+        if not is_watch(request):
+            return answer({"metadata": {"resourceVersion": self.version}, "items": []})
+        if request.url.params["resourceVersion"] != self.version:
+            expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+            return stream(line("ERROR", expired), seconds=0)
+        return stream(seconds=self.began - now if now < self.began else 1000)
+
+
+@pytest.mark.parametrize("until", [25.0, 33.0, 47.0, 80.0, 320.0])
+async def test_list_after_an_outage_comes_within_two_seconds(autojump_clock: MockClock, until: float) -> None:
+    server = ScriptedServer(Outage(began=20.0, until=until))
+    async with watching(server, Reports()) as seen:
+        await trio.sleep(until + 30)
+
+    first, again = server.times("limit=500")
+    assert first == 0
+    assert until <= again <= until + 2
+    assert seen == [Listed(()), Listed(())]
+    # The new list is watched at once, too.
+    assert next(at for at in server.times("watch=true") if at >= again) == again
+
+
+async def test_server_that_forbids_everything_while_it_starts_is_listed_when_it_is_ready(
     autojump_clock: MockClock,
 ) -> None:
+    away = Outage(began=20.0, until=80.0)
+    ready = 110.0
+    probes: list[float] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        response = away(request)
+        if trio.current_time() < away.until or trio.current_time() >= ready:
+            return response
+        if request.url.path != "/readyz":
+            return status(403, "Forbidden")
+        probes.append(trio.current_time())
+        # The first request to succeed is not the sign that all do.
+        return response if len(probes) == 1 else status(500, "InternalError")
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()):
+        await trio.sleep(120)
+
+    assert ready <= server.times("limit=500")[-1] <= ready + 2
+
+
+async def test_cut_soon_after_an_outage_does_not_count_its_failures(autojump_clock: MockClock) -> None:
+    away = Outage(began=20.0, until=80.0)
+    cut_at: list[float] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        response = away(request)
+        if is_watch(request) and away.version == "20" and len(cut_at) < 2 and server.times("limit=500")[-1] >= 80:
+            cut_at.append(trio.current_time())
+            raise httpx.ReadError("connection reset")
+        return response
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()):
+        await trio.sleep(200)
+
+    first, second = cut_at
+    opened = next(at for at in server.times("watch=true") if at > second)
+    assert second - first <= 0.2
+    assert opened - second <= 0.4
+
+
+async def test_throttled_server_is_asked_again_when_it_said_whatever_failed_before(autojump_clock: MockClock) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        now = trio.current_time()
+        if now < 60 and request.url.path != "/readyz":
+            return status(500, "InternalError")
+        if now < 90:
+            return status(429, "TooManyRequests", retry_after="1")
+        return stream(seconds=1000) if is_watch(request) else answer(EMPTY)
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()) as seen:
+        await trio.sleep(92)
+
+        assert seen == [Listed(())]
+    throttled = [at for at in server.times("limit=500") if at >= 76]
+    assert max(delays(throttled)) == 1
+
+
+async def test_forbidden_list_is_requested_with_growing_delays_and_never_reported_as_empty(autojump_clock: MockClock) -> None:
     server = ScriptedServer(lambda _request: status(403, "Forbidden"))
     reports = Reports()
     async with watching(server, reports) as seen:
