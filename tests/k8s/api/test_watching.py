@@ -169,7 +169,9 @@ async def test_throttled_server_is_asked_again_when_it_said_whatever_failed_befo
     assert max(delays(throttled)) == 1
 
 
-async def test_forbidden_list_is_requested_with_growing_delays_and_never_reported_as_empty(autojump_clock: MockClock) -> None:
+async def test_forbidden_list_is_requested_with_growing_delays_and_never_reported_as_empty(
+    autojump_clock: MockClock,
+) -> None:
     server = ScriptedServer(lambda _request: status(403, "Forbidden"))
     reports = Reports()
     async with watching(server, reports) as seen:
