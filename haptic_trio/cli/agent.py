@@ -24,7 +24,7 @@ from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.local.instance import LocalAgent
-from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.process import find_record
 from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.errors import HapticError, leaves_of
 from haptic_trio.health import serve_app
@@ -344,7 +344,7 @@ def _listen_error(address: str, group: BaseExceptionGroup[OSError]) -> AgentList
 
 
 def _find_master_socket(state_dir: Path) -> Path | None:
-    record = read_record(state_dir / "process.json")
+    record = find_record(state_dir)
     return Path(record.sockets) / "master.sock" if record is not None else None
 
 

@@ -236,13 +236,11 @@ class GenerationFiles:
     def _kept_stamps(self, generation: Generation) -> Mapping[str, Stamp]:
         """Return the stamps of files that are the same object as before: they were not written."""
         known = self._directory.generation
-        if known is None:
-            return {}
         stamps = self._directory.stamps
         return {
             path: stamps[path]
             for path, file in generation.files.items()
-            if path in stamps and known.files.get(path) is file
+            if known is not None and path in stamps and known.files.get(path) is file
         }
 
     def abandon(self, *, clear: bool) -> None:
@@ -262,6 +260,10 @@ class GenerationFiles:
             self._read_patches()
         if self._journal.pending:
             self._write_journal(msgspec.structs.replace(self._journal, pending=""))
+
+    def distrust(self) -> None:
+        """Treat the running generation as unknown until the next load, in memory only."""
+        self._journal = msgspec.structs.replace(self._journal, pending=self._journal.committed)
 
     def record_patch(self, delta: Delta) -> None:
         """Record, synced to disk, that *delta* is about to be applied to the generation of `read_running`."""
@@ -337,8 +339,7 @@ class GenerationFiles:
         except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, msgspec.MsgspecError, ProblemsError):
             self._directory.forget()
             return None
-        except DeltaError:
-            # The files that the patches are based on have changed.
+        except DeltaError:  # the files that the patches are based on have changed
             return None
         return self._patched[1]
 

@@ -7,7 +7,7 @@ also works for a process that an earlier controller started.
 A later controller finds it by the record that is written right after the
 start, or by its command line, which contains a file in the instance's private
 directory. So it is found even if the controller was killed before it wrote
-the record.
+the record, if the disk was full, or if the record was removed or damaged.
 """
 
 import contextlib
@@ -22,7 +22,10 @@ import trio
 
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.disk import replace_file
+from haptic_trio.dataplane.local.check import PRELUDE_NAME
 
+RECORD_NAME = "process.json"
+"""Name of the record in the directory of an instance."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PROC = Path("/proc")
 
@@ -73,6 +76,40 @@ def find_masters(argument: str) -> list[int]:
 def is_alive(record: ProcessRecord) -> bool:
     """Whether the process of *record* lives, not a later one with its pid."""
     return record.boot_id == read_boot_id() and record.start_time == read_start_time(record.pid)
+
+
+def find_record(directory: Path) -> ProcessRecord | None:
+    """Return the record of the live master of the instance in *directory*; None if none runs. Blocks.
+
+    Without a valid file the record is made from the process itself.
+    """
+    record = read_record(directory / RECORD_NAME)
+    if record is not None and is_alive(record):
+        return record
+    for pid in find_masters(str(directory / PRELUDE_NAME)):
+        if (found := _describe(pid)) is not None:
+            return found
+    return None
+
+
+def _describe(pid: int) -> ProcessRecord | None:
+    start_time = read_start_time(pid)
+    try:
+        # A worker that has outlived its master is in the session of the master.
+        if start_time is None or os.getsid(pid) != pid:
+            return None
+        arguments = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        # `-S DIRECTORY/master.sock,mode,600`
+        socket = os.fsdecode(arguments[arguments.index(b"-S") + 1].split(b",")[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return ProcessRecord(
+        pid=pid,
+        start_time=start_time,
+        boot_id=read_boot_id(),
+        binary=os.fsdecode(arguments[0]),
+        sockets=str(Path(socket).parent),
+    )
 
 
 def has_argument(pid: int, argument: str) -> bool:
@@ -179,5 +216,5 @@ def read_record(path: Path) -> ProcessRecord | None:
     """Return the record at *path*; None if it is missing or invalid."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=ProcessRecord)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError):
         return None

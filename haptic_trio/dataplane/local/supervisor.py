@@ -15,16 +15,18 @@ from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRejec
 from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, GenerationFiles
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.local.process import (
+    RECORD_NAME,
     MasterProcess,
     ProcessRecord,
     find_masters,
-    is_alive,
+    find_record,
     read_boot_id,
     read_record,
     spawn,
     write_record,
 )
 from haptic_trio.dataplane.local.process_log import ProcessLog
+from haptic_trio.dataplane.local.restart_files import DamagedFilesError, prepare_restart
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.local.sockets import choose_socket_directory
 from haptic_trio.errors import HapticError
@@ -42,8 +44,8 @@ LONGEST_DELAY = 10.0
 """Seconds before a restart after a failure: doubled from the first to the longest."""
 STABLE_AFTER = 10.0
 """Seconds after which an exit does not count as a failed start."""
-SHORTEN_INTERVAL = 60.0
-"""Seconds between two checks of the size of HAProxy's log file."""
+UPKEEP_INTERVAL = 10.0
+"""Seconds between two checks of the size of HAProxy's log file and of the record of the process."""
 TERMINATE_LIMIT = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -84,7 +86,7 @@ class Supervisor:
         self._lock = lock
         self._start_options = start_options
         self._config = directory / PRELUDE_NAME
-        self._record_path = directory / "process.json"
+        self._record_path = directory / RECORD_NAME
         self._process: MasterProcess | None = None
         self._sockets = directory
         self._wanted = trio.Event()
@@ -130,7 +132,7 @@ class Supervisor:
                 await self._settle()
             task_status.started()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._shorten_output)
+                nursery.start_soon(self._keep_up)
                 await self._keep_alive()
         finally:
             process = self._process
@@ -192,10 +194,10 @@ class Supervisor:
 
     async def _settle(self) -> None:
         self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
-        record = await trio.to_thread.run_sync(read_record, self._record_path)
+        record = await trio.to_thread.run_sync(find_record, self._directory)
         found = await trio.to_thread.run_sync(find_masters, str(self._config))
         # During a reload the command line of a master is briefly empty; the record still has its pid.
-        recorded = [record.pid] if record is not None and is_alive(record) and record.pid not in found else []
+        recorded = [record.pid] if record is not None and record.pid not in found else []
         for pid in (*recorded, *found):
             try:
                 process = MasterProcess(pid)
@@ -215,7 +217,7 @@ class Supervisor:
             await self._restart()
 
     async def _adopt(self, process: MasterProcess, record: ProcessRecord | None) -> bool:
-        if record is not None and record.pid == process.pid and is_alive(record):
+        if record is not None and record.pid == process.pid:
             self._sockets = Path(record.sockets)
             self.binary = Path(record.binary)
         try:
@@ -225,7 +227,7 @@ class Supervisor:
             return False
         self._process = process
         self._wanted.set()
-        await trio.to_thread.run_sync(self._record, process)
+        await trio.to_thread.run_sync(self._try_record, process)
         self._log.info("haproxy adopted", pid=process.pid)
         return True
 
@@ -251,13 +253,12 @@ class Supervisor:
 
     async def _restart(self) -> None:
         """Start HAProxy from the last good generation, if there is one; a failure is logged."""
-        await trio.to_thread.run_sync(partial(self._files.abandon, clear=False))
-        if not self._files.committed:
-            self._wanted = trio.Event()
-            return
         try:
-            was_patched = bool(self._files.read_patches())
-            await trio.to_thread.run_sync(self._files.absorb)
+            await trio.to_thread.run_sync(partial(self._files.abandon, clear=False))
+            if not self._files.committed:
+                self._wanted = trio.Event()
+                return
+            was_patched = await trio.to_thread.run_sync(partial(prepare_restart, self._files, instance=self._name))
             rejection: LoadRejectedError | None = None
             try:
                 await self._start()
@@ -271,10 +272,15 @@ class Supervisor:
                     raise rejection
                 self._log.warning("rolling back to the previous generation", error=str(rejection))
                 await self._start()
-        except (LoadRejectedError, EndpointError, OSError) as exc:
+        except (LoadRejectedError, DamagedFilesError, EndpointError, OSError) as exc:
             self._log.error("haproxy did not start", error=str(exc))
-        else:
+            return
+        try:
             await trio.to_thread.run_sync(self._files.mark_loaded)
+        except OSError as exc:
+            # The next deployment loads its generation.
+            self._files.distrust()
+            self._log.warning("cannot write the files of the instance", error=str(exc))
 
     async def _is_rejected(self) -> bool:
         """Whether HAProxy rejects the files; else it may have been killed during the start."""
@@ -304,7 +310,10 @@ class Supervisor:
 
     def _write_config(self) -> None:
         socket = f'    stats socket "{self._sockets}/admin.sock" mode 600 level admin expose-fd listeners\n'
-        replace_file(self._config, (PRELUDE + socket).encode())
+        content = (PRELUDE + socket).encode()
+        # Nothing is written for a restart of the controller, so that a full disk does not prevent it.
+        if not self._config.is_file() or self._config.read_bytes() != content:
+            replace_file(self._config, content)
 
     def _spawn(self) -> MasterProcess:
         # -C: the controller's working directory may be removed, and HAProxy uses its own at every reload.
@@ -313,13 +322,15 @@ class Supervisor:
         files = ["-f", str(self._config), "-f", str(self._files.current / CONFIG_NAME)]
         pid = spawn([str(self.binary), *options, *files, *self._start_options()], self.output.path)
         process = MasterProcess(pid)
+        self._try_record(process)
+        return process
+
+    def _try_record(self, process: MasterProcess) -> None:
+        """Write the record of *process*; without it, the process is found by its command line."""
         try:
             self._record(process)
-        except OSError:
-            process.send(signal.SIGKILL)
-            process.close()
-            raise
-        return process
+        except OSError as exc:
+            self._log.warning("cannot write the record of haproxy", pid=process.pid, error=str(exc))
 
     def _record(self, process: MasterProcess) -> None:
         record = ProcessRecord(
@@ -364,10 +375,17 @@ class Supervisor:
         with contextlib.suppress(OSError):
             self._sockets.rmdir()
 
-    async def _shorten_output(self) -> None:
+    async def _keep_up(self) -> None:
+        """At intervals, shorten the log file, and write a lost record of the process again."""
         while True:
-            await trio.sleep(SHORTEN_INTERVAL)
-            await trio.to_thread.run_sync(self.output.shorten)
+            await trio.sleep(UPKEEP_INTERVAL)
+            try:
+                await trio.to_thread.run_sync(self.output.shorten)
+                process = self._process
+                if process is not None and await trio.to_thread.run_sync(read_record, self._record_path) is None:
+                    await trio.to_thread.run_sync(self._record, process)
+            except OSError as exc:
+                self._log.warning("cannot write the files of the instance", error=str(exc))
 
 
 class SupervisorFactory(Protocol):

@@ -23,7 +23,7 @@ from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
 from haptic_trio.dataplane.local.instance import lock_directory
 from haptic_trio.dataplane.local.port_holders import INSTANCES_NAME
-from haptic_trio.dataplane.local.process import is_alive, read_record
+from haptic_trio.dataplane.local.process import RECORD_NAME, find_record, read_record
 from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.fleet.model import (
     LIVING,
@@ -38,7 +38,6 @@ from haptic_trio.fleet.providers.local_instance import (
     ADMIN_SOCKET,
     MARK_NAME,
     MASTER_SOCKET,
-    RECORD_NAME,
     Leaving,
     LocalInstance,
     Mark,
@@ -175,9 +174,8 @@ class LocalProvider:
 
     def _read(self, directory: Path) -> ProviderInstance:
         mark = read_mark(directory)
-        record = read_record(directory / RECORD_NAME)
         status = ProviderStatus.STOPPED
-        if record is not None and is_alive(record):
+        if find_record(directory) is not None:
             status = ProviderStatus.STOPPING if (directory / DRAINING_NAME).exists() else ProviderStatus.RUNNING
         return ProviderInstance(
             id=directory.name,
@@ -302,8 +300,8 @@ class LocalProvider:
             (self._answering & self._managed.keys()) - {instance_id}, key=lambda name: (name != heir_of, name)
         )
         for name in others:
-            record = read_record(self._directory_of(name) / RECORD_NAME)
-            if record is not None and is_alive(record):
+            record = find_record(self._directory_of(name))
+            if record is not None:
                 return Path(record.sockets) / ADMIN_SOCKET
         return None
 
@@ -338,7 +336,8 @@ def _remove_directory(directory: Path) -> None:
 
 def _remove_sockets(directory: Path) -> None:
     """Remove the sockets of the instance, which are outside of its directory."""
-    record = read_record(directory / RECORD_NAME)
+    # Also after its process has exited.
+    record = find_record(directory) or read_record(directory / RECORD_NAME)
     if record is None:
         return
     sockets = Path(record.sockets)

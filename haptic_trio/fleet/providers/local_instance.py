@@ -23,7 +23,7 @@ from haptic_trio.dataplane.local.check import PRELUDE_NAME
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.port_holders import find_holders
 from haptic_trio.dataplane.local.ports import find_addresses
-from haptic_trio.dataplane.local.process import MasterProcess, find_masters, is_alive, read_record
+from haptic_trio.dataplane.local.process import MasterProcess, find_masters, find_record
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.errors import HapticError
 from haptic_trio.fleet.model import GroupKey, ProviderStatus
@@ -31,7 +31,6 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.logs import get_logger
 
 MARK_NAME = "instance.json"
-RECORD_NAME = "process.json"
 ADMIN_SOCKET = "admin.sock"
 MASTER_SOCKET = "master.sock"
 PROBE_LIMIT = 2.0
@@ -162,8 +161,8 @@ class LocalInstance:
 
 async def probe(directory: Path) -> ProviderStatus:
     """Return the status of the HAProxy in *directory*, by a command on its admin socket."""
-    record = await trio.to_thread.run_sync(read_record, directory / RECORD_NAME)
-    if record is None or not is_alive(record):
+    record = await trio.to_thread.run_sync(find_record, directory)
+    if record is None:
         found = await trio.to_thread.run_sync(find_masters, str(directory / PRELUDE_NAME))
         return ProviderStatus.STARTING if found else ProviderStatus.STOPPED
     try:
@@ -180,10 +179,10 @@ def find_processes(directory: Path) -> Iterator[MasterProcess]:
 
     These are masters, and workers whose master was killed. Blocks.
     """
-    record = read_record(directory / RECORD_NAME)
+    record = find_record(directory)
     pids = set(find_masters(str(directory / PRELUDE_NAME)))
     # The command line of a master is empty for a moment while it executes itself again; the record has its pid.
-    if record is not None and is_alive(record):
+    if record is not None:
         pids.add(record.pid)
     for pid in sorted(pids):
         try:

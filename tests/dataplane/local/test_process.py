@@ -17,6 +17,7 @@ from haptic_trio.dataplane.local.process import (
     MasterProcess,
     ProcessRecord,
     find_masters,
+    find_record,
     has_argument,
     is_alive,
     read_boot_id,
@@ -100,6 +101,36 @@ def test_a_record_is_read_back_and_rubbish_is_none(tmp_path: Path) -> None:
     assert read_record(path) == record
     path.write_text("{")
     assert read_record(path) is None
+
+
+def start_master(directory: Path) -> int:
+    """Start a process with the command line of a master in *directory*."""
+    program = "import time; time.sleep(60)"
+    sockets = f"{directory}/run/master.sock,mode,600"
+    pid = spawn([sys.executable, "-c", program, "-S", sockets, "-f", str(directory / "process.cfg")], directory / "log")
+    while not has_argument(pid, program):
+        time.sleep(0.001)
+    return pid
+
+
+@pytest.mark.parametrize("content", [None, b"", bytes(100), b"another"])
+def test_a_process_without_a_valid_record_describes_itself(tmp_path: Path, content: bytes | None) -> None:
+    assert find_record(tmp_path) is None
+    pid = start_master(tmp_path)
+    try:
+        if content == b"another":
+            former = ProcessRecord(pid=1, start_time=0, boot_id=read_boot_id(), binary="/b", sockets="/s")
+            write_record(tmp_path / "process.json", former)
+        elif content is not None:
+            (tmp_path / "process.json").write_bytes(content)
+        found = find_record(tmp_path)
+        assert found is not None
+        assert is_alive(found)
+        assert (found.pid, found.binary, found.sockets) == (pid, sys.executable, str(tmp_path / "run"))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert find_record(tmp_path) is None
 
 
 def test_a_log_that_has_grown_keeps_its_end_and_its_writer(tmp_path: Path) -> None:

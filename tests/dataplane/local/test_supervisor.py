@@ -1,5 +1,6 @@
 """What a supervisor makes of processes that die, hang, or still load, at the worst moment."""
 
+import errno
 import os
 import signal
 from collections.abc import Sequence
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 import trio
 
+from haptic_trio.dataplane import disk
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointUnreachableError
+from haptic_trio.dataplane.local import instance_directory
 from haptic_trio.dataplane.local import supervisor as supervisor_module
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
-from haptic_trio.dataplane.local.process import ProcessRecord, has_argument, read_record, spawn
+from haptic_trio.dataplane.local.process import ProcessRecord, find_record, has_argument, read_record, spawn
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
@@ -193,3 +196,95 @@ async def test_what_haproxy_is_started_with_may_be_more_or_nothing_at_all(
             await agent.activate(answering(port, "one"))
             assert has_argument((await agent.describe()).pid, "77")
             nursery.cancel_scope.cancel()
+
+
+def fill_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """Let every new file fail as on a full disk."""
+
+    def write_file(path: str | Path, _content: bytes, *, durable: bool = True) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    for module in (disk, instance_directory):
+        patch.setattr(module, "write_file", write_file)
+
+
+async def test_a_killed_haproxy_is_started_again_on_a_full_disk(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    deployed, patched = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(deployed)
+        assert not (await sync_endpoint(agent, patched)).reloaded
+        with monkeypatch.context() as patch:
+            fill_the_disk(patch)
+            await kill_and_wait_for_next(agent)
+            # The runtime change of the last seconds is lost: it could not be written.
+            await wait_for_body(port, "1", host="a.example")
+            assert await agent.fetch_running() == deployed
+            # The former record names the former process.
+            record = find_record(instance_root / "instances/local-1")
+            assert record is not None
+            assert record.pid == (await agent.describe()).pid
+        await sync_endpoint(agent, patched)
+        assert await fetch(port, host="a.example") == (200, "2")
+
+
+async def test_an_haproxy_is_adopted_on_a_full_disk(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
+        await agent.activate(answering(port, "one"))
+        pid = (await agent.describe()).pid
+    with monkeypatch.context() as patch:
+        fill_the_disk(patch)
+        async with instances(instance_root, haproxy_binary) as (agent,):
+            assert (await agent.describe()).pid == pid
+            assert await fetch(port) == (200, "one")
+
+
+async def test_a_lost_record_is_written_again(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "UPKEEP_INTERVAL", 0.05)
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(answering(free_port(), "one"))
+        path = instance_root / "instances/local-1/process.json"
+        before = read_record(path)
+        path.write_bytes(bytes(100))
+
+        async def is_back() -> bool:
+            return read_record(path) == before
+
+        await until(is_back)
+
+
+async def test_a_damaged_map_is_not_loaded(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    former, newest = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(former)
+        await agent.activate(newest)
+    directory = instance_root / "instances/local-1"
+    (directory / "current/maps/host.map").write_text("")
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        # The former generation is complete.
+        assert await fetch(port, host="a.example") == (200, "1")
+        assert await agent.fetch_running() == former
+        await sync_endpoint(agent, newest)
+        assert await fetch(port, host="a.example") == (200, "2")
+
+
+async def test_haproxy_waits_for_a_deployment_where_every_generation_is_damaged(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    deployed = mapping(port, {"a.example": "1"})
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(deployed)
+    (instance_root / "instances/local-1/current/maps/host.map").write_text("")
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        assert (await agent.describe()).pid == 0
+        await sync_endpoint(agent, deployed)
+        assert await fetch(port, host="a.example") == (200, "1")
