@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -36,6 +35,7 @@ from haptic_trio.cli.serving.fleet import serving_control, with_fleet
 from haptic_trio.cli.serving.loading import choose_load, reserving
 from haptic_trio.cli.serving.probes import Scrapes, health_of, observing
 from haptic_trio.cli.serving.publishing import Publishing, make_publishing, publish_options
+from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch
 from haptic_trio.cli.serving.stopping import STOP_LIMIT, stop_limit
 from haptic_trio.cli.serving.tracing import otlp_option, tracing
 from haptic_trio.cli.serving.webhook import serve_reviews, webhook_options
@@ -243,17 +243,13 @@ async def run_serve(
 async def _run_locked(
     options: ServeOptions, observe: Callable[[msgspec.Struct], None] | None, task_status: trio.TaskStatus[Serving]
 ) -> None:
-    # Rendering threads share the interpreter with the event loop: switch more often than every 5 ms.
-    sys.setswitchinterval(0.0005)
-    # A render makes many small objects, hardly any of them in cycles. With the default threshold of 700, garbage
-    # collection takes a fifth of the time.
-    gc.set_threshold(10_000, 10, 3)
+    _tune_interpreter()
     log = get_logger("haptic-trio")
     events, metrics = EventBuffer(), Metrics()
     binary = find_haproxy(options.input.haproxy)
     # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
     add_process(metrics, __version__, (await trio.to_thread.run_sync(probe_version, binary)).text)
-    scratch = await trio.to_thread.run_sync(_make_scratch, options.state_dir)
+    scratch = await trio.to_thread.run_sync(make_scratch, options.state_dir)
     endpoints: Latest[tuple[Endpoint, ...]] = Latest()
     leadership: Latest[LeadershipChanged] = Latest()
 
@@ -309,6 +305,7 @@ async def _run_locked(
                     log.info("health and metrics are served", addresses=addresses)
                     console.announce(addresses)
                     await serving.start(cluster.run)
+                    serving.start_soon(keep_directories, options.state_dir)
                     endpoints.put(tuple(await serving.start(_make_instances(options, process, fleet)) or ()))
                     if server is None:
                         lead_alone(leadership, events)
@@ -335,6 +332,14 @@ async def _run_locked(
                 electing.cancel_scope.cancel(reason="the controller ended")
             serving.cancel_scope.cancel(reason="the controller ended")
         narrating.cancel_scope.cancel(reason="the controller ended")
+
+
+def _tune_interpreter() -> None:
+    # Rendering threads share the interpreter with the event loop: switch more often than every 5 ms.
+    sys.setswitchinterval(0.0005)
+    # A render makes many small objects, hardly any of them in cycles. With the default threshold of 700, garbage
+    # collection takes a fifth of the time.
+    gc.set_threshold(10_000, 10, 3)
 
 
 def _reason_of(error: BaseException) -> str:
@@ -371,11 +376,3 @@ def _make_fleet(options: ServeOptions, process: Process, server: ApiCluster | No
         return None
     on_exit: OnExit = "stop" if options.on_exit == "stop" else "leave"
     return make_local_fleet(process, options.state_dir, size=options.instances, on_exit=on_exit)
-
-
-def _make_scratch(state_dir: Path) -> Path:
-    """Return an empty private directory; remnants of a killed process, which may hold keys, are removed."""
-    scratch = state_dir / "scratch"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(mode=0o700, parents=True)
-    return scratch

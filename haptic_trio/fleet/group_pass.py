@@ -283,7 +283,7 @@ def _with_status(record: InstanceRecord, status: ProviderStatus, now: float) -> 
     seen = replace(record, status=status)
     if record.state is InstanceState.DRAINING:
         return seen
-    if status is ProviderStatus.RUNNING:
+    if status in {ProviderStatus.RUNNING, ProviderStatus.DETACHED}:
         ready_at = now if record.ready_at is None else record.ready_at
         return replace(seen, state=InstanceState.READY, heartbeat_at=now, ready_at=ready_at)
     is_there = status in {ProviderStatus.STARTING, ProviderStatus.UNRESPONSIVE}

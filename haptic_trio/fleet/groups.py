@@ -1,7 +1,7 @@
 """All groups of a term: loaded from store and provider, and reconciled with what exists.
 
 An object of the provider without a record is an orphan. It is adopted if it
-answers, reports its id, and belongs to a desired group; otherwise it is
+serves, reports its id, and belongs to a desired group; otherwise it is
 removed once two listings, at least `grace` seconds apart, contain it.
 """
 
@@ -16,6 +16,7 @@ from haptic_trio.fleet.model import (
     ProviderStatus,
 )
 
+_SERVING = frozenset({ProviderStatus.RUNNING, ProviderStatus.DETACHED})
 UNKNOWN_GROUP = GroupKey("")
 """Group of orphans that do not report their group."""
 
@@ -63,7 +64,7 @@ class GroupStates:
         self._orphans = {item.provider_id: self._orphans.get(item.provider_id, now) for item in unknown}
         found = []
         for item in unknown:
-            if item.id and item.key in wanted and item.status is ProviderStatus.RUNNING:
+            if item.id and item.key in wanted and item.status in _SERVING:
                 found.append(_record_of(item, InstanceState.STARTING))
             elif now - self._orphans[item.provider_id] >= self._grace and self._orphans[item.provider_id] < now:
                 found.append(_record_of(item, InstanceState.DELETING))

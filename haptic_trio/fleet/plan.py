@@ -7,8 +7,9 @@ R1  A draining instance is removed when its drain was acknowledged, its
 R2  A dead instance is removed immediately.
 R3  An instance that is terminated from outside is drained immediately. It no
     longer counts towards the size, so the same pass creates its replacement.
-R4  Instances are rotated by rank: 0 unresponsive or of forced age, 1 with an
-    outdated configuration hash or a requested replacement, 2 of eligible age.
+R4  Instances are rotated by rank: 0 unresponsive, detached, or of forced age,
+    1 with an outdated configuration hash or a requested replacement, 2 of
+    eligible age.
     A rotation creates one instance above the size, then drains the first
     instance in the order of ranks. The old and the new instance are not
     linked, so a crash between the two steps loses nothing.
@@ -42,6 +43,7 @@ PADDING = 1.0
 ROTATION_REASONS = frozenset({Reason.DRIFT, Reason.REQUESTED, Reason.ELIGIBLE_EXPIRY})
 """Reasons of drains that are not urgent; one instance at a time is drained for them."""
 
+_BROKEN = frozenset({Reason.UNHEALTHY, Reason.FILES_LOST})
 _NO_RANK = 3
 
 
@@ -147,8 +149,9 @@ def expiry_of(spec: GroupSpec, record: InstanceRecord, age: float) -> float:
 
 def rotation_of(spec: GroupSpec, record: InstanceRecord, now: float) -> tuple[int, Reason] | None:
     """Return rank and reason of the rotation of *record*, a ready instance (R4); None if none is needed."""
-    if record.status is ProviderStatus.UNRESPONSIVE and _has_missed(spec, record, now):
-        return 0, Reason.UNHEALTHY
+    is_hung = record.status is ProviderStatus.UNRESPONSIVE and _has_missed(spec, record, now)
+    if is_hung or record.status is ProviderStatus.DETACHED:
+        return 0, Reason.UNHEALTHY if is_hung else Reason.FILES_LOST
     if expiry_of(spec, record, spec.forced_age) <= now:
         return 0, Reason.FORCED_EXPIRY
     if record.config_hash != spec.config_hash:
@@ -173,7 +176,7 @@ def _level(
 
     def order(record: InstanceRecord) -> tuple[int, bool, float, str]:
         rank, reason = rotations.get(record.id, (_NO_RANK, None))
-        return rank, reason is not Reason.UNHEALTHY, record.created_at, record.id
+        return rank, reason not in _BROKEN, record.created_at, record.id
 
     victims = sorted(ready, key=order)
     extra = _surge_of(spec, [rank for rank, _ in rotations.values()], draining)

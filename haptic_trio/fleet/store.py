@@ -61,6 +61,8 @@ class FileStore:
         await trio.to_thread.run_sync(self._put, record)
 
     def _put(self, record: InstanceRecord) -> None:
+        # The state directory may have been removed meanwhile.
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(self._path_of(record.id), msgspec.json.encode(record))
 
     async def delete(self, instance_id: str) -> None:

@@ -57,8 +57,9 @@ def find_holders(addresses: Iterable[Address], *, root: Path) -> list[Holder]:
     holders: list[Holder] = []
     # Without access to the kernel's tables no conflict is reported.
     with contextlib.suppress(OSError):
-        for pid, directory in _find_haproxys(root.resolve()) if listening else ():
-            holders += (Holder(listening[inode], pid, directory) for inode in _list_sockets(pid) & listening.keys())
+        for pid, directory in list_haproxys() if listening else ():
+            if directory.resolve().parent != root.resolve():
+                holders += (Holder(listening[inode], pid, directory) for inode in _list_sockets(pid) & listening.keys())
     return sorted(holders, key=lambda holder: (holder.address, holder.pid))
 
 
@@ -97,8 +98,8 @@ def _is_same(one: Address, other: Address) -> bool:
     return one[1] == other[1] and is_one_family and (len(hosts) == 1 or not hosts.isdisjoint(_WILDCARDS))
 
 
-def _find_haproxys(root: Path) -> Iterator[tuple[int, Path]]:
-    """Yield pid and instance directory of this user's HAProxy processes, except instances below *root*."""
+def list_haproxys() -> Iterator[tuple[int, Path]]:
+    """Yield pid and instance directory of this user's HAProxy processes, workers included; blocks."""
     files_seen = (PROC / "self/ns/mnt").readlink()
     for entry in PROC.iterdir():
         if not entry.name.isdecimal():
@@ -108,7 +109,7 @@ def _find_haproxys(root: Path) -> Iterator[tuple[int, Path]]:
                 continue
             for argument in (entry / "cmdline").read_bytes().split(b"\0"):
                 path = Path(os.fsdecode(argument))
-                if path.name == PRELUDE_NAME and path.is_absolute() and path.parent.resolve().parent != root:
+                if path.name == PRELUDE_NAME and path.is_absolute():
                     yield int(entry.name), path.parent
 
 

@@ -12,7 +12,9 @@ import contextlib
 import hashlib
 import re
 import shutil
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,7 @@ from haptic_trio.channels import Latest
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
 from haptic_trio.dataplane.local.instance import lock_directory
-from haptic_trio.dataplane.local.port_holders import INSTANCES_NAME
+from haptic_trio.dataplane.local.port_holders import INSTANCES_NAME, list_haproxys
 from haptic_trio.dataplane.local.process import RECORD_NAME, find_record, read_record
 from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.fleet.model import (
@@ -32,6 +34,7 @@ from haptic_trio.fleet.model import (
     InstanceRecord,
     ProviderInstance,
     ProviderStatus,
+    Reason,
 )
 from haptic_trio.fleet.names import NumberedNames
 from haptic_trio.fleet.providers.local_instance import (
@@ -41,6 +44,7 @@ from haptic_trio.fleet.providers.local_instance import (
     Leaving,
     LocalInstance,
     Mark,
+    is_detached,
     probe,
     read_mark,
 )
@@ -135,7 +139,7 @@ class LocalProvider:
         """
         async with lock_directory(self._root):
             with self._launches_out:
-                await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_directories()))
+                await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_instances()))
                 try:
                     async with trio.open_nursery() as nursery:
                         task_status.started()
@@ -150,7 +154,7 @@ class LocalProvider:
 
     async def _end_all(self) -> None:
         async with trio.open_nursery() as nursery:
-            for directory in await trio.to_thread.run_sync(self._list_directories, abandon_on_cancel=True):
+            for directory in await trio.to_thread.run_sync(self._list_instances, abandon_on_cancel=True):
                 nursery.start_soon(self._end_softly, directory)
 
     async def _end_softly(self, directory: Path) -> None:
@@ -166,23 +170,32 @@ class LocalProvider:
         return self._names.make(key)
 
     async def list_owned(self) -> Sequence[ProviderInstance]:
-        """Return all instances that have a directory."""
-        return await trio.to_thread.run_sync(lambda: [self._read(path) for path in self._list_directories()])
+        """Return all instances that have a directory or a process."""
+        return await trio.to_thread.run_sync(lambda: [self._read(path) for path in self._list_instances()])
 
     def _list_directories(self) -> list[Path]:
-        return sorted(path for path in self._root.iterdir() if path.is_dir())
+        # The state directory may have been removed meanwhile.
+        return sorted(path for path in self._root.iterdir() if path.is_dir()) if self._root.is_dir() else []
+
+    def _list_instances(self) -> list[Path]:
+        """Return the directories of all instances, also if only a process is left of one."""
+        root = self._root.resolve()
+        running = (self._root / path.name for _, path in list_haproxys() if path.resolve().parent == root)
+        return sorted({*self._list_directories(), *running})
 
     def _read(self, directory: Path) -> ProviderInstance:
         mark = read_mark(directory)
         status = ProviderStatus.STOPPED
-        if find_record(directory) is not None:
+        if is_detached(directory):
+            status = ProviderStatus.DETACHED
+        elif find_record(directory) is not None:
             status = ProviderStatus.STOPPING if (directory / DRAINING_NAME).exists() else ProviderStatus.RUNNING
         return ProviderInstance(
             id=directory.name,
             provider_id=directory.name,
             key=mark.key if mark is not None else self._unmarked,
             status=status,
-            created_at=mark.created_at if mark is not None else directory.stat().st_mtime,
+            created_at=mark.created_at if mark is not None else _read_time(directory),
             config_hash=mark.config_hash if mark is not None else "",
         )
 
@@ -192,7 +205,7 @@ class LocalProvider:
         instance = self._managed.get(record.id)
         if instance is not None and instance.has_failed:
             del self._managed[record.id]
-        if record.id not in self._managed and await trio.to_thread.run_sync(self._directory_of(record.id).is_dir):
+        if record.id not in self._managed and await trio.to_thread.run_sync(_is_usable, self._directory_of(record.id)):
             instance = await self._take(record.id)
         if instance is not None and not instance.has_failed and record.id not in self._serving:
             self._publish(record.id)
@@ -200,6 +213,7 @@ class LocalProvider:
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:
         """Start HAProxy with the newest generation and the listening sockets of *heir_of*, or of another instance."""
         directory = self._directory_of(record.id)
+        await trio.to_thread.run_sync(partial(self._root.mkdir, mode=0o700, parents=True, exist_ok=True))
         await trio.to_thread.run_sync(self._names.save)
         mark = Mark(id=record.id, key=spec.key, created_at=record.created_at, config_hash=record.config_hash)
         await trio.to_thread.run_sync(_make_directory, directory, mark)
@@ -218,6 +232,9 @@ class LocalProvider:
     async def status(self, record: InstanceRecord) -> ProviderStatus:
         """Probe the process; a new instance is STARTING until it runs the newest generation."""
         directory = self._directory_of(record.id)
+        if await trio.to_thread.run_sync(is_detached, directory):
+            self._answering.discard(record.id)
+            return ProviderStatus.DETACHED
         if not await trio.to_thread.run_sync(directory.is_dir):
             return ProviderStatus.NOT_FOUND
         if record.state in LIVING:
@@ -249,8 +266,14 @@ class LocalProvider:
         return True
 
     async def begin_drain(self, record: InstanceRecord, deadline: float) -> None:  # noqa: ARG002 - kept by the caller
-        """Let HAProxy close its copies of the listening sockets and exit after its last connection."""
+        """Let HAProxy close its copies of the listening sockets and exit after its last connection.
+
+        An instance that hangs is ended: it can finish nothing, and the kernel gives connections to its sockets.
+        """
         leaving = await self._release(record.id)
+        if record.drain_reason is Reason.UNHEALTHY:
+            await leaving.end()
+            return
         directory = self._directory_of(record.id)
         if await trio.to_thread.run_sync(directory.is_dir):
             await trio.to_thread.run_sync((directory / DRAINING_NAME).touch)
@@ -320,6 +343,18 @@ class LocalProvider:
         if added:
             self._serving.add(added)
         self._endpoints.put(tuple(self._managed[name].agent for name in sorted(self._serving) if name in self._managed))
+
+
+def _is_usable(directory: Path) -> bool:
+    return directory.is_dir() and not is_detached(directory)
+
+
+def _read_time(directory: Path) -> float:
+    """Return when *directory* was changed last; the present time without it."""
+    try:
+        return directory.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
 
 
 def _make_directory(directory: Path, mark: Mark) -> None:

@@ -31,6 +31,7 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.logs import get_logger
 
 MARK_NAME = "instance.json"
+GENERATIONS_NAME = "generations"
 ADMIN_SOCKET = "admin.sock"
 MASTER_SOCKET = "master.sock"
 PROBE_LIMIT = 2.0
@@ -172,6 +173,11 @@ async def probe(directory: Path) -> ProviderStatus:
     except EndpointError:
         return ProviderStatus.STARTING
     return ProviderStatus.RUNNING
+
+
+def is_detached(directory: Path) -> bool:
+    """Whether the HAProxy of *directory* runs without its files, so that nothing can be deployed to it; blocks."""
+    return not (directory / GENERATIONS_NAME).is_dir() and bool(find_masters(str(directory / PRELUDE_NAME)))
 
 
 def find_processes(directory: Path) -> Iterator[MasterProcess]:

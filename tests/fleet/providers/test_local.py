@@ -1,6 +1,7 @@
 """A fleet of real HAProxy processes: created, adopted, drained and replaced without a refused connection."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from tests.fleet.local import (
     running_fleet,
     slow_backend,
 )
-from tests.support.haproxy import answering, fetch, instances, live_haproxies
+from tests.support.haproxy import answering, bodies_of, fetch, instances, live_haproxies
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
@@ -281,3 +282,83 @@ async def test_a_port_of_another_controllers_fleet_is_not_shared(instance_root: 
             assert f"127.0.0.1:{port}" in second.errors[0]
             assert f"--state-dir {one}" in second.errors[0]
             assert live_haproxies(other, within=0) == []
+
+
+async def test_a_hung_instance_gives_up_its_sockets_without_waiting_for_its_drain(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with running_fleet(instance_root, haproxy_binary, answering(port, "one"), drain_timeout=300.0) as fleet:
+        (first,) = await fleet.wait_settled()
+        worker = max(pid for pid in live_haproxies(instance_root, within=0) if pid != pid_of(instance_root, first))
+        os.kill(worker, signal.SIGSTOP)
+        await fleet.wait(lambda: first not in [record.id for record in fleet.records])
+        await fleet.wait_settled()
+        assert not any(first in command_of(pid) for pid in live_haproxies(instance_root, within=0))
+        async with clients_of(port) as clients:
+            await fleet.wait(lambda: clients.answered > 20)
+        assert not clients.failed
+
+
+@pytest.mark.parametrize("content", [None, bytes(100)])
+async def test_an_instance_whose_record_is_lost_continues(
+    instance_root: Path, haproxy_binary: Path, content: bytes | None
+) -> None:
+    port = free_port()
+    async with running_fleet(instance_root, haproxy_binary, answering(port, "one"), health_interval=0.1) as fleet:
+        (first,) = await fleet.wait_settled()
+        pid = pid_of(instance_root, first)
+        path = instance_root / "instances" / first / "process.json"
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        lost_at = time.time()
+        async with clients_of(port) as clients:
+            # Without an answer it would count as dead after two health checks.
+            await fleet.wait(lambda: (fleet.records[0].heartbeat_at or 0.0) > lost_at + 0.5)
+            assert fleet.ready == [first]
+            assert MasterProcess(pid).is_alive()
+        assert not clients.failed
+    assert not live_haproxies(instance_root)
+
+
+async def test_an_haproxy_of_a_lost_state_directory_is_replaced(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    root = instance_root / "state"
+    async with running_fleet(root, haproxy_binary, answering(port, "former"), on_exit="leave") as fleet:
+        await fleet.wait_settled()
+        fleet.change(config_hash="other")
+        await fleet.wait(lambda: all(record.config_hash == "other" for record in fleet.records))
+        (former,) = await fleet.wait_settled()
+    assert former != "local-1"
+    shutil.rmtree(root)
+    async with running_fleet(root, haproxy_binary, answering(port, "present")) as fleet, clients_of(port) as clients:
+        await fleet.wait(lambda: bool(fleet.drains))
+        (present,) = await fleet.wait_settled()
+        assert present != former
+        assert fleet.drains == [former]
+        assert await bodies_of(port) == {"present"}
+        assert len(live_haproxies(instance_root, within=0)) == 2
+    assert clients.answered
+    assert not [failure for failure in clients.failed if "refused" in failure]
+
+
+@pytest.mark.parametrize("lost", ["state", "instances"])
+async def test_a_removed_state_directory_is_made_again(instance_root: Path, haproxy_binary: Path, lost: str) -> None:
+    port = free_port()
+    root = instance_root / "state"
+    async with running_fleet(root, haproxy_binary, answering(port, "former")) as fleet, clients_of(port) as clients:
+        (former,) = await fleet.wait_settled()
+        clients.failed.clear()
+        shutil.rmtree(root if lost == "state" else root / "instances" / former)
+        fleet.generations.append(answering(port, "present"))
+        await fleet.wait(lambda: bool(fleet.drains))
+        (present,) = await fleet.wait_settled()
+        assert fleet.drains == [former]
+        assert present != former
+        assert await bodies_of(port) == {"present"}
+        (endpoint,) = fleet.endpoints.value or ()
+        await sync_endpoint(endpoint, answering(port, "last"))
+        assert await bodies_of(port) == {"last"}
+    assert clients.answered
+    assert not [failure for failure in clients.failed if "refused" in failure]

@@ -1,0 +1,53 @@
+"""State directory of the controller: its parts, created at the start and again after they were removed."""
+
+import shutil
+from pathlib import Path
+
+import trio
+
+from haptic_trio.logs import get_logger
+
+SCRATCH_NAME = "scratch"
+"""Directory of temporary files, which may hold keys."""
+KEEP_INTERVAL = 1.0
+"""Seconds between two looks for removed directories."""
+
+
+def make_scratch(state: Path) -> Path:
+    """Return an empty private directory; remnants of a killed process, which may hold keys, are removed. Blocks."""
+    scratch = state / SCRATCH_NAME
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700, parents=True)
+    return scratch
+
+
+async def keep_directories(state: Path) -> None:
+    """Create removed directories of *state* again, with a warning, until cancelled.
+
+    Their contents are lost: the provider replaces the instances, and the
+    store of records and the checks write their files when they need them.
+    """
+    log = get_logger("serve")
+    failure = ""
+    while True:
+        await trio.sleep(KEEP_INTERVAL)
+        try:
+            made = await trio.to_thread.run_sync(_make_missing, state)
+        except OSError as exc:
+            if str(exc) != failure:
+                log.warning("cannot create the state directory", path=str(state), error=str(exc))
+            failure = str(exc)
+            continue
+        failure = ""
+        if made:
+            log.warning("the state directory was removed, and is created again", path=str(state), missing=made)
+
+
+def _make_missing(state: Path) -> tuple[str, ...]:
+    """Create the missing directories of *state* and return their names; blocks."""
+    made = []
+    for path in (state, state / SCRATCH_NAME):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, parents=True)
+            made.append(path.name)
+    return tuple(made)

@@ -1,0 +1,63 @@
+"""A removed state directory is created again, with a warning."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+
+from haptic_trio.cli.serving import state_directory
+from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch
+
+
+@pytest.fixture(autouse=True)
+def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for removed directories all the time."""
+    monkeypatch.setattr(state_directory, "KEEP_INTERVAL", 0.001)
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    """Return once *fact* is true."""
+    with trio.fail_after(30):
+        while not fact():  # noqa: ASYNC110 - there is no event
+            await trio.sleep(0.001)
+
+
+def test_remnants_in_the_scratch_directory_are_removed(tmp_path: Path) -> None:
+    scratch = make_scratch(tmp_path / "state")
+    (scratch / "key.pem").write_text("secret")
+    assert make_scratch(tmp_path / "state") == scratch
+    assert list(scratch.iterdir()) == []
+    assert scratch.stat().st_mode & 0o077 == 0
+
+
+async def test_a_removed_directory_is_created_again(tmp_path: Path, nursery: trio.Nursery) -> None:
+    state = tmp_path / "state"
+    make_scratch(state)
+    with structlog.testing.capture_logs() as logs:
+        nursery.start_soon(keep_directories, state)
+        # As one step, so that it is found without both directories.
+        state.rename(tmp_path / "elsewhere")
+        await until(lambda: bool(logs))
+    assert (state / "scratch").is_dir()
+    assert [entry["missing"] for entry in logs] == [("state", "scratch")]
+
+
+async def test_a_directory_that_cannot_be_created_is_reported_once(
+    tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+
+    def fail(state: Path) -> tuple[str, ...]:
+        tried.append(state)
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(state))
+
+    with structlog.testing.capture_logs() as logs, monkeypatch.context() as patch:
+        patch.setattr(state_directory, "_make_missing", fail)
+        nursery.start_soon(keep_directories, tmp_path / "state")
+        await until(lambda: len(tried) > 3)
+        assert len(logs) == 1
+    await until((tmp_path / "state/scratch").is_dir)
