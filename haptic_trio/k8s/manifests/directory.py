@@ -120,10 +120,10 @@ class DirectoryCluster:
         return resource
 
     def _check_root(self) -> None:
-        if not self._root.is_dir():
-            what = "is no directory" if self._root.exists() else "does not exist"
-            raise DirectoryError(self._root, what, "name a directory that holds manifests")
         try:
+            if not self._root.is_dir():
+                what = "is no directory" if self._root.exists() else "does not exist"
+                raise DirectoryError(self._root, what, "name a directory that holds manifests")
             next(self._root.iterdir(), None)
         except OSError as error:
             hint = "give the user of this process the right to list it"

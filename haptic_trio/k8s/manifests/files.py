@@ -32,13 +32,17 @@ _UNREAD: Final = Known((0, 0, 0, 0), b"")
 
 
 class RootMissingError(HapticError):
-    """The directory is missing; trying again helps once it is back."""
+    """The directory is missing, or cannot be read because of *error*; a retry helps once it is back."""
 
-    def __init__(self, root: str) -> None:
-        self.problem = Problem(
-            message="the directory is missing; its last state is kept",
-            source=root,
-            hint="put it back; to remove everything, remove the files in it",
+    def __init__(self, root: str, error: OSError | None = None) -> None:
+        self.problem = (
+            _unreadable(root, error)
+            if error is not None
+            else Problem(
+                message="the directory is missing; its last state is kept",
+                source=root,
+                hint="put it back; to remove everything, remove the files in it",
+            )
         )
         super().__init__(str(self.problem))
 
@@ -105,14 +109,32 @@ def survey_paths(root: str, paths: Iterable[str], known: Mapping[str, Known]) ->
             continue
         if path.name.startswith(".."):
             directories[str(path.parent)] = None
-        elif path.is_dir() and not path.is_symlink():
+            continue
+        try:
+            kind = _kind_of(path)
+        except OSError:
+            # The listing of its directory reports the error.
+            directories[root if str(path) == root else str(path.parent)] = None
+            continue
+        if kind == stat.S_IFDIR:
             directories[str(path)] = None
         elif is_manifest(path.name):
             read[str(path)] = None
-        elif not path.exists():
+        elif not kind:
             # It may have been a directory.
             directories[str(path)] = None
     return _survey_below(root, list(directories), list(read), known)
+
+
+def _kind_of(path: Path) -> int:
+    """Return the type of *path*, as in a mode; 0 if nothing is there. Raises OSError if that cannot be found out."""
+    try:
+        kind = stat.S_IFMT(path.lstat().st_mode)
+        if kind == stat.S_IFLNK:
+            path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    return kind
 
 
 def read_files(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> list[Reading]:
@@ -197,7 +219,11 @@ def _survey_below(root: str, directories: list[str], read: list[str], known: Map
 
 def _check_root(root: str) -> None:
     # Afterwards, not before: all files are gone too when the directory goes while we look.
-    if not Path(root).is_dir():
+    try:
+        kind = _kind_of(Path(os.path.realpath(root)))
+    except OSError as error:
+        raise RootMissingError(root, error) from error
+    if kind != stat.S_IFDIR:
         raise RootMissingError(root)
 
 

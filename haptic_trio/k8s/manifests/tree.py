@@ -36,20 +36,28 @@ async def watch_tree(root: Path, changes: trio.MemorySendChannel[TreeChange]) ->
     watch, at most a heartbeat of 250 ms later (what happened before that has
     not been noticed), and each time that the directory goes or is replaced.
     Raises `DirectoryError`, in an exception group, if the kernel fails to
-    watch.
+    watch at the start; later failures are retried.
     """
     stop = trio.Event()
     with changes:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_set_when_cancelled, stop)
             with suppress(trio.BrokenResourceError):
+                is_first = True
                 while True:
                     identity = _identity(root)
-                    if identity is not None:
-                        await _watch_one(root, identity, changes, stop)
-                        await changes.send(None)
-                    else:
+                    if identity is None:
                         await trio.sleep(_HEARTBEAT / 1000)
+                        continue
+                    try:
+                        await _watch_one(root, identity, changes, stop)
+                    except DirectoryError:
+                        if is_first:
+                            raise
+                        # The scan reports a directory that cannot be read.
+                        await trio.sleep(_HEARTBEAT / 1000)
+                    is_first = False
+                    await changes.send(None)
             nursery.cancel_scope.cancel()
 
 

@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +13,7 @@ from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selec
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.manifests.tree import DirectoryError
 from haptic_trio.k8s.resource import Resource
+from tests.k8s.manifests.failing_disk import fail_below
 from tests.k8s.objects import INGRESSES, SERVICES, service_manifest
 
 GRACE = 0.05
@@ -366,3 +368,22 @@ async def test_a_cancelled_cluster_ends_at_once(root: Path, reports: Reports, mo
                 (root / "a.yaml").write_text(service_manifest("a"))
                 await following(events)
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+async def test_a_change_below_a_directory_that_fails_is_reported_and_ends_nothing(
+    root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    (root / "sub").mkdir()
+    (root / "sub/a.yaml").write_text(service_manifest("a"))
+    async with running(root, reports, audit_interval=1.0) as cluster:
+        with monkeypatch.context() as patch:
+            fail_below(root / "sub", code, patch)
+            # The kernel still reports changes that another process makes.
+            await trio.run_process(["/bin/sh", "-c", f"echo > {root}/sub/b.yaml"])
+            await reports.wait(lambda problems: bool(problems.get("sub")))
+            # A later change: the one above was read before.
+            (root / "later.yaml").write_text("- not an object")
+            await reports.wait(lambda problems: bool(problems.get("later.yaml")))
+            assert (await cluster.get(SERVICES, "default", "a"))["metadata"]["name"] == "a"
+        await reports.wait(lambda problems: problems["sub"] == ())

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from haptic_trio.k8s.manifests.files import (
     survey_paths,
 )
 from haptic_trio.k8s.manifests.objects import MAX_SIZE
+from tests.k8s.manifests.failing_disk import fail_below
 from tests.k8s.objects import service_manifest
 
 
@@ -224,3 +226,34 @@ def test_what_may_not_be_read_is_a_problem_and_not_gone(tmp_path: Path) -> None:
 
     assert survey.gone == ()
     assert [content.path for content in survey.rejected] == [str(tmp_path / "sub")]
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("name", ["a.yaml", "inner", "notes.txt"])
+def test_a_change_below_a_directory_that_fails_is_a_problem_and_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, name: str
+) -> None:
+    sub = tmp_path / "sub"
+    sub.mkdir()
+    (sub / "a.yaml").write_text(service_manifest("a"))
+    known = known_of(sub / "a.yaml")
+    with monkeypatch.context() as patch:
+        fail_below(sub, code, patch)
+        survey = survey_paths(str(tmp_path), [str(sub / name)], known)
+        assert survey.gone == ()
+        assert [content.path for content in survey.rejected] == [str(sub)]
+    assert survey_paths(str(tmp_path), [str(sub)], known).listed == (str(sub),)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_root_that_fails_has_no_files_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    root = tmp_path / "manifests"
+    root.mkdir()
+    (root / "a.yaml").write_text(service_manifest("a"))
+    known = known_of(root / "a.yaml")
+    with monkeypatch.context() as patch:
+        fail_below(tmp_path, code, patch)
+        with pytest.raises(RootMissingError, match="cannot be read"):
+            survey_all(str(root), known)
+        with pytest.raises(RootMissingError, match="cannot be read"):
+            survey_paths(str(root), [str(root / "a.yaml")], known)
