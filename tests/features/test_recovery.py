@@ -1,5 +1,6 @@
 """The controller as a process: it is killed, it is asked to end, and it comes back. HAProxy serves on."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -193,3 +194,23 @@ async def test_controller_that_is_to_stop_haproxy_takes_it_along(site: Site, hap
 
     assert haproxies(site) == []
     assert paths_named(site.state / "scratch", "*") == []
+
+
+async def test_the_owner_of_a_host_is_the_same_after_a_restart(site: Site, haproxy_binary: Path) -> None:
+    async with backend("one") as one, backend("two") as two:
+        site.write_service("one", one)
+        site.write_service("two", two)
+        site.write_ingress("b", "web.localhost", "two")
+        async with controller(site, haproxy_binary, on_exit="leave") as running:
+            await running.serves(site, "web.localhost", "two")
+            # Later, and with a name that comes first.
+            site.write_ingress("a", "web.localhost", "one")
+            await running.serves(site, "web.localhost", "one")
+            (before,) = await running.instances(1)
+        for name, modified in (("a", 2_000_000_000), ("b", 1_000_000_000)):
+            os.utime(site.manifests / f"ingress-{name}.yaml", (modified, modified))
+        async with controller(site, haproxy_binary) as running:
+            await running.wait(InstanceDeployed)
+            (after,) = await running.instances(1)
+            assert (after.generation, after.reloads) == (before.generation, before.reloads)
+            assert await site.get("web.localhost") == (200, "one")

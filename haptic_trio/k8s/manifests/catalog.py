@@ -10,8 +10,7 @@ read now may well be one of them.
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +18,14 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.kinds import CLUSTER_SCOPED, group_of, plural_of
 from haptic_trio.k8s.manifests.objects import LocatedResource
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+
+CREATED: Final = "2026-01-01T00:00:00Z"
+"""Creation time of each object whose manifest has none.
+
+It is the same for all: namespace and name decide which one comes first, on
+every machine and after every restart. The times of files depend on checkouts
+and editors.
+"""
 
 Key: TypeAlias = tuple[str, str, str, str]
 """Group, kind, namespace, name."""
@@ -38,8 +45,6 @@ class FileContent(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     manifests: tuple[Manifest, ...] = ()
     problems: tuple[Problem, ...] = ()
-    modified: float = 0.0
-    """Seconds since the epoch."""
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
@@ -58,12 +63,11 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class _Claim:
-    __slots__ = ("expires", "manifest", "modified", "path")
+    __slots__ = ("expires", "manifest", "path")
 
-    def __init__(self, path: str, manifest: Manifest, modified: float) -> None:
+    def __init__(self, path: str, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
-        self.modified = modified
         self.expires: float | None = None
 
     @property
@@ -72,13 +76,12 @@ class _Claim:
 
 
 class _Object:
-    __slots__ = ("created", "generation", "plain", "resource")
+    __slots__ = ("generation", "plain", "resource")
 
-    def __init__(self, plain: Resource, resource: Resource, generation: int, created: str) -> None:
+    def __init__(self, plain: Resource, resource: Resource, generation: int) -> None:
         self.plain = plain  # as in the manifest
         self.resource = resource  # as published
         self.generation = generation
-        self.created = created
 
 
 def fill_in(located: LocatedResource) -> Manifest:
@@ -145,7 +148,7 @@ class Catalog:
 
     def _take(self, content: FileContent, now: float, touched: dict[Key, None]) -> None:
         path = content.path
-        fresh = [_Claim(path, manifest, content.modified) for manifest in content.manifests]
+        fresh = [_Claim(path, manifest) for manifest in content.manifests]
         fresh_keys = {manifest.key for manifest in content.manifests}
         kept = []
         for claim in self._files.get(path, ()):
@@ -208,13 +211,10 @@ class Catalog:
         generation = 1
         if current is not None:
             generation = current.generation + (_desired(plain) != _desired(current.plain))
-            created = current.created
-        else:
-            created = datetime.fromtimestamp(claim.modified, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        assigned = {"uid": _uid(key), "generation": generation, "creationTimestamp": created}
+        assigned = {"uid": _uid(key), "generation": generation, "creationTimestamp": CREATED}
         given = {field: value for field, value in plain["metadata"].items() if value is not None}
         metadata = {**assigned, **given, "resourceVersion": str(self._version)}
-        return _Object(plain, {**plain, "metadata": metadata}, generation, created)
+        return _Object(plain, {**plain, "metadata": metadata}, generation)
 
     def _unlist(self, resource: Resource) -> None:
         metadata = resource["metadata"]

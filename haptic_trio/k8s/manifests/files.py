@@ -159,7 +159,7 @@ def read_file(path: str, known: Known | None) -> Reading:
     read = Known(fingerprint_of(status), blake2b(content, digest_size=16).digest())
     if known is not None and known.digest == read.digest:
         return Reading(path, read, None)
-    return Reading(path, read, _content(path, content, status.st_mtime))
+    return Reading(path, read, _content(path, content))
 
 
 def _read_bytes(path: str) -> tuple[os.stat_result, bytes]:
@@ -181,7 +181,7 @@ def fingerprint_of(status: os.stat_result) -> Fingerprint:
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
-def _content(path: str, content: bytes, modified: float) -> FileContent:
+def _content(path: str, content: bytes) -> FileContent:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -190,7 +190,7 @@ def _content(path: str, content: bytes, modified: float) -> FileContent:
         return FileContent(path=path, problems=(problem,))
     located, problems = read_manifests(text, path)
     manifests = tuple(fill_in(each) for each in located)
-    return FileContent(path=path, manifests=manifests, problems=tuple(problems), modified=modified)
+    return FileContent(path=path, manifests=manifests, problems=tuple(problems))
 
 
 def _survey_below(root: str, directories: list[str], read: list[str], known: Mapping[str, Known]) -> Survey:

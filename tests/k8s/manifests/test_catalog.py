@@ -16,7 +16,7 @@ BROKEN = Problem(message="broken")
 def content(path: str, *texts: str, problems: tuple[Problem, ...] = ()) -> FileContent:
     located, found = read_manifests("---\n".join(texts), path)
     manifests = tuple(fill_in(each) for each in located)
-    return FileContent(path=path, manifests=manifests, problems=tuple(found) + problems, modified=86400.0)
+    return FileContent(path=path, manifests=manifests, problems=tuple(found) + problems)
 
 
 def filled(resource: Resource) -> Manifest:
@@ -52,7 +52,7 @@ def test_what_a_cluster_would_fill_in_is_filled_in() -> None:
     assert found is not None
     metadata = found["metadata"]
     assert metadata["namespace"] == "default"
-    assert metadata["creationTimestamp"] == "1970-01-02T00:00:00Z"
+    assert metadata["creationTimestamp"] == "2026-01-01T00:00:00Z"
     assert metadata["generation"] == 1
     assert metadata["resourceVersion"]
     assert len(metadata["uid"]) == 36
