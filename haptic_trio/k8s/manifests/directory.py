@@ -8,7 +8,7 @@ times of all files; it reads only those that differ.
 """
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import trio
 
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import NotFoundError, Report, Selection, WatchEvent
 from haptic_trio.k8s.manifests.catalog import Catalog, FileContent, Outcome
 from haptic_trio.k8s.manifests.files import (
@@ -28,7 +29,7 @@ from haptic_trio.k8s.manifests.files import (
     survey_paths,
 )
 from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
-from haptic_trio.k8s.manifests.tree import DirectoryError, TreeChange, watch_tree
+from haptic_trio.k8s.manifests.tree import DirectoryError, TreeChange, find_unwatched, watch_tree
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 
 T = TypeVar("T")
@@ -38,6 +39,11 @@ GRACE: Final = 0.1
 AUDIT_INTERVAL: Final = 30.0
 BUFFER: Final = 1000
 """Events that a watcher may fall behind before it gets a new list instead."""
+
+WATCH_LIMIT: Final = "fs.inotify.max_user_watches"
+"""Source of the problem that the kernel does not watch all directories."""
+LEAST_WATCHES: Final = 524_288
+"""Limit of watches that is recommended at least; the kernel's default on machines with much memory."""
 
 # Small, so that the event loop gets its turn between files.
 _BATCH_FILES: Final = 32
@@ -69,6 +75,9 @@ class DirectoryCluster:
         self._known: dict[str, Known] = {}
         self._rejected: set[str] = set()
         self._rechecks: dict[str, float] = {}
+        self._unwatched: frozenset[str] = frozenset()
+        """Directories without a watch, as of the last audit; a new one gets its watch a moment later."""
+        self._reported_watches: tuple[Problem, ...] = ()
         self._subscriptions: set[Subscription] = set()
         self._scanned = trio.Event()
         self._ended = False
@@ -154,7 +163,9 @@ class DirectoryCluster:
         root = str(self._root)
         try:
             if change is None:
-                await self._read(await _in_thread(partial(survey_all, root, self._known)))
+                survey = await _in_thread(partial(survey_all, root, self._known))
+                await self._read(survey)
+                await self._report_unwatched(survey.listed)
             elif change or due:
                 survey = await _in_thread(partial(survey_paths, root, change | due, self._known))
                 self._rechecks |= dict.fromkeys(set(survey.directories) - due, trio.current_time() + self._grace)
@@ -171,6 +182,25 @@ class DirectoryCluster:
             paths = survey.read[start : start + _BATCH_FILES]
             self._take(await _in_thread(partial(read_files, str(self._root), paths, self._known)))
         self._take([Reading(path, None, None) for path in survey.gone])
+
+    async def _report_unwatched(self, directories: Sequence[str]) -> None:
+        """Report the directories that had no kernel watch at the last two audits."""
+        found = frozenset(await _in_thread(partial(find_unwatched, directories)))
+        lasting, self._unwatched = found & self._unwatched, found
+        problems: tuple[Problem, ...] = ()
+        if lasting:
+            problems = (
+                Problem(
+                    message=f"the kernel watches {len(directories) - len(lasting)} of {len(directories)} directories"
+                    f" below {self._root}; changes in the others, such as {min(lasting)}, are noticed within"
+                    f" {self._audit_interval:g} s",
+                    source=WATCH_LIMIT,
+                    hint=f"raise the limit: sysctl {WATCH_LIMIT}={max(LEAST_WATCHES, 4 * len(directories))}",
+                ),
+            )
+        if problems != self._reported_watches:
+            self._reported_watches = problems
+            self._report(WATCH_LIMIT, problems)
 
     def _note_directories(self, survey: Survey) -> None:
         rejected = {content.path for content in survey.rejected}

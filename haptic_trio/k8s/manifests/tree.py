@@ -1,5 +1,8 @@
 """Watcher of a directory tree by kernel notifications, across replacement of the directory."""
 
+import os
+import re
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,6 +21,7 @@ TreeChange: TypeAlias = frozenset[str] | None
 _STEP: Final = 5
 _DEBOUNCE: Final = 30
 _HEARTBEAT: Final = 250
+_INODE: Final = re.compile(r"^inotify wd:\S+ ino:([0-9a-f]+) ", re.MULTILINE)
 
 
 class DirectoryError(HapticError):
@@ -91,6 +95,35 @@ async def _watch_one(
         except (OSError, WatchfilesRustInternalError) as error:
             hint = "the limits fs.inotify.max_user_watches and max_user_instances may be too low"
             raise DirectoryError(root, f"cannot be watched: {error}", hint) from error
+
+
+def find_unwatched(directories: Sequence[str]) -> list[str]:
+    """Return those of *directories* for which this process has no kernel watch; blocks.
+
+    The kernel refuses watches beyond `fs.inotify.max_user_watches`, without
+    an error for directories below the first one. Empty if the first one seems
+    unwatched, too: then the numbers of this file system are not comparable.
+    """
+    watched = _read_watched()
+    inodes: dict[str, int] = {}
+    for directory in directories:
+        with suppress(OSError):
+            inodes[directory] = os.stat(directory).st_ino  # noqa: PTH116 - called for thousands of directories
+    unwatched = [directory for directory, inode in inodes.items() if inode not in watched]
+    return [] if directories and directories[0] in unwatched else unwatched
+
+
+def _read_watched() -> frozenset[int]:
+    """Return the inodes that this process watches."""
+    found: set[int] = set()
+    # A descriptor may be closed meanwhile.
+    with suppress(OSError):
+        for entry in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                if os.readlink(entry) == "anon_inode:inotify":  # noqa: PTH115 - not a path
+                    text = Path(f"/proc/self/fdinfo/{entry.name}").read_text()
+                    found.update(int(number, 16) for number in _INODE.findall(text))
+    return frozenset(found)
 
 
 def _identity(root: Path) -> tuple[int, int] | None:

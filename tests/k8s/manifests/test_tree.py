@@ -2,7 +2,7 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.k8s.manifests.tree import TreeChange, watch_tree
+from haptic_trio.k8s.manifests.tree import TreeChange, find_unwatched, watch_tree
 
 
 async def receive_until(changes: trio.MemoryReceiveChannel[TreeChange], path: Path) -> None:
@@ -77,3 +77,17 @@ async def test_cancelling_it_closes_its_end_of_the_channel(tmp_path: Path) -> No
         nursery.cancel_scope.cancel()
 
     assert changes_out.statistics().open_send_channels == 0
+
+
+async def test_directories_without_a_kernel_watch_are_found(tmp_path: Path, nursery: trio.Nursery) -> None:
+    root, other = tmp_path / "root", tmp_path / "other"
+    (root / "sub").mkdir(parents=True)
+    other.mkdir()
+    changes_in, changes_out = trio.open_memory_channel[TreeChange](0)
+    nursery.start_soon(watch_tree, root, changes_in)
+    with trio.fail_after(10):
+        assert await changes_out.receive() is None
+    assert find_unwatched([str(root), str(root / "sub"), str(other)]) == [str(other)]
+    # Without a watch for the first one, the numbers may be those of another file system.
+    assert find_unwatched([str(other), str(root)]) == []
+    nursery.cancel_scope.cancel()
