@@ -34,6 +34,7 @@ class Presence:
         self._source = source
         self._report = report
         self._problems: tuple[Problem, ...] = ()
+        self._rival = ""
         self._answers = False
         self._is_silence_reported = False
         self._last_answer = trio.current_time()
@@ -65,6 +66,15 @@ class Presence:
         if problems != self._problems:
             self._problems = problems
             self._report(self._source, problems)
+
+    def report_rival(self, rival: str) -> None:
+        """Report that the controller *rival* deploys to the endpoint as well; empty: no other one does."""
+        if rival != self._rival:
+            self._rival = rival
+            hint = "end one of both, or give them different agents: the last deployment counts"
+            message = f"another controller, {rival}, deploys to it in turns with this one"
+            problems = (Problem(message=message, hint=hint),) if rival else ()
+            self._report(f"controllers of {self._source}", problems)
 
     def clear_problem(self) -> None:
         """Report that the last problem is solved, if there is one."""

@@ -21,6 +21,11 @@ OLDEST_CHANGE: Final = Family(
     "gauge",
     "How long the oldest change waits that some instance does not run yet; 0 where there is none.",
 )
+PROBLEMS: Final = Family(
+    f"{PREFIX}problems",
+    "gauge",
+    "Problems of sources, such as manifests, agents with a second controller, and limits of the kernel.",
+)
 KINDS = ("start", "reload", "runtime", "unchanged", "failed")
 """Kinds of successful deployments."""
 
@@ -47,6 +52,8 @@ class Accounts:
         self._prepares = False
         self._is_leader = False
         readings = Readings(metrics.families)
+        self._problems: dict[str, int] = {}
+        readings.add(PROBLEMS, lambda: [((), float(sum(self._problems.values())))])
         readings.add(OLDEST_CHANGE, lambda: [((), self._propagation.oldest(self._clock()))])
 
     def take(self, fact: msgspec.Struct) -> None:
@@ -72,6 +79,8 @@ class Accounts:
                 self._propagation.clear()
                 if not fact.is_leader:
                     self._forget_standings()
+            case m.ProblemsReported():
+                self._take_problems(fact)
             case m.IterationEnded():
                 self._propagation.clear()
                 # The next iteration may have another mode.
@@ -79,6 +88,11 @@ class Accounts:
             case _:
                 return
         self._metrics.unpropagated.set(self._propagation.waiting)
+
+    def _take_problems(self, fact: m.ProblemsReported) -> None:
+        self._problems.pop(fact.source, None)
+        if fact.problems:
+            self._problems[fact.source] = len(fact.problems)
 
     def _take_phases(self, fact: m.ConfigPrepared | m.ConfigValidated) -> None:
         observe = self._metrics.phase_seconds

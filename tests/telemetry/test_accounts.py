@@ -120,6 +120,14 @@ def test_gauges_follow_what_is_there_now(metrics: Metrics) -> None:
     assert value(metrics, "leader_election_transitions_total") == 2
 
 
+def test_problems_are_counted_by_source_until_they_are_solved(metrics: Metrics) -> None:
+    for source, problems in (("a", (PROBLEM, PROBLEM)), ("b", (PROBLEM,)), ("a", (PROBLEM,))):
+        count(m.ProblemsReported(source=source, problems=problems), metrics)
+    assert value(metrics, "problems") == 2
+    count(m.ProblemsReported(source="b", problems=()), metrics)
+    assert value(metrics, "problems") == 1
+
+
 def test_next_iteration_begins_without_quarantine(metrics: Metrics) -> None:
     count(example_of(m.Quarantined), metrics)
     count(example_of(m.IterationEnded), metrics)

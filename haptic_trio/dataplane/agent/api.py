@@ -13,6 +13,7 @@ import trio
 
 from haptic_trio import __version__
 from haptic_trio.dataplane.agent.blobs import BlobStore, StoreFullError
+from haptic_trio.dataplane.agent.controllers import Controllers
 from haptic_trio.dataplane.agent.events import Observer
 from haptic_trio.dataplane.agent.generations import (
     KnownGenerations,
@@ -58,8 +59,11 @@ from haptic_trio.dataplane.local.instance_directory import RESERVED
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.delta import Delta
+from haptic_trio.logs import get_logger
 
 T = TypeVar("T")
+
+log = get_logger("agent")
 
 ListWorkers = Callable[[], Awaitable[tuple[Worker, ...]]]
 
@@ -119,6 +123,8 @@ class Agent:
         # Held while known generations or stored blobs are used.
         self._store_lock = trio.Lock()
         self._began = trio.current_time()
+        self._controllers = Controllers()
+        self._rival = ""
 
     async def read_status(self) -> AgentStatus:
         """Return versions, workers, limits and the observed state of HAProxy."""
@@ -208,17 +214,17 @@ class Agent:
             if running is not None:
                 self._known.learn(running)
 
-    async def activate(self, request: ActivateRequest) -> DoneAnswer:
-        """Check, switch, and load a generation."""
+    async def activate(self, request: ActivateRequest, controller: str = "") -> DoneAnswer:
+        """Check, switch, and load a generation for *controller*."""
         began = trio.current_time()
         await self._apply(request.delta)
         async with self.observer.turn:
             desired = self._require(request.generation)
             await self._deploy(partial(self._endpoint.activate, desired))
-        return await self._done(desired.id, began)
+        return await self._done(desired.id, began, controller)
 
-    async def patch(self, request: PatchRequest) -> DoneAnswer:
-        """Execute a plan if it was made from the running generation."""
+    async def patch(self, request: PatchRequest, controller: str = "") -> DoneAnswer:
+        """Execute a plan of *controller* if it was made from the running generation."""
         began = trio.current_time()
         await self._apply(request.delta)
         async with self.observer.turn:
@@ -233,7 +239,7 @@ class Agent:
                     hint="read the running generation and plan again",
                 )
             await self._deploy(partial(self._endpoint.patch, desired, request.plan))
-        return await self._done(desired.id, began)
+        return await self._done(desired.id, began, controller)
 
     async def repair(self) -> DriftReport:
         """Let the endpoint compare the process with the generation that was deployed last, and repair differences."""
@@ -254,9 +260,13 @@ class Agent:
         if failure is not None:
             raise failure
 
-    async def _done(self, generation: str, began: float) -> DoneAnswer:
+    async def _done(self, generation: str, began: float, controller: str) -> DoneAnswer:
         if len(self._store):
             async with self._store_lock:
                 known = await trio.to_thread.run_sync(self._known.pieces)
                 await trio.to_thread.run_sync(self._store.release, known.keys())
-        return DoneAnswer(generation=generation, seconds=trio.current_time() - began)
+        rival = self._controllers.note(controller, trio.current_time())
+        if rival and rival != self._rival:
+            log.warning("two controllers deploy to this agent in turns", controllers=sorted((controller, rival)))
+        self._rival = rival
+        return DoneAnswer(generation=generation, seconds=trio.current_time() - began, rival=rival)

@@ -1,5 +1,8 @@
 """HTTPS client for one agent: client certificate, limits, and errors mapped once at this edge."""
 
+import re
+import secrets
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +15,7 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.agent.messages import (
+    CONTROLLER_HEADER,
     FRAMES_TYPE,
     JSON_TYPE,
     ErrorAnswer,
@@ -43,6 +47,8 @@ IDLE_LIMIT: Final = 20.0
 MESSAGE_LENGTH: Final = 4000
 """Characters of an error message that are kept."""
 TRUST_RETRIES: Final = 3
+CONTROLLER: Final = re.sub(r"[^\w.-]", "", socket.gethostname(), flags=re.ASCII) + f"-{secrets.token_hex(3)}"
+"""Name of this process for agents, which notice when two controllers deploy in turns."""
 
 T = TypeVar("T")
 
@@ -222,7 +228,7 @@ async def open_http(context: ssl.SSLContext) -> AsyncIterator[httpx.AsyncClient]
         # Each request has a limit of its own that covers the whole answer.
         timeout=httpx.Timeout(None, connect=CONNECT_LIMIT),
         trust_env=False,
-        headers={"Accept-Encoding": "identity"},
+        headers={"Accept-Encoding": "identity", CONTROLLER_HEADER: CONTROLLER},
     ) as http:
         yield http
 

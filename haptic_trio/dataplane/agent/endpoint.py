@@ -85,6 +85,8 @@ class AgentLink:
         self.running: Generation | None = None
         """The generation that the agent ran at its last answer; None if unknown."""
         self.limits: AgentLimits | None = None
+        self.rival = ""
+        """Name of another controller that deploys to the agent, according to its last answer; empty: none."""
 
 
 class RemoteAgent:
@@ -175,12 +177,13 @@ class RemoteAgent:
         try:
             if delta is None:
                 await self._stage(generation)
-            await send(delta)
+            done = await send(delta)
         except AgentConflictError:
             # The agent was restarted, or has dropped the base.
             await self._stage(generation)
-            await send(None)
+            done = await send(None)
         self._link.running = generation
+        self._link.rival = done.rival
 
     def _make_small_delta(self, generation: Generation) -> Delta | None:
         base = self._link.running

@@ -58,6 +58,7 @@ async def _receive_events(
         elif event.kind is not EventKind.HEARTBEAT and not event.deployed:
             log.warning("agent reports", what=event.kind.value, pid=event.pid)
         presence.answered()
+        presence.report_rival(link.rival)
         known = link.running.id if link.running is not None else ""
         # Deployments failed while the agent was away, and their retry may be up to a minute off.
         if was_away or is_suspicious(event, known):

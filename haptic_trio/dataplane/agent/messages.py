@@ -21,6 +21,8 @@ from haptic_trio.haproxy.plan.operations import Plan
 
 FRAME_HEAD: Final = 24
 """Bytes before the content of a blob."""
+CONTROLLER_HEADER: Final = "Haptic-Controller"
+"""Header with the name of the calling controller."""
 JSON_TYPE: Final = "application/json"
 FRAMES_TYPE: Final = "application/vnd.haptic-trio.blobs"
 
@@ -102,6 +104,8 @@ class DoneAnswer(msgspec.Struct, frozen=True, kw_only=True):
     generation: str
     """The running generation."""
     seconds: float
+    rival: str = ""
+    """Name of another controller that deploys to this agent in turns with the caller; empty: none."""
 
 
 class RunningAnswer(msgspec.Struct, frozen=True, kw_only=True):

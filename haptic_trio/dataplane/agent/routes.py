@@ -19,6 +19,7 @@ from haptic_trio.dataplane.agent.api import Agent, reject
 from haptic_trio.dataplane.agent.events import Observer
 from haptic_trio.dataplane.agent.limits import AUTHORISE, RequestRejectedError
 from haptic_trio.dataplane.agent.messages import (
+    CONTROLLER_HEADER,
     FRAMES_TYPE,
     JSON_TYPE,
     ActivateRequest,
@@ -40,6 +41,8 @@ CLOSE_FORBIDDEN: Final = 1008
 """Close codes of websockets: try again later, and not allowed."""
 
 T = TypeVar("T")
+NAME_LENGTH: Final = 100
+"""Characters of a controller's name that are kept."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -67,10 +70,16 @@ def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
         return _json(await agent.stage(await _read_json(request, StageRequest, limits.manifest_bytes)))
 
     async def activate(request: Request) -> Response:
-        return _json(await agent.activate(await _read_json(request, ActivateRequest, limits.manifest_bytes)))
+        return _json(
+            await agent.activate(
+                await _read_json(request, ActivateRequest, limits.manifest_bytes), _controller_of(request)
+            )
+        )
 
     async def patch(request: Request) -> Response:
-        return _json(await agent.patch(await _read_json(request, PatchRequest, limits.manifest_bytes)))
+        return _json(
+            await agent.patch(await _read_json(request, PatchRequest, limits.manifest_bytes), _controller_of(request))
+        )
 
     async def repair(_request: Request) -> Response:
         return _json(await agent.repair())
@@ -99,6 +108,10 @@ def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
             Exception: _answer_bug,
         },
     )
+
+
+def _controller_of(request: Request) -> str:
+    return request.headers.get(CONTROLLER_HEADER, "")[:NAME_LENGTH]
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
