@@ -12,12 +12,15 @@ from haptic_trio.config.checks.validation_tests import CERTIFICATE_FOR, OBJECT, 
 from haptic_trio.config.libraries import merge_context
 from haptic_trio.config.model import Config, HttpResource, ValidationTest, WatchedResource
 from haptic_trio.httpstore.content import Content, Failure
-from haptic_trio.k8s.manifests.catalog import CREATED, fill_in
+from haptic_trio.k8s.manifests.catalog import fill_in
 from haptic_trio.k8s.manifests.objects import LocatedResource
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.k8s.selectors import parse_field_selector, parse_label_selector
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.validation_tests.live.certificates import issue
+
+CREATED: Final = "2026-01-01T00:00:00Z"
+"""Default creation time of objects."""
 
 _PLACE: Final = re.compile(r"\{n(?:(?P<operator>//|%|\+|\*)(?P<operand>[0-9]{1,9}))?(?::0(?P<width>[1-9]))?\}")
 

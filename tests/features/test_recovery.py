@@ -14,6 +14,7 @@ import trio
 
 from haptic_trio.messages import InstanceDeployed
 from tests.features.harness import Site, Traffic, controller
+from tests.features.harness import ingress as make_ingress
 from tests.support.haproxy import backend, live_haproxies, paths_named, wait_for_body
 from tests.support.ports import free_port
 
@@ -214,3 +215,8 @@ async def test_the_owner_of_a_host_is_the_same_after_a_restart(site: Site, hapro
             (after,) = await running.instances(1)
             assert (after.generation, after.reloads) == (before.generation, before.reloads)
             assert await site.get("web.localhost") == (200, "one")
+            # A creation time gives precedence.
+            dated = make_ingress("b", "web.localhost", "two")
+            dated["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+            site.write("ingress-b", dated)
+            await running.serves(site, "web.localhost", "two")

@@ -19,10 +19,10 @@ from haptic_trio.k8s.kinds import CLUSTER_SCOPED, group_of, plural_of
 from haptic_trio.k8s.manifests.objects import LocatedResource
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 
-CREATED: Final = "2026-01-01T00:00:00Z"
-"""Creation time of each object whose manifest has none.
+UNDATED: Final = "9999-12-31T23:59:59Z"
+"""Creation time of each object whose manifest has none: younger than every object with a creation time.
 
-It is the same for all: namespace and name decide which one comes first, on
+It is the same for all, so namespace and name decide which one comes first, on
 every machine and after every restart. The times of files depend on checkouts
 and editors.
 """
@@ -211,7 +211,7 @@ class Catalog:
         generation = 1
         if current is not None:
             generation = current.generation + (_desired(plain) != _desired(current.plain))
-        assigned = {"uid": _uid(key), "generation": generation, "creationTimestamp": CREATED}
+        assigned = {"uid": _uid(key), "generation": generation, "creationTimestamp": UNDATED}
         given = {field: value for field, value in plain["metadata"].items() if value is not None}
         metadata = {**assigned, **given, "resourceVersion": str(self._version)}
         return _Object(plain, {**plain, "metadata": metadata}, generation)

@@ -52,7 +52,7 @@ def test_what_a_cluster_would_fill_in_is_filled_in() -> None:
     assert found is not None
     metadata = found["metadata"]
     assert metadata["namespace"] == "default"
-    assert metadata["creationTimestamp"] == "2026-01-01T00:00:00Z"
+    assert metadata["creationTimestamp"] == "9999-12-31T23:59:59Z"
     assert metadata["generation"] == 1
     assert metadata["resourceVersion"]
     assert len(metadata["uid"]) == 36
