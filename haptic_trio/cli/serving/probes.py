@@ -10,6 +10,7 @@ import trio
 
 from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.cli.serving.fleet import count_groups, fleet_of
+from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.health import HealthReport
 from haptic_trio.httpstore.store import HttpStore
 from haptic_trio.k8s.api.cluster import ApiCluster
@@ -55,6 +56,12 @@ EXPIRY: Final = _family(
     "gauge",
     "Expiry of the ten certificates that expire first.",
     "file",
+)
+OLD_WORKERS: Final = _family(
+    "haproxy_old_workers",
+    "gauge",
+    "HAProxy processes of an instance of this machine that finish their connections after a reload.",
+    "instance",
 )
 CONTENTS: Final = _family("http_contents", "gauge", "Fetched contents in memory.")
 CONTENT_AGE: Final = _family(
@@ -129,6 +136,7 @@ class Scrapes:
         return {
             RESOURCES: self._resources,
             OUTDATED: lambda: [((), float(self._is_outdated()))],
+            OLD_WORKERS: self._old_workers,
             CONTENTS: lambda: [((), float(len(store))) for store in self._contents()],
             CONTENT_AGE: self._content_age,
             CERTIFICATES: lambda: [((), float(self._expiries.count))],
@@ -141,6 +149,11 @@ class Scrapes:
         if state is not None and state.components is not None:
             for name, store in state.components.stores.items():
                 yield (name,), float(len(store))
+
+    def _old_workers(self) -> Iterator[Reading]:
+        for endpoint in self._process.endpoints.value or ():
+            if isinstance(endpoint, LocalAgent):
+                yield (endpoint.name,), float(endpoint.old_workers)
 
     def _contents(self) -> Iterator[HttpStore]:
         state = self._process.running.value

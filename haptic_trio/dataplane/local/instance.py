@@ -107,6 +107,11 @@ class LocalAgent:
         """Unique and stable, such as `local-1`."""
         return self._name
 
+    @property
+    def old_workers(self) -> int:
+        """Number of workers that finish their connections after a reload, a few seconds ago."""
+        return self._supervisor.old_workers.count
+
     async def run(
         self, *, on_exit: OnExit, grace: float, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:

@@ -23,6 +23,8 @@ class MasterState(msgspec.Struct, frozen=True, kw_only=True):
     """Since the start of the master, failed ones included."""
     worker: int
     """Pid of the worker with the newest configuration; 0 if none runs."""
+    old_workers: tuple[int, ...] = ()
+    """Pids of the workers that finish their connections after a reload."""
 
 
 class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,12 @@ class MasterClient:
         # After a failed reload some versions list the continuing worker among the old ones.
         workers = [process for process in processes if process.kind == "worker"]
         newest = min(workers, key=lambda process: (process.is_old, process.reloads), default=None)
-        return MasterState(pid=master.pid, reloads=master.reloads, worker=newest.pid if newest is not None else 0)
+        return MasterState(
+            pid=master.pid,
+            reloads=master.reloads,
+            worker=newest.pid if newest is not None else 0,
+            old_workers=tuple(process.pid for process in workers if process is not newest),
+        )
 
     async def reload(self, *, limit: float) -> ReloadReport:
         """Reload; returns once the new worker runs or has failed.

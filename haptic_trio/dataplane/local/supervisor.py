@@ -14,6 +14,7 @@ from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, 
 from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRejectedError, run_check
 from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, GenerationFiles
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
+from haptic_trio.dataplane.local.old_workers import OldWorkers
 from haptic_trio.dataplane.local.process import (
     RECORD_NAME,
     MasterProcess,
@@ -80,6 +81,7 @@ class Supervisor:
         self.binary = binary
         """The binary of the process; an adopted process may run another one than requested."""
         self.output = ProcessLog(directory / "haproxy.log")
+        self.old_workers = OldWorkers(name)
         self._directory = directory
         self._files = files
         self._name = name
@@ -376,9 +378,11 @@ class Supervisor:
             self._sockets.rmdir()
 
     async def _keep_up(self) -> None:
-        """At intervals, shorten the log file, and write a lost record of the process again."""
+        """At intervals, shorten the log file, write a lost record of the process again, and count old workers."""
         while True:
             await trio.sleep(UPKEEP_INTERVAL)
+            if self.pid:
+                await self.old_workers.observe(self.master)
             try:
                 await trio.to_thread.run_sync(self.output.shorten)
                 process = self._process
