@@ -29,6 +29,11 @@ def test_a_healthy_orphan_of_a_desired_group_is_adopted() -> None:
     assert (record.id, record.state, record.created_at) == ("a", InstanceState.STARTING, 5.0)
 
 
+def test_an_orphan_that_serves_without_files_is_adopted() -> None:
+    (record,) = GroupStates(grace=60).compare([thing("a", status=ProviderStatus.DETACHED)], [WEB], 10.0)
+    assert (record.id, record.state) == ("a", InstanceState.STARTING)
+
+
 def test_other_orphans_are_removed_after_an_uninterrupted_grace_period() -> None:
     states = GroupStates(grace=60)
     orphans = [thing("a", key=None), thing("b", key=GroupKey("gone")), thing("c", status=ProviderStatus.STOPPED)]

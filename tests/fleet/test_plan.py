@@ -142,6 +142,16 @@ def test_the_ranks_are_unresponsive_forced_drifted_eligible() -> None:
     ]
 
 
+def test_a_detached_instance_is_replaced_at_once_and_then_drained() -> None:
+    spec = make_spec(size=1)
+    detached = instance(5, status="detached")
+    assert [action.reason for action in plan(spec, [detached], NOW) if isinstance(action, Create)] == [
+        Reason.REPLACEMENT
+    ]
+    drains = [action for action in plan(spec, [detached, instance(1)], NOW) if isinstance(action, Drain)]
+    assert [(action.id, action.reason) for action in drains] == [("web-5", Reason.FILES_LOST)]
+
+
 def test_urgent_rotations_use_the_whole_surge() -> None:
     records = [instance(number) for number in range(3)]
     assert plan(make_spec(size=3, surge=2, forced_age=50.0), records, NOW) == [
