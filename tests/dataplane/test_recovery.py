@@ -15,8 +15,8 @@ import trio
 
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
 from haptic_trio.dataplane.local import instance as agent_module
+from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.instance import LocalAgent
-from haptic_trio.dataplane.local.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.master import MasterClient
 from haptic_trio.dataplane.local.process import read_record
 from haptic_trio.dataplane.local.runtime import RuntimeClient

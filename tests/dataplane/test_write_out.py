@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from haptic_trio import cancellation
 from haptic_trio.dataplane.local import instance
 from haptic_trio.dataplane.local.check import CheckDirectory
-from haptic_trio.dataplane.local.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from tests.support.haproxy import instances, mapping

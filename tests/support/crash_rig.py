@@ -18,10 +18,10 @@ import trio
 
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.endpoint import EndpointError
-from haptic_trio.dataplane.local.generation_directory import JOURNAL_NAME, MANIFEST_NAME, GenerationDirectory
+from haptic_trio.dataplane.local.files.generation_directory import JOURNAL_NAME, MANIFEST_NAME, GenerationDirectory
+from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.files.journal import PatchJournal
 from haptic_trio.dataplane.local.instance import LocalAgent
-from haptic_trio.dataplane.local.instance_directory import GenerationFiles
-from haptic_trio.dataplane.local.journal import PatchJournal
 from haptic_trio.dataplane.local.process import read_record, read_start_time
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.haproxy.plan.delta import decode_delta

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.dataplane.local.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from tests.support.haproxy import BASE, build_generation
 

@@ -55,7 +55,7 @@ from haptic_trio.dataplane.endpoint import (
     PatchRejectedError,
     PortsUnavailableError,
 )
-from haptic_trio.dataplane.local.instance_directory import RESERVED
+from haptic_trio.dataplane.local.files.instance_directory import RESERVED
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.delta import Delta

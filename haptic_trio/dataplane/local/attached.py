@@ -16,8 +16,8 @@ from pathlib import Path
 import trio
 
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError
+from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.instance import LocalAgent
-from haptic_trio.dataplane.local.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.master import MasterClient, MasterState
 from haptic_trio.dataplane.local.sockets import choose_socket_directory
 from haptic_trio.dataplane.local.supervisor import START_LIMIT, LoadRejectedError, OnExit, Supervisor

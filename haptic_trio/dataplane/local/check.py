@@ -22,7 +22,7 @@ from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.disk import check_files
 from haptic_trio.dataplane.local.cpu_time import cpu_time_of, wait_for_cpu_time
-from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, RESERVED
+from haptic_trio.dataplane.local.files.instance_directory import CONFIG_NAME, RESERVED
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.haproxy.config.check_output import parse_check_output
 from haptic_trio.haproxy.model import Generation, make_files

@@ -49,8 +49,8 @@ from haptic_trio.dataplane.local.check import (
     find_acceptance,
     run_check,
 )
-from haptic_trio.dataplane.local.instance_directory import GenerationFiles
-from haptic_trio.dataplane.local.last_write import LastWrite
+from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.files.last_write import LastWrite
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory

@@ -12,7 +12,8 @@ import trio
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRejectedError, run_check
-from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME, GenerationFiles
+from haptic_trio.dataplane.local.files.instance_directory import CONFIG_NAME, GenerationFiles
+from haptic_trio.dataplane.local.files.restart_files import DamagedFilesError, prepare_restart
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.local.old_workers import OldWorkers
 from haptic_trio.dataplane.local.process import (
@@ -27,7 +28,6 @@ from haptic_trio.dataplane.local.process import (
     write_record,
 )
 from haptic_trio.dataplane.local.process_log import ProcessLog
-from haptic_trio.dataplane.local.restart_files import DamagedFilesError, prepare_restart
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.local.sockets import choose_socket_directory
 from haptic_trio.errors import HapticError

@@ -2,7 +2,7 @@
 
     <state>/instances/<id>/instance.json    the mark: id and group; written first
     <state>/instances/<id>/process.json     pid and start time, written at the start
-    <state>/instances/<id>/…                files of the instance (`dataplane/local/instance_directory.py`)
+    <state>/instances/<id>/…                files of the instance (`dataplane/local/files/instance_directory.py`)
 
 The provider lives as long as the process, not only for a term: it keeps
 HAProxy running and deployable while no reconciler runs.

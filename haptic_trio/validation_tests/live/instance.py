@@ -15,7 +15,7 @@ from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.config.assertions import Answer, Request
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.local.check import PRELUDE_NAME, CheckDirectory
-from haptic_trio.dataplane.local.instance_directory import CONFIG_NAME
+from haptic_trio.dataplane.local.files.instance_directory import CONFIG_NAME
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.validation_tests.live.certificates import server_context

@@ -12,9 +12,9 @@ import trio
 
 from haptic_trio.dataplane import disk
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointUnreachableError
-from haptic_trio.dataplane.local import instance_directory
 from haptic_trio.dataplane.local import supervisor as supervisor_module
 from haptic_trio.dataplane.local.attached import AttachedAgent
+from haptic_trio.dataplane.local.files import instance_directory
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.local.process import ProcessRecord, find_record, has_argument, read_record, spawn

@@ -51,7 +51,7 @@ from haptic_trio.dataplane.disk import (
     wait_written,
     write_file,
 )
-from haptic_trio.dataplane.local.generation_directory import (
+from haptic_trio.dataplane.local.files.generation_directory import (
     CONFIG_NAME,
     JOURNAL_NAME,
     MANIFEST_NAME,
@@ -59,7 +59,7 @@ from haptic_trio.dataplane.local.generation_directory import (
     Manifest,
     ManifestEntry,
 )
-from haptic_trio.dataplane.local.journal import PatchJournal, encode_kept
+from haptic_trio.dataplane.local.files.journal import PatchJournal, encode_kept
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import AuxFile, Generation
 from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta, decode_delta, encode_delta

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.dataplane.local.journal import PatchJournal
+from haptic_trio.dataplane.local.files.journal import PatchJournal
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.sampled_from(["keep", "drop", "crash"])), max_size=6), st.data())

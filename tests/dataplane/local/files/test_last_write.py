@@ -6,7 +6,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from haptic_trio.dataplane.local.last_write import WRITE_LIMIT, LastWrite
+from haptic_trio.dataplane.local.files.last_write import WRITE_LIMIT, LastWrite
 
 
 @pytest.fixture
