@@ -14,7 +14,7 @@ import msgspec
 from cryptography import x509
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
-from haptic_trio.x509_errors import UNREADABLE
+from haptic_trio.x509.errors import UNREADABLE
 
 SOONEST: Final = 10
 """Number of certificates with their own series."""

@@ -14,8 +14,8 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from haptic_trio.x509_errors import UNREADABLE
-from haptic_trio.x509_keys import KeyFaultError, certified_key, check_parameters, public_half
+from haptic_trio.x509.errors import UNREADABLE
+from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, public_half
 
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----[^-]*-----END \1-----")

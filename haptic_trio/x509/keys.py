@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from haptic_trio.x509_errors import UNREADABLE
+from haptic_trio.x509.errors import UNREADABLE
 
 MAX_RSA_BITS: Final = 8192
 KINDS: Final = f"RSA (up to {MAX_RSA_BITS} bits), ECDSA, Ed25519, or Ed448"

@@ -3,7 +3,7 @@
 import pytest
 import trustme
 
-from haptic_trio.x509_bundles import BundleError, authorities_in, bundle_of, names_in, revocations_in
+from haptic_trio.x509.bundles import BundleError, authorities_in, bundle_of, names_in, revocations_in
 from tests.attacks.credentials import good_pair, malformed_certificates, malformed_pairs, parameters
 
 CERTIFICATE, KEY = good_pair()

@@ -12,7 +12,7 @@ from haptic_trio.telemetry import expiry
 from haptic_trio.templating.filters.authorities import AUTHORITIES, can_staple
 from haptic_trio.templating.filters.content import pem
 from haptic_trio.templating.filters.emit import EmitError
-from haptic_trio.x509_bundles import names_in
+from haptic_trio.x509.bundles import names_in
 
 VERSION_3 = bytes.fromhex("a003020102")
 VERSION_8 = bytes.fromhex("a003020107")

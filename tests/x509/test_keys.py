@@ -5,7 +5,7 @@ import trustme
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from haptic_trio.x509_keys import KeyFaultError, certified_key, check_parameters, public_half
+from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, public_half
 from tests.attacks.credentials import (
     DIFFIE_HELLMAN,
     DSA,

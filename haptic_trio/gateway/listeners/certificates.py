@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio import x509_bundles
 from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.objects import Lookups, Resource, derived, dig, items_of, single, text_of
-from haptic_trio.x509_bundles import names_in
+from haptic_trio.x509 import bundles
+from haptic_trio.x509.bundles import names_in
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ def is_pair(secret: Resource) -> bool:
 def _is_pair(certificate: str, key: str) -> bool:
     try:
         parts = [base64.b64decode(one, validate=True).decode() for one in (certificate, key)]
-        x509_bundles.bundle_of(*parts, is_pair=True)
+        bundles.bundle_of(*parts, is_pair=True)
     except ValueError:
         return False
     return True
@@ -92,6 +92,6 @@ def authorities_in(lookups: Lookups, namespace: str, name: str) -> str:
 
 def _authorities(found: Sequence[Resource]) -> str:
     try:
-        return x509_bundles.authorities_in(text_of(found[0], "data", "ca.crt")) if found else ""
-    except x509_bundles.BundleError:
+        return bundles.authorities_in(text_of(found[0], "data", "ca.crt")) if found else ""
+    except bundles.BundleError:
         return ""

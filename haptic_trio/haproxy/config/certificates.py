@@ -9,7 +9,7 @@ import msgspec
 from haptic_trio.chunked import Page, Piece, Stretch, stretches
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 from haptic_trio.haproxy.text_lines import Lines
-from haptic_trio.x509_bundles import names_in
+from haptic_trio.x509.bundles import names_in
 
 _ENTRY: Final = re.compile(
     r"(?P<certificate>[^\s\[\]]+)(?:\s*\[(?P<options>[^\[\]]*)\])?(?P<filters>(?:\s+[^\s\[\]]+)*)"

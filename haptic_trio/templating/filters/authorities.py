@@ -14,8 +14,8 @@ from cryptography.x509.oid import AuthorityInformationAccessOID
 
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.values.text import Emitted
-from haptic_trio.x509_bundles import BundleError, authorities_in, revocations_in
-from haptic_trio.x509_errors import UNREADABLE
+from haptic_trio.x509.bundles import BundleError, authorities_in, revocations_in
+from haptic_trio.x509.errors import UNREADABLE
 
 
 def authorities(value: Any) -> Emitted:

@@ -12,7 +12,7 @@ from haptic_trio.templating.filters.emit import EmitError, number_text
 from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.marks import strip_marks
 from haptic_trio.templating.values.text import Emitted
-from haptic_trio.x509_bundles import BundleError, bundle_of
+from haptic_trio.x509.bundles import BundleError, bundle_of
 
 MAX_IDENT: Final = 200
 _PLAIN_IDENT: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.-]*").fullmatch
