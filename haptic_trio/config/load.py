@@ -8,11 +8,11 @@ import msgspec
 from haptic_trio.config.checks.configuration import check_config, check_settings
 from haptic_trio.config.checks.variables import check_variables
 from haptic_trio.config.credentials import Credentials, decode_credentials
-from haptic_trio.config.decode import Decoded, decode_text
+from haptic_trio.config.decode import Decoded, decode_document
 from haptic_trio.config.libraries import LibraryDoc, merge, read_library
 from haptic_trio.config.model import Config
 from haptic_trio.config.settings import flat_settings
-from haptic_trio.config.yaml.document import enclosing_paths, item_path
+from haptic_trio.config.yaml.document import enclosing_paths, item_path, parse_document
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
@@ -74,7 +74,10 @@ def joined_version(configmap: Mapping[str, Any] | None, secret: Mapping[str, Any
 
 
 def _load_merged(configmap: Mapping[str, Any], source: str) -> tuple[Config, tuple[Decoded[Any], ...]]:
-    user = decode_text(_text_of(configmap, source), Config, source=source)
+    document = parse_document(_text_of(configmap, source), source=source)
+    if document.is_empty:
+        raise ConfigInvalidError([_empty(source)])
+    user = decode_document(document, Config)
     libraries, problems = _read_libraries(user.value.templating.libraries)
     config = merge(*(library.value for library in libraries), user=user.value)
     # With a library missing, templates would be full of faults that are not theirs.
@@ -115,6 +118,15 @@ def _text_of(configmap: Mapping[str, Any], source: str) -> str:
                 hint=f"put the configuration under `data.{CONFIG_KEY}`; {present}",
             )
         ]
+    )
+
+
+def _empty(source: str) -> Problem:
+    return Problem(
+        message="the configuration is empty",
+        source=source,
+        path=f"data.{CONFIG_KEY}",
+        hint="write `{}` to run with the default of every setting",
     )
 
 

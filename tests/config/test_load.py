@@ -63,6 +63,18 @@ def test_version_of_absent_objects_is_known() -> None:
     assert joined_version(None, None) == "/"
 
 
+@pytest.mark.parametrize("text", ["", " \n  \n", "# nothing yet\n", "null", "~\n", "---\n", "--- # nothing\n...\n"])
+def test_empty_configuration_is_rejected(text: str) -> None:
+    (problem,) = problems_of(configmap(text))
+
+    assert (problem.message, problem.path) == ("the configuration is empty", "data.config")
+    assert problem.source == "ConfigMap demo/haptic"
+
+
+def test_configuration_without_settings_has_every_default() -> None:
+    assert load_config(configmap("{}"), None).config.templating.libraries
+
+
 @pytest.mark.parametrize(
     ("data", "hint"),
     [
@@ -135,7 +147,7 @@ def test_fault_in_a_template_keeps_its_template_line() -> None:
 
 
 def test_shipped_libraries_need_nothing_of_the_user() -> None:
-    config = load_config(configmap(""), None).config
+    config = load_config(configmap("{}"), None).config
 
     assert config.haproxy_config is not None
     assert "ingresses" in config.watched_resources

@@ -50,6 +50,11 @@ class Document:
         self.root = root
         self._text = text
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the text holds nothing but blanks, comments and null."""
+        return self.root is None or self.root.tag == "tag:yaml.org,2002:null"
+
     @cached_property
     def _shown_lines(self) -> list[str]:
         return without_credentials_in_yaml(self._text).splitlines()
