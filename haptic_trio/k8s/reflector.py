@@ -9,7 +9,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Deleted, Listed, Report, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import Store
-from haptic_trio.k8s.watch_feed import Drainable
+from haptic_trio.k8s.watch_feed import Drainable, Resumable
 
 
 class ResourceChanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +29,7 @@ async def run_reflector(
     emit: Callable[[ResourceChanged], Awaitable[None]],
     *,
     report: Report,
+    in_thread: bool = False,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Keep each of *stores* as *selection* is, and *emit* each real change; ends with the watch.
@@ -39,13 +40,21 @@ async def run_reflector(
     hold up the start. Events that have arrived together are emitted as one
     change. Is the stores' only writer. While *emit* waits the watch is not
     read. Objects without a name are skipped and reported to *report*.
+
+    *in_thread*: nothing reads the stores before started(), so a worker thread
+    puts the first list into them. A watch that is resumed has no first list.
     """
     reflection = _Reflection(f"watch of {selection.type}", stores, report)
     names = tuple(store.name for store in stores)
     async with client.watch(selection) as events:
-        initial = True
+        initial = not (isinstance(events, Resumable) and events.is_resumed)
+        if not initial:
+            task_status.started()
         async for event in events:
-            refs = reflection.take([event])
+            if initial and in_thread:
+                refs = await trio.to_thread.run_sync(reflection.take, [event])
+            else:
+                refs = reflection.take([event])
             changed = reflection.take_changed()
             if initial:
                 initial = False

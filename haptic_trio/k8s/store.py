@@ -109,6 +109,27 @@ class ReadableStore(Protocol):
         ...
 
 
+class FieldRemover:
+    """Removes ignored fields from objects; equal to each remover of the same fields."""
+
+    def __init__(self, expressions: Sequence[str]) -> None:
+        """Raises `ProblemsError` for expressions that cannot be used."""
+        self._expressions = tuple(dict.fromkeys(expressions))
+        self._paths = compile_paths(self._expressions, "ignoreFields", plain=True)
+
+    def __call__(self, resource: Resource) -> Resource:
+        """Return *resource* without the ignored fields; itself if it has none."""
+        for path in self._paths:
+            resource = remove_path(resource, path)
+        return resource
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldRemover) and self._expressions == other._expressions
+
+    def __hash__(self) -> int:
+        return hash(self._expressions)
+
+
 class Store:
     """All watched objects of one kind. One task writes; see `frozen` for reading from a thread.
 
@@ -130,7 +151,7 @@ class Store:
         self.name = name
         self.schema = make_schema(index_by)
         self.version = 0
-        self._ignored = compile_paths(ignore_fields, "ignoreFields", plain=True)
+        self.remove_ignored = FieldRemover(ignore_fields)
         self._table = Table(self.schema)
         self._freezes = 0
         # What the writer has changed since the freeze; None is a deletion.
@@ -158,9 +179,7 @@ class Store:
 
     def without_ignored(self, resource: Resource) -> Resource:
         """See `ReadableStore.without_ignored`."""
-        for path in self._ignored:
-            resource = remove_path(resource, path)
-        return resource
+        return self.remove_ignored(resource)
 
     def upsert(self, resource: Resource) -> bool:
         """Put *resource* in; False if that changes nothing."""

@@ -22,6 +22,16 @@ class Drainable(Protocol):
         ...
 
 
+@runtime_checkable
+class Resumable(Protocol):
+    """A source of watch events that may go on where another reader of the same stores has ended."""
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the stores hold the first list already, so that the next event need not be `Listed`."""
+        ...
+
+
 class Feed:
     """An asynchronous iterator over what `put` has given it, until it is closed."""
 

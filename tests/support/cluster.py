@@ -1,7 +1,7 @@
 """A cluster in memory, whose content and whose silence the test dictates."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
@@ -11,6 +11,35 @@ from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 
 Key = tuple[ResourceType, str, str]
+
+
+class _Subscription(Subscription):
+    """A subscription that can fail."""
+
+    type: ResourceType
+    error: Exception | None = None
+
+    def __init__(self, matcher: Matcher, list_now: Callable[[], Iterable[Resource]], *, buffer: int) -> None:
+        super().__init__(matcher, list_now, buffer=buffer)
+        self.broken = trio.Event()
+
+    async def __anext__(self) -> WatchEvent:
+        found: list[WatchEvent] = []
+
+        async def receive() -> None:
+            with suppress(StopAsyncIteration):
+                found.append(await Subscription.__anext__(self))
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await self.broken.wait()
+            nursery.cancel_scope.cancel()
+        if self.error is not None:
+            raise self.error
+        if not found:
+            raise StopAsyncIteration
+        return found[0]
 
 
 class MemoryCluster:
@@ -25,7 +54,7 @@ class MemoryCluster:
         """What the next watches of a type raise, one after another."""
         self._objects: dict[Key, Resource] = {}
         self._version = 0
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[_Subscription] = set()
         self._silent: dict[ResourceType, trio.Event] = {}
         self.put(*resources)
 
@@ -51,6 +80,13 @@ class MemoryCluster:
         """End the silence, for those that wait as well."""
         self._silent.pop(resource_type).set()
 
+    def break_watches(self, resource_type: ResourceType, error: Exception) -> None:
+        """Let the open watches of *resource_type* raise *error*."""
+        for subscription in self._subscriptions:
+            if subscription.type == resource_type:
+                subscription.error = error
+                subscription.broken.set()
+
     def relist(self) -> None:
         """List everything again on all watches, as after an interruption."""
         for subscription in self._subscriptions:
@@ -62,7 +98,8 @@ class MemoryCluster:
         """See `Client.watch`."""
         if failures := self.failures.get(selection.type):
             raise failures.pop(0)
-        subscription = Subscription(Matcher(selection), lambda: self._list(selection.type), buffer=1000)
+        subscription = _Subscription(Matcher(selection), lambda: self._list(selection.type), buffer=1000)
+        subscription.type = selection.type
         self._subscriptions.add(subscription)
         self.watches += 1
         self.opened += 1
