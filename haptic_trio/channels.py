@@ -20,8 +20,9 @@
 | cycles      | ReconcileTriggered, ConfigPrepared,      | coordinator, deployer, leadership      | 50, wait     |
 |             | ConfigValidated, ValidationFailed,       | to ledger                              |              |
 |             | DeploymentCompleted, LeadershipChanged   |                                        |              |
-| candidates  | ConfigSeen                               | stage `load_config` to stages          | latest       |
-|             |                                          | `load_config` and `watch_config`       |              |
+| candidates  | ConfigSeen                               | the watch of ConfigMap and Secret to   | latest       |
+|             |                                          | stages `load_config`, `watch_config`;  |              |
+|             |                                          | process-wide                           |              |
 | config      | ConfigChanged                            | stage `watch_config` to the iteration, | 1, wait      |
 |             |                                          | which ends                             |              |
 | facts       | every message                            | all components to commentator;         | 500, counted |
@@ -198,7 +199,6 @@ class Channels:
         self.rejected = Latest[ValidationFailed]()
         self.endpoints = Latest[EndpointsDiscovered]()
         self.completed = Latest[DeploymentCompleted]()
-        self.candidates = Latest[ConfigSeen]()
 
     def __enter__(self) -> Self:
         return self

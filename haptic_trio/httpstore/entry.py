@@ -116,6 +116,12 @@ class ContentMemory:
     def __len__(self) -> int:
         return len(self._known)
 
+    def copy(self) -> "ContentMemory":
+        """Return a memory with the same contents."""
+        copied = ContentMemory()
+        copied._known = dict(self._known)
+        return copied
+
     def note(self, entry: Entry) -> None:
         """Remember what of *entry* was accepted."""
         if entry.accepted is not None:

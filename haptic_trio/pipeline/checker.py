@@ -38,6 +38,7 @@ async def run_checker(
     pipeline: Pipeline,
     interval: float,
     only_data: OnlyData,
+    last_valid: Generation | None = None,
     retry: Callable[[], Awaitable[None]],
     events: EventBuffer,
     pulse: Pulse,
@@ -45,12 +46,13 @@ async def run_checker(
 ) -> None:
     """Check the newest of *candidates*, one after another, until cancelled.
 
-    *interval* is the minimum time in seconds between the starts of two checks.
+    *interval* is the minimum time in seconds between the starts of two checks;
+    *last_valid* was checked before.
     A rejection that leads to fragments quarantines these and calls *retry*,
     which reconciles again; any other one goes to *rejected*. Takes ownership of
     *cycles*.
     """
-    last_start, last_valid, seen = -inf, None, 0
+    last_start, seen = -inf, 0
     with cycles:
         task_status.started()
         while True:

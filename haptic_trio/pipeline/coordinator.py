@@ -37,6 +37,14 @@ class FastLane(msgspec.Struct, frozen=True, kw_only=True):
     pulse: Pulse
 
 
+class CheckedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration that the pipeline has made and checked already."""
+
+    valid: ConfigValidated
+    trigger: ReconcileTriggered
+    """The reconciliation that publishes it."""
+
+
 async def run_coordinator(
     triggers: trio.MemoryReceiveChannel[ReconcileTriggered],
     cycles: trio.MemorySendChannel[CycleEvent],
@@ -45,6 +53,7 @@ async def run_coordinator(
     *,
     pipeline: Pipeline,
     fast_lane: FastLane | None,
+    checked: CheckedConfig | None = None,
     events: EventBuffer,
     pulse: Pulse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -57,55 +66,20 @@ async def run_coordinator(
     to another cycle without the rejected output, and a check that waits for
     its turn when *triggers* ends is cancelled. Takes ownership of the channel
     ends.
+
+    With *checked*, started() means that it is published, and before it what
+    has changed since its check.
     """
-    candidates = Latest[Prepared]()
-    one_at_a_time = trio.Lock()
-
-    async def reconcile(trigger: ReconcileTriggered, progress: Callable[[], None]) -> None:
-        events.record(ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes))
-        started = trio.current_time()
-        candidate: Prepared | None = None
-        outcome: ConfigPrepared | ConfigValidated | ValidationFailed
-        try:
-            if fast_lane is None:
-                outcome = await pipeline.run(trigger.correlation, trigger.reason, progress=progress)
-            else:
-                candidate = await pipeline.prepare(trigger.correlation, trigger.reason)
-                outcome = candidate.message
-        except RejectedError as exc:
-            outcome = report_rejection(
-                exc, correlation=trigger.correlation, reason=trigger.reason, started=started, events=events
-            )
-        else:
-            events.record(outcome)
-        # The ledger first: it has to know the cycle before its deployment completes.
-        await cycles.send(outcome)
-        match outcome:
-            case ConfigValidated():
-                validated.put(outcome)
-            case ValidationFailed():
-                rejected.put(outcome)
-            case ConfigPrepared() if fast_lane is not None and candidate is not None:
-                fast_lane.prepared.put(outcome)
-                candidates.put(candidate)
-
-    async def retry(lane: FastLane) -> None:
-        async with one_at_a_time:
-            trigger = ReconcileTriggered(
-                correlation=lane.next_correlation(), reason=Reason.REJECTED, changes=0, seen=trio.current_time()
-            )
-            events.record(trigger)
-            await cycles.send(trigger)
-            with pulse.busy() as progress:
-                await reconcile(trigger, progress)
-
+    run = _Coordinator(cycles, validated, rejected, pipeline, fast_lane, checked, events, pulse)
     with triggers, cycles:
         async with trio.open_nursery() as nursery:
+            if checked is not None:
+                await run.publish(checked)
             if fast_lane is not None:
                 await nursery.start(
                     partial(
                         run_checker,
-                        candidates,
+                        run.candidates,
                         cycles.clone(),
                         validated,
                         rejected,
@@ -113,17 +87,116 @@ async def run_coordinator(
                         pipeline=pipeline,
                         interval=fast_lane.interval,
                         only_data=fast_lane.only_data,
-                        retry=partial(retry, fast_lane),
+                        last_valid=checked.valid.generation if checked is not None else None,
+                        retry=partial(run.retry, fast_lane),
                         events=events,
                         pulse=fast_lane.pulse,
                     )
                 )
             task_status.started()
             async for trigger in triggers:
-                async with one_at_a_time:
+                async with run.one_at_a_time:
                     with pulse.busy() as progress:
-                        await reconcile(await _take_waiting(trigger, triggers, cycles), progress)
+                        await run.reconcile(await _take_waiting(trigger, triggers, cycles), progress)
             nursery.cancel_scope.cancel(reason="there are no more triggers")
+
+
+class _Coordinator:
+    """Reconciliations, and where their results go."""
+
+    def __init__(
+        self,
+        cycles: trio.MemorySendChannel[CycleEvent],
+        validated: Latest[ConfigValidated],
+        rejected: Latest[ValidationFailed],
+        pipeline: Pipeline,
+        fast_lane: FastLane | None,
+        checked: CheckedConfig | None,
+        events: EventBuffer,
+        pulse: Pulse,
+    ) -> None:
+        self._cycles = cycles
+        self._validated = validated
+        self._rejected = rejected
+        self._pipeline = pipeline
+        self._fast_lane = fast_lane
+        self._checked = checked.valid if checked is not None else None
+        self._events = events
+        self._pulse = pulse
+        self.candidates = Latest[Prepared]()
+        self.one_at_a_time = trio.Lock()
+
+    async def reconcile(self, trigger: ReconcileTriggered, progress: Callable[[], None]) -> None:
+        """Run the pipeline once and publish the outcome."""
+        self._events.record(
+            ReconcileStarted(correlation=trigger.correlation, reason=trigger.reason, changes=trigger.changes)
+        )
+        started = trio.current_time()
+        candidate: Prepared | None = None
+        outcome: ConfigPrepared | ConfigValidated | ValidationFailed
+        try:
+            if self._fast_lane is None:
+                outcome = await self._pipeline.run(trigger.correlation, trigger.reason, progress=progress)
+            else:
+                candidate = await self._pipeline.prepare(trigger.correlation, trigger.reason)
+                outcome = self._known_outcome(candidate.message)
+        except RejectedError as exc:
+            outcome = report_rejection(
+                exc, correlation=trigger.correlation, reason=trigger.reason, started=started, events=self._events
+            )
+        else:
+            self._events.record(outcome)
+        # The ledger first: it has to know the cycle before its deployment completes.
+        await self._cycles.send(outcome)
+        match outcome:
+            case ConfigValidated():
+                self._validated.put(outcome)
+            case ValidationFailed():
+                self._rejected.put(outcome)
+            case ConfigPrepared() if self._fast_lane is not None and candidate is not None:
+                self._fast_lane.prepared.put(outcome)
+                self.candidates.put(candidate)
+
+    def _known_outcome(self, prepared: ConfigPrepared) -> ConfigPrepared | ConfigValidated:
+        """Return *prepared*, or, before anything else is published, that it was checked already."""
+        checked = self._checked
+        is_known = checked is not None and prepared.generation.id == checked.generation.id
+        return _validated_again(checked, prepared) if checked is not None and is_known else prepared
+
+    async def publish(self, checked: CheckedConfig) -> None:
+        """Publish *checked*, and before it what has changed since its check."""
+        self._events.record(checked.trigger)
+        await self._cycles.send(checked.trigger)
+        with self._pulse.busy() as progress:
+            await self.reconcile(checked.trigger, progress)
+        # Only the first cycle may repeat it: nothing else is published yet.
+        self._checked = None
+        # Last: endpoints get the newest data with its structure, never older data.
+        if self._validated.value is None:
+            self._validated.put(checked.valid)
+
+    async def retry(self, lane: FastLane) -> None:
+        """Reconcile again, without the rejected output."""
+        async with self.one_at_a_time:
+            trigger = ReconcileTriggered(
+                correlation=lane.next_correlation(), reason=Reason.REJECTED, changes=0, seen=trio.current_time()
+            )
+            self._events.record(trigger)
+            await self._cycles.send(trigger)
+            with self._pulse.busy() as progress:
+                await self.reconcile(trigger, progress)
+
+
+def _validated_again(valid: ConfigValidated, prepared: ConfigPrepared) -> ConfigValidated:
+    """Return *valid* as the outcome of the cycle that made *prepared*, the same generation."""
+    return msgspec.structs.replace(
+        valid,
+        correlation=prepared.correlation,
+        reason=prepared.reason,
+        generation=prepared.generation,
+        phases=prepared.phases,
+        started=prepared.started,
+    )
 
 
 async def _take_waiting(

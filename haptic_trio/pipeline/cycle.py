@@ -150,7 +150,11 @@ class Pipeline:
         # Writes wait while the worker thread reads, so one render sees one state.
         with self._stores.frozen(), _timed(times, "render"):
             rendered = await self.render_newest()
-        if faults := self._quarantine.find_template_faults(rendered.produced, rendered.rejections):
+        if self._quarantine.has_inherited and (
+            faults := await trio.to_thread.run_sync(
+                self._quarantine.find_template_faults, rendered.produced, rendered.rejections
+            )
+        ):
             raise RejectedError("render", faults)
         self._events.record(
             ConfigRendered(

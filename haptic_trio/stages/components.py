@@ -1,19 +1,21 @@
 """Stage 2, `components`: builds validator, renderer, ledger of reconciliations and HTTP store."""
 
+from dataclasses import replace
 from functools import partial
 
 import trio
 
-from haptic_trio.cancellation import clean_up_in_thread
-from haptic_trio.channels import Channels
+from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config, StoreKind, WatchedResource
 from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.heartbeat import Pulses
+from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import ResourceType
+from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.logs import set_level
 from haptic_trio.pipeline.contents.store import open_contents, report_to, run_contents
@@ -34,56 +36,83 @@ async def run_components(
     channels: Channels,
     pulses: Pulses,
     *,
+    watches: SharedWatches,
+    built: IterationComponents | None = None,
     task_status: trio.TaskStatus[IterationComponents] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Build the components of the iteration, then run the ledger and the HTTP store until cancelled.
 
-    started() returns the components.
+    started() returns the components. *built* is used instead, if it is given;
+    the caller closes it.
     """
-    config = loaded.config
     if process.follow_log_level:
-        set_level(config.logging.level)
+        set_level(loaded.config.logging.level)
+    if built is None:
+        built = await build_components(process, loaded, process.retained.contents, process.events, watches)
+        try:
+            await _run_components(process, built, channels, pulses, task_status=task_status)
+        finally:
+            await built.close()
+    else:
+        await _run_components(process, built, channels, pulses, task_status=task_status)
+
+
+async def _run_components(
+    process: Process,
+    built: IterationComponents,
+    channels: Channels,
+    pulses: Pulses,
+    *,
+    task_status: trio.TaskStatus[IterationComponents],
+) -> None:
+    process.retained.quarantine, process.retained.contents = built.quarantine, built.memory
+    leadership = process.leadership.value
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            partial(
+                run_ledger,
+                channels.cycles_out.clone(),
+                is_leader=leadership is not None and leadership.is_leader,
+                events=process.events,
+            )
+        )
+        nursery.start_soon(partial(run_contents, built.contents, channels.changes_in.clone(), events=process.events))
+        task_status.started(replace(built, pulses=pulses))
+
+
+async def build_components(
+    process: Process, loaded: LoadedConfig, memory: ContentMemory, events: EventBuffer, watches: SharedWatches
+) -> IterationComponents:
+    """Return the components for *loaded*, with empty stores; the caller closes them. *events* receives their events."""
+    config = loaded.config
     stores = make_stores(config, process.client)
+    contents = open_contents(config, report_to(events), memory)
     # Compiling the templates takes as much CPU time as a few renders.
-    contents = open_contents(config, report_to(process.events), process.retained.contents)
     renderer = await trio.to_thread.run_sync(Renderer, config, contents)
+    quarantine = await trio.to_thread.run_sync(process.retained.quarantine.successor)
     directory = CheckDirectory(process.scratch)
     validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, directory=directory)
-    process.retained.quarantine.begin_iteration()
-    leadership = process.leadership.value
-    try:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(
-                partial(
-                    run_ledger,
-                    channels.cycles_out.clone(),
-                    is_leader=leadership is not None and leadership.is_leader,
-                    events=process.events,
-                )
-            )
-            nursery.start_soon(partial(run_contents, contents, channels.changes_in.clone(), events=process.events))
-            pipeline = Pipeline(stores, renderer, validator, process.retained.quarantine, process.events)
-            dry_runs = DryRuns(
-                stores,
-                renderer,
-                validator,
-                process.retained.quarantine,
-                pipeline=pipeline,
-                binary=process.haproxy,
-                scratch=process.scratch,
-            )
-            task_status.started(
-                IterationComponents(
-                    config=config,
-                    stores=stores,
-                    contents=contents,
-                    pipeline=pipeline,
-                    dry_runs=dry_runs,
-                    pulses=pulses,
-                )
-            )
-    finally:
-        await clean_up_in_thread(directory.remove)
+    pipeline = Pipeline(stores, renderer, validator, quarantine, events)
+    return IterationComponents(
+        config=config,
+        watches=watches.open_session(),
+        stores=stores,
+        contents=contents,
+        memory=memory,
+        quarantine=quarantine,
+        pipeline=pipeline,
+        dry_runs=DryRuns(
+            stores,
+            renderer,
+            validator,
+            quarantine,
+            pipeline=pipeline,
+            binary=process.haproxy,
+            scratch=process.scratch,
+        ),
+        pulses=Pulses(),
+        directory=directory,
+    )
 
 
 def make_stores(config: Config, client: Client) -> Stores:

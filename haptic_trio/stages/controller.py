@@ -1,64 +1,97 @@
 """Reinitialisation loop: runs one iteration after another for as long as the process lives."""
 
+from functools import partial
 from itertools import count
+from typing import Final
 
 import trio
 
 from haptic_trio.backoff import Backoff
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem, leaves_of
+from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
+from haptic_trio.stages.config_watch import run_config_watch
 from haptic_trio.stages.gc_tuning import building_without_collections
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
-from haptic_trio.stages.process import IterationState, Process
+from haptic_trio.stages.process import STAGES, Candidate, IterationState, Process
 
-RETRY_BASE = 0.5
-RETRY_MAX = 30.0
+RETRY_BASE: Final = 0.5
+RETRY_MAX: Final = 30.0
+HEALTHY: Final = 30.0
+"""Seconds after which an iteration whose stages are all up counts as healthy: its failure is not a repeated one."""
 
 
 async def run_controller(process: Process) -> None:
     """Run iterations until cancelled.
 
-    After a configuration change the next iteration starts at once. After a
-    failure it starts after a delay that doubles up to `RETRY_MAX` seconds.
-    After a start timeout it runs the last good configuration.
+    After a configuration change the next iteration starts at once, with the
+    candidate that was checked while the previous one ran. After a failure it
+    starts after a delay that doubles up to `RETRY_MAX` seconds, or as soon as
+    the ConfigMap changes. After a start timeout it runs the last good
+    configuration.
     """
+    watches = SharedWatches(process.client)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watches.run)
+        nursery.start_soon(
+            partial(run_config_watch, process.client, process.source, process.candidates, events=process.events)
+        )
+        await _run_iterations(process, watches)
+
+
+async def _run_iterations(process: Process, watches: SharedWatches) -> None:
     checked: LoadedConfig | None = None
+    candidate: Candidate | None = None
     last_good: LoadedConfig | None = None
     last_valid: ConfigValidated | None = None
-    unstartable: frozenset[str] = frozenset()
+    rejected: set[str] = set()
     backoff = Backoff(base=RETRY_BASE, limit=RETRY_MAX, jitter=lambda: 0.0)
     for number in count(1):
         state = IterationState(number=number, opened=trio.current_time())
         process.running.put(state)
         delay = 0.0
+        # Stage `load_config` chooses from this version on.
+        seen, _ = await process.candidates.wait_newer(0)
+        opening = Opening(checked=checked, candidate=candidate, last_good=last_good, last_valid=last_valid)
+        checked = None
         try:
-            opening = Opening(checked=checked, last_good=last_good, unstartable=unstartable, last_valid=last_valid)
-            checked = None
             with building_without_collections(wanted=process.tunes_gc):
-                change = await run_iteration(process, state, opening)
+                change = await run_iteration(process, state, opening, watches, rejected)
             reason, checked = "configuration changed", change.loaded
             backoff.reset()
         except* StartTimeoutError as group:
             reason = "start timed out"
             process.events.record(_failure(number, group, delay))
             if state.loaded is not None and last_good is not None and state.loaded.version != last_good.version:
-                unstartable |= {state.loaded.version}
+                rejected.add(state.loaded.version)
         except* (HapticError, OSError) as group:
             # Any other exception is a bug and ends the process with a traceback.
             reason = "failed"
+            if state.stage == len(STAGES) and trio.current_time() - state.opened >= HEALTHY:
+                backoff.reset()
             delay = backoff.next()
             process.events.record(_failure(number, group, delay))
         finally:
             process.running.put(None)
-        if state.stage == 5:
+            if opening.candidate is not None:
+                await opening.candidate.components.close()
+            if checked is None and state.candidate is not None:
+                await state.candidate.components.close()
+        candidate = state.candidate if checked is not None else None
+        if state.stage == len(STAGES):
             last_good = state.loaded
         if state.validated is not None and state.validated.value is not None:
             last_valid = state.validated.value
         process.events.record(
             IterationEnded(iteration=number, reason=reason, seconds=trio.current_time() - state.opened)
         )
-        await trio.sleep(delay)
+        newest = process.candidates.value
+        if newest is None or newest.version in rejected:
+            seen = process.candidates.version
+        with trio.move_on_after(delay):
+            # A corrected ConfigMap is tried at once, also one that arrived while the iteration failed.
+            await process.candidates.wait_newer(seen)
 
 
 def _failure(number: int, group: BaseExceptionGroup[Exception], delay: float) -> ProblemsReported:

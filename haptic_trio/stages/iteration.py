@@ -10,11 +10,13 @@ import trio
 from haptic_trio.channels import Channels
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError
+from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.messages import ConfigChanged, ConfigValidated, StageReached
+from haptic_trio.stages.candidate import make_candidate
 from haptic_trio.stages.components import run_components
 from haptic_trio.stages.gc_tuning import run_freeze
 from haptic_trio.stages.load_config import run_load_config
-from haptic_trio.stages.process import STAGES, IterationState, Process
+from haptic_trio.stages.process import STAGES, Candidate, IterationState, Process
 from haptic_trio.stages.reconcile import run_reconcile
 from haptic_trio.stages.watch_config import run_watch_config
 from haptic_trio.stages.watch_resources import run_watch_resources
@@ -32,20 +34,24 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """State of earlier iterations that a new one starts from."""
 
     checked: LoadedConfig | None = None
-    """The configuration whose change ended the previous iteration: loaded and checked there, so not loaded again."""
+    """The configuration whose change ended the previous iteration: loaded there, so not loaded again."""
+    candidate: Candidate | None = None
+    """The same configuration, if it was rendered and checked there as well."""
     last_good: LoadedConfig | None = None
-    """The configuration to run if the present one is invalid or unstartable."""
-    unstartable: frozenset[str] = frozenset()
-    """Versions that were valid but could not be started."""
+    """The configuration to run if the present one is invalid or was rejected."""
     last_valid: ConfigValidated | None = None
     """The configuration for HAProxy until this iteration has made a valid one."""
 
 
-async def run_iteration(process: Process, state: IterationState, opening: Opening) -> ConfigChanged:
+async def run_iteration(
+    process: Process, state: IterationState, opening: Opening, watches: SharedWatches, rejected: set[str]
+) -> ConfigChanged:
     """Start the five stages in order and run them until the configuration changes; return the change.
 
     Every task started here has finished on return. *state* is updated for
-    health checks and the console.
+    health checks and the console; it also gets the candidate that ended this
+    iteration, which the caller closes. *rejected* holds the versions that
+    could not be used, for all iterations.
     """
     changes: list[ConfigChanged] = []
     correlations = count(1)
@@ -62,7 +68,14 @@ async def run_iteration(process: Process, state: IterationState, opening: Openin
 
             nursery.start_soon(end_on_change)
             await _start_stages(
-                process, state, opening, channels, nursery, lambda: f"{state.number}-{next(correlations)}"
+                process,
+                state,
+                opening,
+                channels,
+                nursery,
+                lambda: f"{state.number}-{next(correlations)}",
+                watches,
+                rejected,
             )
     return changes[0]
 
@@ -74,7 +87,11 @@ async def _start_stages(
     channels: Channels,
     nursery: trio.Nursery,
     next_correlation: Callable[[], str],
+    watches: SharedWatches,
+    rejected: set[str],
 ) -> None:
+    candidate = opening.candidate
+
     def reached(stage: int, name: str) -> None:
         state.stage = stage
         process.events.record(
@@ -84,28 +101,35 @@ async def _start_stages(
     loaded = state.loaded = await nursery.start(
         partial(
             run_load_config,
-            process.client,
             process.source,
-            channels.candidates,
+            process.candidates,
             load=process.load,
             checked=opening.checked,
             last_good=opening.last_good,
-            unstartable=opening.unstartable,
+            rejected=rejected,
             events=process.events,
         )
     )
     reached(1, "load_config")
-    synced = trio.Event()
+    synced, serving = trio.Event(), trio.Event()
+
+    async def try_candidate(changed: LoadedConfig) -> None:
+        if changed.version in rejected:
+            await serving.wait()
+        # Before this iteration serves there is nothing to protect, and what it waits for may never come.
+        if serving.is_set():
+            state.candidate = await make_candidate(process, watches, changed, correlation=f"{state.number + 1}-0")
 
     async def watch_config() -> None:
         await nursery.start(
             partial(
                 run_watch_config,
-                channels.candidates,
+                process.candidates,
                 channels.config_in.clone(),
                 load=process.load,
                 running=loaded.version,
-                ignored=opening.unstartable,
+                try_candidate=try_candidate,
+                rejected=rejected,
                 events=process.events,
             )
         )
@@ -116,13 +140,21 @@ async def _start_stages(
     limit = loaded.config.controller.start_timeout
     with trio.move_on_after(limit) as starting:
         components = state.components = await nursery.start(
-            partial(run_components, process, loaded, channels, state.pulses)
+            partial(
+                run_components,
+                process,
+                loaded,
+                channels,
+                state.pulses,
+                watches=watches,
+                built=candidate.components if candidate is not None else None,
+            )
         )
         reached(2, "components")
         await nursery.start(
             partial(
                 run_watch_resources,
-                process.client,
+                components.watches,
                 loaded.config.watched_resources,
                 components.stores,
                 channels.changes_in.clone(),
@@ -130,6 +162,7 @@ async def _start_stages(
                 unlisted=state.unlisted,
                 is_read=components.pipeline.reads,
                 unread=channels.unread,
+                is_resumed=candidate is not None,
             )
         )
         reached(3, "watch_resources")
@@ -143,9 +176,11 @@ async def _start_stages(
                 channels,
                 next_correlation=next_correlation,
                 last_valid=opening.last_valid,
+                checked=candidate.valid if candidate is not None else None,
             )
         )
         reached(5, "reconcile")
+        serving.set()
         if process.tunes_gc:
             nursery.start_soon(run_freeze, channels.validated)
     if starting.cancelled_caught:

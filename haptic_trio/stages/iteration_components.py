@@ -1,22 +1,40 @@
-"""Record of what stage `components` builds and the later stages use."""
+"""Components of an iteration that are not tasks: built by stage `components`, or for a candidate."""
 
 from dataclasses import dataclass
 
+import trio
+
 from haptic_trio.config.model import Config
+from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.heartbeat import Pulses
+from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.httpstore.store import HttpStore
+from haptic_trio.k8s.shared_watches import WatchSession
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.review.dry_run import DryRuns
 
 
 @dataclass(frozen=True, kw_only=True)
 class IterationComponents:
-    """The components of one iteration that are not tasks."""
+    """The components of one iteration that are not tasks. The owner closes them."""
 
     config: Config
+    watches: WatchSession
     stores: Stores
     contents: HttpStore
+    memory: ContentMemory
+    quarantine: Quarantine
     pipeline: Pipeline
     dry_runs: DryRuns
     pulses: Pulses
+    directory: CheckDirectory
+    """Files of the last `haproxy -c`."""
+
+    async def close(self) -> None:
+        """End the watches and remove the files."""
+        self.watches.close()
+        with trio.CancelScope(shield=True):
+            # One thread call that removes a directory: bounded by the disk.
+            await trio.to_thread.run_sync(self.directory.remove)

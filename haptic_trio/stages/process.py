@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from haptic_trio.channels import Channels, EventBuffer, Latest
+from haptic_trio.channels import Channels, ConfigSeen, EventBuffer, Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
@@ -47,6 +47,15 @@ STAGES = (
 """The startup stages, each with its activity until it is ready."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A configuration that passed every check with the present objects. The owner closes it."""
+
+    loaded: LoadedConfig
+    components: IterationComponents
+    valid: ConfigValidated
+
+
 @dataclass(kw_only=True)
 class IterationState:
     """Present state of one iteration, for health checks and the console."""
@@ -61,6 +70,8 @@ class IterationState:
     channels: Channels | None = None
     components: IterationComponents | None = None
     """Set when stage `components` is ready."""
+    candidate: Candidate | None = None
+    """The configuration that ended this iteration, for the next one."""
     validated: Latest[ConfigValidated] | None = None
     completed: Latest[DeploymentCompleted] | None = None
     leadership: Latest[LeadershipChanged] | None = None
@@ -105,12 +116,12 @@ class StatusAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses for Ingresses if there is no Service."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class RetainedState:
     """State that outlives an iteration."""
 
     quarantine: Quarantine = field(default_factory=Quarantine)
-    """Rejected objects and the last good outputs of all objects."""
+    """Rejected objects and the last good outputs of all objects, of the newest iteration."""
     contents: ContentMemory = field(default_factory=ContentMemory)
     """Fetched contents that were accepted last."""
     taken_ports: TakenPorts = field(default_factory=TakenPorts)
@@ -160,5 +171,7 @@ class Process:
     """Exclude objects that live as long as an iteration from garbage collection; see `stages/gc_tuning`."""
     follow_log_level: bool = False
     """Set the log level to `logging.level`; False where the command line has set it."""
+    candidates: Latest[ConfigSeen] = field(default_factory=Latest)
+    """The present ConfigMap and Secret; no value before the first list of both."""
     running: Latest[IterationState | None] = field(default_factory=Latest)
     """The running iteration; None between two iterations."""

@@ -13,9 +13,9 @@ from haptic_trio.deployment.drift import run_drift_monitor
 from haptic_trio.deployment.taken_ports import run_taken_ports
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
-from haptic_trio.messages import ConfigValidated
+from haptic_trio.messages import ConfigValidated, Reason, ReconcileTriggered
 from haptic_trio.pipeline.contents.policy import fetches
-from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
+from haptic_trio.pipeline.coordinator import CheckedConfig, FastLane, run_coordinator
 from haptic_trio.pipeline.debounce import run_debouncer
 from haptic_trio.pipeline.rejection.setbacks import run_attempts
 from haptic_trio.pipeline.validate import CHECK_TIMES
@@ -33,11 +33,13 @@ async def run_reconcile(
     *,
     next_correlation: Callable[[], str],
     last_valid: ConfigValidated | None,
+    checked: ConfigValidated | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Reconcile until cancelled. Stage `watch_resources` has sent the first trigger: the index synchronisation.
 
     *last_valid* comes from the previous iteration; see `run_scheduler`.
+    *checked* is published instead of the first reconciliation.
     started() when all tasks of the stage are ready.
     """
     config, events, pulses = components.config, process.events, components.pulses
@@ -56,7 +58,7 @@ async def run_reconcile(
                 taken=process.retained.taken_ports,
             )
         )
-        await nursery.start(partial(_run_coordinator, components, channels, next_correlation, process, planner))
+        await nursery.start(partial(_run_coordinator, components, channels, next_correlation, process, planner, checked))
         await nursery.start(
             partial(
                 run_leadership_terms,
@@ -117,6 +119,7 @@ async def _run_coordinator(
     next_correlation: Callable[[], str],
     process: Process,
     planner: Planner,
+    checked: ConfigValidated | None,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -144,7 +147,15 @@ async def _run_coordinator(
         channels.rejected,
         pipeline=components.pipeline,
         fast_lane=fast_lane,
+        checked=_checked_config(checked, next_correlation) if checked is not None else None,
         events=process.events,
         pulse=pulses.add("coordinator", limit=coordinator_limit),
         task_status=task_status,
     )
+
+
+def _checked_config(valid: ConfigValidated, next_correlation: Callable[[], str]) -> CheckedConfig:
+    trigger = ReconcileTriggered(
+        correlation=next_correlation(), reason=Reason.SYNCHRONIZED, changes=0, seen=trio.current_time()
+    )
+    return CheckedConfig(valid=valid, trigger=trigger)

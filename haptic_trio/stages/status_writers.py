@@ -55,7 +55,7 @@ async def _write_status(
         components.stores,
         quarantined=lambda: process.retained.quarantine.objects,
         warnings=lambda: process.retained.quarantine.warnings,
-        configuration=channels.candidates,
+        configuration=process.candidates,
         instance=access.instance,
         metrics=process.queue_metrics,
     )

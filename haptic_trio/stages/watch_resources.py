@@ -41,6 +41,8 @@ async def run_watch_resources(
     unlisted: set[str] | None = None,
     is_read: IsRead | None = None,
     unread: Latest[ResourceChanged] | None = None,
+    in_thread: bool = False,
+    is_resumed: bool = False,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Keep *stores* in step with the cluster, and send every change.
@@ -52,10 +54,12 @@ async def run_watch_resources(
     holds the stores whose first list the start still waits for.
 
     A change of stores for which *is_read* returns False goes to *unread*
-    instead, since the rendered output does not depend on it. Takes ownership
-    of *changes*.
+    instead, since the rendered output does not depend on it. *in_thread*:
+    nothing reads the stores before started(). *is_resumed*: the stores are
+    filled, and *client* continues the watches; there is no index
+    synchronisation then. Takes ownership of *changes*.
     """
-    synchronized = False
+    synchronized = is_resumed
     unlisted = unlisted if unlisted is not None else set()
 
     async def emit(sender: trio.MemorySendChannel[Change], change: ResourceChanged) -> None:
@@ -71,6 +75,7 @@ async def run_watch_resources(
         selection: Selection,
         names: Sequence[str],
         *,
+        in_thread: bool = False,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         with changes.clone() as sender:
@@ -80,6 +85,7 @@ async def run_watch_resources(
                 [stores[name] for name in names],
                 partial(emit, sender),
                 report=report,
+                in_thread=in_thread,
                 task_status=task_status,
             )
 
@@ -96,12 +102,11 @@ async def run_watch_resources(
 
             async def wait_listed(selection: Selection, names: Sequence[str]) -> None:
                 unlisted.update(names)
-                await nursery.start(reflect, selection, names)
+                await nursery.start(partial(reflect, selection, names, in_thread=in_thread))
                 unlisted.difference_update(names)
 
-            for store in stores.values():
-                if isinstance(store, OnDemandStore):
-                    nursery.start_soon(keep_up, store)
+            for store in [store for store in stores.values() if isinstance(store, OnDemandStore)]:
+                nursery.start_soon(keep_up, store)
             async with trio.open_nursery() as starting:
                 for selection, names in _by_selection(watched_resources, stores):
                     if any(watched_resources[name].required for name in names):
@@ -110,9 +115,10 @@ async def run_watch_resources(
                         nursery.start_soon(reflect, selection, names)
             task_status.started()
             synchronized = True
-            message = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
-            events.record(message)
-            await changes.send(message)
+            if not is_resumed:
+                message = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
+                events.record(message)
+                await changes.send(message)
 
 
 def _as_later_change(change: ResourceChanged) -> ResourceChanged:
@@ -154,4 +160,13 @@ def _by_selection(
                 break
         else:
             groups.append((selection, [name]))
-    return groups
+    # Applied by the watch, so that it keeps no fields that no store keeps.
+    return [
+        (
+            selection
+            if selection.reduce is not None
+            else msgspec.structs.replace(selection, reduce=stores[names[0]].remove_ignored),
+            names,
+        )
+        for selection, names in groups
+    ]

@@ -4,7 +4,7 @@ import msgspec
 
 from haptic_trio.config.model import Config, StoreKind
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.stages.load_config import CONFIG_MAPS, SECRETS
+from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS
 from tests.chart.watched import stores_with_status
 from tests.cluster.client import Cluster
 

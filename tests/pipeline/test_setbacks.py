@@ -170,7 +170,7 @@ def test_another_configuration_begins_without_a_hold() -> None:
     setbacks.record({A: PROBLEM}, 0.0)
     setbacks.record({A: PROBLEM}, 1.0)
     assert setbacks.paused(2.0)
-    setbacks.release()
+    setbacks = setbacks.released()
     assert not setbacks.paused(2.0)
     setbacks.record({A: PROBLEM}, 3.0)
     assert setbacks.next_end(3.0) == 3.0 + 2 * FIRST_HOLD

@@ -15,7 +15,6 @@ from haptic_trio.messages import (
     IterationEnded,
     ProblemsReported,
     StageReached,
-    ValidationFailed,
 )
 from tests.support.controller import SERVICES, ControllerRig, config_map, raw_config_map
 from tests.support.endpoints import MemoryEndpoint
@@ -39,6 +38,9 @@ async def test_iteration_that_does_not_start_in_time_gives_way_to_the_last_good_
 
     async with rig.running():
         await rig.deployed("maxconn 10")
+        rig.cluster.break_watches(SERVICES, OSError("no route to host"))
+        await rig.ended(1)
+        # Not a candidate: nothing is served while it is opened.
         rig.cluster.put(watching(HANGING, number=20))
         await rig.reached(2, 2)
         mock_clock.jump(59)
@@ -51,42 +53,18 @@ async def test_iteration_that_does_not_start_in_time_gives_way_to_the_last_good_
         await rig.reached(5, 3)
         rig.cluster.put(service("api"))
         await rig.deployed("backend api")
+        assert "maxconn 10" in rig.endpoint.text
+        # Its kind answers now.
+        rig.cluster.answer(HANGING)
+        await rig.deployed("maxconn 20")
 
     assert (ended.reason, ended.seconds) == ("start timed out", 60)
     assert rig.stages(2) == [1, 2]
-    assert "maxconn 10" in rig.endpoint.text
     report = rig.events.all(ProblemsReported)
     assert [(fact.source, fact.problems[0].message) for fact in report] == [
-        ("iteration 2", "stage `watch_resources` was not ready within 60 s")
+        ("iteration 1", "no route to host"),
+        ("iteration 2", "stage `watch_resources` was not ready within 60 s"),
     ]
-
-
-async def test_version_that_could_not_be_started_is_ignored_until_it_changes(
-    mock_clock: MockClock, rig: ControllerRig
-) -> None:
-    rig.cluster.put(config_map(number=10))
-    rig.cluster.silence(HANGING)
-
-    async with rig.running():
-        await rig.reached(5, 1)
-        rig.cluster.put(watching(HANGING, number=20))
-        await rig.reached(2, 2)
-        mock_clock.jump(60)
-        await rig.reached(5, 3)
-        await rig.deployed("maxconn 10")
-        # However long it stays, and although the hanging kind has come back.
-        rig.cluster.answer(HANGING)
-        mock_clock.jump(10_000)
-        await wait_all_tasks_blocked(0.05)
-        assert rig.iteration is not None
-        assert rig.iteration.number == 3
-
-        rig.cluster.put(watching(HANGING, number=30))
-        await rig.deployed("maxconn 30")
-
-    assert [fact.reason for fact in rig.events.all(IterationEnded)] == [
-        "configuration changed", "start timed out", "configuration changed",
-    ]  # fmt: skip
 
 
 async def test_first_iteration_that_does_not_start_in_time_is_opened_again(
@@ -122,9 +100,7 @@ async def test_failing_iterations_are_tried_again_later_each_time(mock_clock: Mo
         await rig.deployed("global")
 
 
-async def test_corrected_configuration_is_opened_without_the_delay_of_earlier_failures(
-    mock_clock: MockClock, rig: ControllerRig
-) -> None:
+async def test_configuration_change_resets_the_delay(mock_clock: MockClock, rig: ControllerRig) -> None:
     rig.cluster.put(config_map(number=10))
     rig.cluster.failures[SERVICES] = [OSError("no route to host")] * 3
 
@@ -136,28 +112,61 @@ async def test_corrected_configuration_is_opened_without_the_delay_of_earlier_fa
         await rig.reached(5, 4)
         rig.cluster.put(config_map(number=20))
         await rig.deployed("maxconn 20")
-        rig.cluster.failures[SERVICES] = [OSError("no route to host")]
-        rig.cluster.put(config_map(number=30))
-        await rig.ended(6)
+        rig.cluster.break_watches(SERVICES, OSError("no route to host"))
+        await rig.ended(5)
         await wait_all_tasks_blocked(0.001)
         mock_clock.jump(0.5)
-        await rig.deployed("maxconn 30")
+        await rig.reached(5, 6)
 
 
-async def test_configuration_that_is_invalid_at_a_reopening_gives_way_to_the_last_good_one_and_is_reported_once(
+async def test_healthy_iteration_resets_the_delay(mock_clock: MockClock, rig: ControllerRig) -> None:
+    rig.cluster.put(config_map())
+
+    async with rig.running():
+        for number, (seconds, delay) in enumerate([(40, 0.5), (40, 0.5), (1, 1), (1, 2), (40, 0.5)], start=1):
+            await rig.reached(5, number)
+            await wait_all_tasks_blocked(0.01)
+            mock_clock.jump(seconds)
+            await wait_all_tasks_blocked(0.01)
+            rig.cluster.break_watches(SERVICES, OSError("cut off"))
+            await rig.ended(number)
+            await wait_all_tasks_blocked(0.01)
+            mock_clock.jump(delay)
+
+    reported = rig.events.all(ProblemsReported)
+    assert [fact.problems[0].hint for fact in reported] == [
+        f"next attempt in {delay:g} s" for delay in (0.5, 0.5, 1, 2, 0.5)
+    ]
+
+
+async def test_corrected_configuration_is_opened_during_the_delay(mock_clock: MockClock, rig: ControllerRig) -> None:
+    rig.cluster.put(config_map(number=10))
+    rig.cluster.failures[SERVICES] = [OSError("no route to host")] * 5
+
+    async with rig.running():
+        for number, delay in enumerate((0.5, 1, 2, 4), start=1):
+            await rig.ended(number)
+            await wait_all_tasks_blocked(0.001)
+            mock_clock.jump(delay)
+        await rig.ended(5)
+        await wait_all_tasks_blocked(0.01)
+        assert rig.iteration is None
+        rig.cluster.put(config_map(number=20))
+        await rig.deployed("maxconn 20")
+        assert trio.current_time() == 7.5
+
+
+async def test_invalid_configuration_during_the_delay_is_reported_once_and_the_last_good_one_runs(
     mock_clock: MockClock, rig: ControllerRig
 ) -> None:
     rig.cluster.put(config_map(number=10))
 
     async with rig.running():
         await rig.deployed("maxconn 10")
-        rig.cluster.failures[SERVICES] = [OSError("no route to host")]
-        rig.cluster.put(config_map(number=20))
-        await rig.ended(2)
+        rig.cluster.break_watches(SERVICES, OSError("no route to host"))
+        await rig.ended(1)
         rig.cluster.put(raw_config_map("dataplane: {port: many}\n"))
-        await wait_all_tasks_blocked(0.001)
-        mock_clock.jump(0.5)
-        await rig.reached(5, 3)
+        await rig.reached(5, 2)
         await rig.wait(ConfigInvalid)
         rig.cluster.put(service("web"))
         await rig.deployed("backend web")
@@ -274,7 +283,7 @@ async def test_endpoint_gets_the_last_valid_configuration_although_the_new_one_r
     async with rig.running():
         await rig.deployed("backend web")
         rig.cluster.put(config_map(haproxyConfig={"template": "{{ nothing.here }}"}))
-        await rig.wait(ValidationFailed)
+        await rig.wait(ConfigInvalid)
         rig.process.endpoints.put((rig.endpoint, late))
         await rig.wait(InstanceDeployed, lambda fact: fact.result.endpoint == "late")
 

@@ -7,13 +7,18 @@ import pytest
 import trio
 
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
-from haptic_trio.config.load import load_config
+from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.messages import ConfigChanged
 from haptic_trio.stages.watch_config import run_watch_config
 from haptic_trio.validation_tests.gate import GuardedLoad
 from tests.validation_tests.builders import config_map
 
 TESTS = "it: {assertions: [{type: contains, text: maxconn LIMIT}]}\n"
+
+
+async def accept(_loaded: LoadedConfig) -> None:
+    """Accept every candidate."""
+    await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.haproxy
@@ -31,7 +36,8 @@ async def test_a_change_counts_once_its_own_tests_pass(haproxy_binary: Path) -> 
                     changes_in,
                     load=GuardedLoad(load_config, haproxy_binary),
                     running="1/",
-                    ignored=frozenset(),
+                    try_candidate=accept,
+                    rejected=set(),
                     events=events,
                 )
             )

@@ -33,7 +33,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
-from haptic_trio.stages.load_config import CONFIG_MAPS, SECRETS
+from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS
 from haptic_trio.stages.process import ConfigSource
 from haptic_trio.stages.watch_resources import selection_of
 

@@ -181,9 +181,9 @@ class Scrapes:
 
     def _is_outdated(self) -> bool:
         state = self._process.running.value
-        if state is None or state.channels is None or state.loaded is None:
+        if state is None or state.loaded is None:
             return False
-        newest = state.channels.candidates.value
+        newest = self._process.candidates.value
         return newest is not None and newest.version != state.loaded.version
 
     def _expiring(self) -> Iterator[Reading]:

@@ -150,8 +150,7 @@ def review_state_of(process: Process) -> Present | None:
 
 def seen_by(process: Process) -> ConfigSeen | None:
     """Return the newest ConfigMap and Secret of the cluster; None until both were received."""
-    state = process.running.value
-    return state.channels.candidates.value if state is not None and state.channels is not None else None
+    return process.candidates.value
 
 
 def check_configuration(

@@ -8,7 +8,7 @@ another object can release the object as well. An output that HAProxy rejected
 is remembered by its digest, and counts as failed for as long as the fragment
 returns it.
 
-Good outputs outlive an iteration. If a new configuration of haptic-trio fails
+The next configuration takes over the good outputs. If a new configuration of haptic-trio fails
 on objects that the previous one rendered, the templates are at fault, not the
 objects: the cycle fails, and the deployed configuration stays.
 """
@@ -44,7 +44,7 @@ class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantine:
-    """Quarantined objects and good outputs of all cycles of a process. Plain state without locks or tasks."""
+    """Quarantined objects and good outputs of one configuration. Plain state without locks or tasks."""
 
     def __init__(self) -> None:
         self._good: dict[FragmentKey, FragmentOutput] = {}
@@ -74,20 +74,22 @@ class Quarantine:
         """Objects that are quarantined now."""
         return tuple(self._objects.values())
 
-    def begin_iteration(self) -> None:
-        """Start with another configuration: keep good outputs as fallbacks, and forget rejections."""
-        failing = {(entry.ref.kind, entry.ref.namespace, entry.ref.name) for entry in self._objects.values()}
-        self._inherited = frozenset(key for key in self._good if _object_of(key) not in failing)
-        self._rejected.clear()
-        self.setbacks.release()
-        self._paused = Paused()
-        self._objects.clear()
-        self._found.clear()
-        self._rejections = ()
-        self.warnings = ()
-        self._pending.clear()
-        # Each renderer numbers its renders from the beginning.
-        self._newer, self._prepared, self._distrusted = {}, 0, 0
+    def successor(self) -> "Quarantine":
+        """Return a quarantine for another configuration, with the good outputs as fallbacks and without rejections.
+
+        May be called from another thread.
+        """
+        found, good, objects = Quarantine(), dict(self._good), tuple(self._objects)
+        failing = {(ref.kind, ref.namespace, ref.name) for ref in objects}
+        found._good = good
+        found._inherited = frozenset(key for key in good if _object_of(key) not in failing)
+        found.setbacks = self.setbacks.released()
+        return found
+
+    @property
+    def has_inherited(self) -> bool:
+        """Whether `find_template_faults` may find any: no configuration has been valid yet."""
+        return bool(self._inherited)
 
     def pause(self, now: float) -> None:
         """Let the next renders omit new versions of objects that wait at the clock time *now*."""

@@ -74,9 +74,14 @@ class Setbacks:
         if until > now:
             self.changes.put(None)
 
-    def release(self) -> None:
-        """End all holds, as a new configuration does; earlier findings still count."""
-        self._setbacks = {place: msgspec.structs.replace(one, until=one.found) for place, one in self._setbacks.items()}
+    def released(self) -> "Setbacks":
+        """Return these setbacks without holds, for another configuration; earlier findings still count.
+
+        May be called from another thread.
+        """
+        released, known = Setbacks(), dict(self._setbacks)
+        released._setbacks = {place: msgspec.structs.replace(one, until=one.found) for place, one in known.items()}
+        return released
 
     def paused(self, now: float) -> Paused:
         """Return the objects and namespaces whose new versions wait *now*."""

@@ -141,7 +141,7 @@ def test_object_with_several_failing_fragments_is_quarantined_once() -> None:
 def test_fragment_that_a_new_configuration_breaks_for_all_objects_is_the_templates_fault(
     after_one_cycle: Quarantine,
 ) -> None:
-    after_one_cycle.begin_iteration()
+    after_one_cycle = after_one_cycle.successor()
 
     rejections = [rejection("web"), rejection("shop")]
     faults = after_one_cycle.find_template_faults({key("web"): output("w")}, rejections)
@@ -150,13 +150,13 @@ def test_fragment_that_a_new_configuration_breaks_for_all_objects_is_the_templat
 
 
 def test_fragment_that_still_works_for_one_object_is_not_at_fault(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.begin_iteration()
+    after_one_cycle = after_one_cycle.successor()
 
     assert after_one_cycle.find_template_faults({key("shop"): output("s2")}, [rejection("web")]) == ()
 
 
 def test_objects_that_changed_with_the_configuration_may_be_at_fault_themselves(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.begin_iteration()
+    after_one_cycle = after_one_cycle.successor()
 
     assert after_one_cycle.find_template_faults({}, [rejection("web", version="2")]) == ()
 
@@ -165,9 +165,9 @@ def test_within_an_iteration_the_objects_are_at_fault(after_one_cycle: Quarantin
     assert after_one_cycle.find_template_faults({}, [rejection("web"), rejection("shop")]) == ()
 
 
-def test_object_that_was_quarantined_before_does_not_blame_the_new_templates(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.update((rejection("web", has_fallback=True),))
-    after_one_cycle.begin_iteration()
+def test_object_that_was_held_before_does_not_accuse_the_new_templates(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.update((refusal("web", has_stand_in=True),))
+    after_one_cycle = after_one_cycle.successor()
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [rejection("web")]) == ()
 
@@ -175,7 +175,7 @@ def test_object_that_was_quarantined_before_does_not_blame_the_new_templates(aft
 def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_new_one(
     after_one_cycle: Quarantine,
 ) -> None:
-    after_one_cycle.begin_iteration()
+    after_one_cycle = after_one_cycle.successor()
     stand_in = after_one_cycle.recall().good[key()]
 
     assert not after_one_cycle.reject({key(): PROBLEM}, {key(): stand_in})
@@ -187,8 +187,8 @@ def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_n
 def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_for_good_objects(
     after_one_cycle: Quarantine,
 ) -> None:
-    after_one_cycle.begin_iteration()
-    new = Rejection("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
+    after_one_cycle = after_one_cycle.successor()
+    new = Refusal("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [new]) == (PROBLEM,)
 
