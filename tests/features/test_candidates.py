@@ -1,0 +1,85 @@
+"""A ConfigMap that HAProxy rejects, and a good one, while endpoints change and HAProxy serves."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from haptic_trio.messages import ConfigInvalid, InstanceDeployed, IterationEnded, ReconcileCompleted, ValidationFailed
+from tests.features.harness import Running, Site, Traffic, serving_web
+from tests.support.haproxy import backend
+
+pytestmark = pytest.mark.haproxy
+
+
+async def is_ready(running: Running) -> bool:
+    await trio.lowlevel.checkpoint()
+    return running.iteration is not None and running.iteration.is_ready
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ fail('never') }}", "never"),
+        ("    nonsense here\n", "nonsense"),
+        ("    lua-load /nonexistent.lua\n", "nonexistent.lua"),
+    ],
+    ids=["render", "parse", "check"],
+)
+async def test_endpoints_follow_while_the_configmap_is_rejected(
+    site: Site, haproxy_binary: Path, text: str, message: str
+) -> None:
+    traffic = Traffic()
+    async with (
+        serving_web(site, haproxy_binary) as running,
+        backend("two") as two,
+        backend("three") as three,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(traffic.run, site, "web.localhost")
+        site.write_config(templateSnippets={"global-number": {"template": text}})
+        invalid = await running.wait(ConfigInvalid)
+        for port, body in ((two, "two"), (three, "three")):
+            site.write_service("web", port)
+            await running.serves(site, "web.localhost", body)
+        since = len(running.events)
+        # Drift checks deploy again.
+        await running.quiet()
+        await traffic.wait_for(20)
+        assert await site.get("web.localhost") == (200, "three")
+        assert await is_ready(running)
+        assert running.events.all(IterationEnded) == []
+        assert running.events.all(ValidationFailed) == []
+
+        site.write_config(templateSnippets={"global-number": {"template": "    maxconn 2345\n"}})
+        await running.wait(IterationEnded)
+        await running.wait(InstanceDeployed, lambda fact: fact.result.changed, since=since)
+        assert await site.get("web.localhost") == (200, "three")
+        nursery.cancel_scope.cancel()
+
+    assert message in str(invalid.problems[0])
+    assert traffic.failures == []
+
+
+async def test_endpoints_of_the_time_of_the_change_are_served_with_the_new_configuration(
+    site: Site, haproxy_binary: Path
+) -> None:
+    traffic = Traffic()
+    async with (
+        serving_web(site, haproxy_binary) as running,
+        backend("two") as two,
+        backend("three") as three,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(traffic.run, site, "web.localhost")
+        for number in range(2, 6):
+            since = len(running.events)
+            site.write_config(templateSnippets={"global-number": {"template": f"    maxconn {2000 + number}\n"}})
+            for port, body in ((two, "two"), (three, "three")):
+                site.write_service("web", port)
+                await running.serves(site, "web.localhost", body)
+            await running.wait(ReconcileCompleted, lambda fact, n=number: fact.correlation == f"{n}-1", since=since)  # type: ignore[misc]
+            assert await site.get("web.localhost") == (200, "three")
+        nursery.cancel_scope.cancel()
+
+    assert traffic.failures == []
