@@ -179,6 +179,8 @@ class ValidationFailed(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
     is_verdict: bool = True
     """False: `haproxy -c` gave no verdict, for example because of its time limit; applied runtime changes stay."""
+    keeps_data: bool = False
+    """Only the structure is rejected: the last valid one with the new data is valid. Applied runtime changes stay."""
 
 
 class ReconcileFailed(msgspec.Struct, frozen=True, kw_only=True):

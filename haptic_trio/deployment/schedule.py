@@ -136,7 +136,11 @@ class Schedule:
     def _take_rejection(self, rejection: ValidationFailed) -> None:
         # If the first output of a new ConfigMap is rejected, the previous valid configuration stays in force.
         self._valid = self._valid or self._last_valid
-        if self._prepared is not None and rejection.phase == "check" and rejection.is_verdict:
+        if rejection.keeps_data:
+            # Its data is part of the valid configuration, and newer data continues it.
+            if self._prepared is not None and self._prepared.correlation == rejection.correlation:
+                self._prepared = None
+        elif self._prepared is not None and rejection.phase == "check" and rejection.is_verdict:
             # One of its runtime changes may be the rejected one. The valid generation replaces it until the next.
             self._prepared = None
             self._why = DeploymentReason.ROLLBACK

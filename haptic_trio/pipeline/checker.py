@@ -11,6 +11,7 @@ configuration has been valid yet.
 from collections.abc import Awaitable, Callable
 from math import inf
 
+import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
@@ -26,6 +27,8 @@ from haptic_trio.pipeline.rejection.errors import RejectedError, report_rejectio
 
 OnlyData = Callable[[Generation, Generation], Awaitable[bool]]
 """Whether the second generation differs from the first one only by changes that need no reload."""
+AddData = Callable[[Generation, Generation], Awaitable[Generation]]
+"""Returns the first generation with those changes of the second one that need no reload."""
 
 
 async def run_checker(
@@ -38,6 +41,7 @@ async def run_checker(
     pipeline: Pipeline,
     interval: float,
     only_data: OnlyData,
+    add_data: AddData,
     last_valid: Generation | None = None,
     retry: Callable[[], Awaitable[None]],
     events: EventBuffer,
@@ -49,8 +53,10 @@ async def run_checker(
     *interval* is the minimum time in seconds between the starts of two checks;
     *last_valid* was checked before.
     A rejection that leads to fragments quarantines these and calls *retry*,
-    which reconciles again; any other one goes to *rejected*. Takes ownership of
-    *cycles*.
+    which reconciles again; any other one goes to *rejected*. If the rejection
+    is due to structure, the data that was prepared with it stays: the last
+    valid structure with this data is checked and replaces it. Takes ownership
+    of *cycles*.
     """
     last_start, seen = -inf, 0
     with cycles:
@@ -81,6 +87,13 @@ async def run_checker(
                         events=events,
                     )
                     await cycles.send(rejection)
+                    if last_valid is not None and rejection.is_verdict:
+                        part = await add_data(last_valid, generation)
+                        kept = await _check_part(pipeline, candidate, last_valid, part)
+                        if kept is not None:
+                            last_valid = kept.generation
+                            validated.put(kept)
+                        rejection = msgspec.structs.replace(rejection, keeps_data=part.id == last_valid.id)
                     rejected.put(rejection)
                     continue
                 last_valid = generation
@@ -88,6 +101,18 @@ async def run_checker(
                 # The ledger first: it has to know before a deployment completes.
                 await cycles.send(valid)
                 validated.put(valid)
+
+
+async def _check_part(
+    pipeline: Pipeline, rejected: Prepared, valid: Generation, part: Generation
+) -> ConfigValidated | None:
+    """Return *part*: *valid* with the data of *rejected*; None if it is one of the two, or rejected as well."""
+    if part.id in {valid.id, rejected.generation.id}:
+        return None
+    try:
+        return await pipeline.check_part(rejected, part)
+    except RejectedError:
+        return None
 
 
 async def _wait_turn(

@@ -17,7 +17,7 @@ from haptic_trio.messages import (
     ReconcileTriggered,
     ValidationFailed,
 )
-from haptic_trio.pipeline.checker import OnlyData, run_checker
+from haptic_trio.pipeline.checker import AddData, OnlyData, run_checker
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
 from haptic_trio.pipeline.rejection.errors import RejectedError, report_rejection
 
@@ -32,6 +32,7 @@ class FastLane(msgspec.Struct, frozen=True, kw_only=True):
     interval: float
     """Minimum time in seconds between the starts of two checks that no endpoint waits for."""
     only_data: OnlyData
+    add_data: AddData
     next_correlation: Callable[[], str]
     """Gives the id of the cycle that follows a rejection."""
     pulse: Pulse
@@ -87,6 +88,7 @@ async def run_coordinator(
                         pipeline=pipeline,
                         interval=fast_lane.interval,
                         only_data=fast_lane.only_data,
+                        add_data=fast_lane.add_data,
                         last_valid=checked.valid.generation if checked is not None else None,
                         retry=partial(run.retry, fast_lane),
                         events=events,

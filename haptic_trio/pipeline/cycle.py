@@ -119,6 +119,23 @@ class Pipeline:
             self._contents.announce()
         return valid
 
+    async def check_part(self, prepared: Prepared, generation: Generation) -> ConfigValidated:
+        """Run `haproxy -c` on *generation*, which has a part of *prepared* only; raise `RejectedError`.
+
+        Neither quarantines nor accepts an output.
+        """
+        message, times = prepared.message, _no_times()
+        with _timed(times, "check"):
+            warnings = await self._validator.check(generation, prepared.rendered)
+        return ConfigValidated(
+            correlation=message.correlation,
+            reason=message.reason,
+            generation=generation,
+            phases=Phases(**times),
+            warnings=warnings,
+            started=message.started,
+        )
+
     async def reads(self, stores: Iterable[str]) -> bool:
         """Whether the output may depend on *stores*; see `Renderer.reads`."""
         return await self._renderer.reads(stores)

@@ -137,6 +137,7 @@ async def _run_coordinator(
             completed=channels.completed,
             interval=config.validation.interval,
             only_data=planner.is_only_data,
+            add_data=planner.add_data,
             next_correlation=next_correlation,
             pulse=pulses.add("checker", limit=check_limit + render_limit),
         )

@@ -262,6 +262,23 @@ def test_rejected_data_gives_way_to_what_is_valid() -> None:
     assert world.whys[-1] == "rollback"
 
 
+def test_data_that_is_valid_without_the_rejected_structure_stays_with_all_newer_data() -> None:
+    world = World()
+    world.prepare(1, 1)
+    world.validate_newest()
+    world.prepare(666, 2)
+    rejected = world.cycles
+    world.prepare(666, 3)
+
+    world.validate(1, 2, rejected)
+    world.tell(
+        ValidationFailed(correlation=f"c{rejected}", reason=Reason.CHANGED, phase="check", problems=(), keeps_data=True)
+    )
+
+    assert set(world.running.values()) == {(1, 3)}
+    assert "rollback" not in world.whys
+
+
 def test_check_without_a_verdict_leaves_the_data_that_is_deployed() -> None:
     world = World()
     world.prepare(1, 1)

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.messages import ConfigInvalid, InstanceDeployed, IterationEnded, ReconcileCompleted, ValidationFailed
+from haptic_trio.messages import (
+    ConfigInvalid,
+    DeploymentScheduled,
+    InstanceDeployed,
+    IterationEnded,
+    ReconcileCompleted,
+    ValidationFailed,
+)
 from tests.features.harness import Running, Site, Traffic, serving_web
 from tests.support.haproxy import backend
 
@@ -83,3 +90,27 @@ async def test_endpoints_of_the_time_of_the_change_are_served_with_the_new_confi
         nursery.cancel_scope.cancel()
 
     assert traffic.failures == []
+
+
+async def test_endpoints_follow_while_haproxy_rejects_the_structure_of_no_object(
+    site: Site, haproxy_binary: Path
+) -> None:
+    snippet = "{% if resources.services.get('default', 'bad') %}    lua-load /nonexistent.lua\n{% endif %}"
+    async with serving_web(site, haproxy_binary) as running, backend("two") as two, backend("three") as three:
+        site.write_config(templateSnippets={"global-bad": {"template": snippet}})
+        await running.wait(ReconcileCompleted, lambda fact: fact.correlation == "2-1")
+        site.write_service("bad")
+        await running.wait(ValidationFailed)
+        for port, body in ((two, "two"), (three, "three")):
+            since = len(running.events)
+            site.write_service("web", port)
+            await running.serves(site, "web.localhost", body)
+            # The check of the whole configuration has failed, and the servers stay.
+            await running.wait(ValidationFailed, since=since)
+            await running.quiet()
+            assert await site.get("web.localhost") == (200, body)
+        assert "rollback" not in {fact.why.value for fact in running.events.all(DeploymentScheduled)}
+
+        site.remove("service-bad")
+        await running.settled(since=len(running.events))
+        assert await site.get("web.localhost") == (200, "three")

@@ -36,6 +36,8 @@ class LanePipeline(Pipeline):
 
     def __init__(self) -> None:
         self.checks: list[tuple[str, float, bool]] = []
+        self.parts: list[str] = []
+        """Configurations with the data of a rejected one that were checked."""
         self.refused: dict[str, bool] = {}
         """Correlation ids that phase 2 rejects, and whether the rejection leads to an object."""
         self.undecided: set[str] = set()
@@ -54,6 +56,16 @@ class LanePipeline(Pipeline):
             started=trio.current_time(),
         )
         return Prepared(message=message, rendered=RENDERED)
+
+    async def check_part(self, prepared: Prepared, generation: Generation) -> ConfigValidated:
+        self.parts.append(generation.text.strip("# \n"))
+        await trio.sleep(CHECK)
+        if self.parts[-1] in self.refused:
+            raise RejectedError("check", (PROBLEM,))
+        message = prepared.message
+        return ConfigValidated(
+            correlation=message.correlation, reason=message.reason, generation=generation, phases=Phases()
+        )
 
     async def check(self, prepared: Prepared, *, idle: bool, **_more: object) -> ConfigValidated:
         message = prepared.message
@@ -87,6 +99,8 @@ class Rig:
         self.completed = Latest[DeploymentCompleted]()
         self.pipeline = LanePipeline()
         self.structural: set[str] = set()
+        self.data: dict[str, Generation] = {}
+        """The valid configuration with the data of a correlation id."""
         self.retries = 0
 
     def _next(self) -> str:
@@ -95,6 +109,9 @@ class Rig:
 
     async def _only_data(self, _valid: Generation, prepared: Generation) -> bool:
         return prepared.text.strip("# \n") not in self.structural
+
+    async def _add_data(self, valid: Generation, prepared: Generation) -> Generation:
+        return self.data.get(prepared.text.strip("# \n"), valid)
 
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(
@@ -110,6 +127,7 @@ class Rig:
                     completed=self.completed,
                     interval=INTERVAL,
                     only_data=self._only_data,
+                    add_data=self._add_data,
                     next_correlation=self._next,
                     pulse=Pulse("checker", 10),
                 ),
@@ -229,6 +247,41 @@ async def test_rejection_without_an_object_is_reported(autojump_clock: MockClock
     _version, refused = await rig.refused.wait_newer(0)
 
     assert (refused.correlation, refused.phase) == ("c2", "check")
+    assert rig.validated.version == 1
+
+
+async def test_data_that_was_prepared_with_a_rejected_structure_stays(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.rejected["c2"] = False
+    rig.data["c2"] = generation("c1 with data of c2")
+
+    await rig.trigger("c2")
+    _version, refused = await rig.rejected.wait_newer(0)
+
+    valid = rig.validated.value
+    assert valid is not None
+    assert (valid.correlation, valid.generation.id) == (refused.correlation, rig.data["c2"].id)
+    assert refused.keeps_data
+    # The next one is compared with it.
+    rig.pipeline.rejected["c3"] = False
+    rig.data["c3"] = rig.data["c2"]
+    await rig.trigger("c3")
+    await rig.rejected.wait_newer(1)
+    assert rig.pipeline.parts == ["c1 with data of c2"]
+    assert rig.validated.version == 2
+
+
+async def test_data_that_is_rejected_itself_is_not_kept(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.rejected |= {"c2": False, "d2": False}
+    rig.data["c2"] = generation("d2")
+
+    await rig.trigger("c2")
+    await rig.rejected.wait_newer(0)
+
+    assert rig.pipeline.parts == ["d2"]
+    assert rig.rejected.value is not None
+    assert not rig.rejected.value.keeps_data
     assert rig.validated.version == 1
 
 
