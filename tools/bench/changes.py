@@ -136,6 +136,30 @@ class Changes:
         deployed = self._controller.wait_for(is_deployment, since=position, what="deployment of a new iteration")
         return seen, deployed.at - seen.written
 
+    def move_during_configure(self, intervals: Intervals) -> list[float]:
+        """Change the ConfigMap, and move one endpoint after another until the change is deployed.
+
+        Returns how long each move took to reach a client.
+        """
+        before = len(self._controller.log.read())
+        self._greetings += 1
+        self._write(make_config(self._place, intervals, f"v{self._greetings}"))()
+
+        def is_done() -> bool:
+            lines = self._controller.log.read()[before:]
+            opened = next((line for line in lines if line.event == "stage reached"), None)
+            prefix = f"{opened.fields['iteration']}-" if opened is not None else "-"
+            return any(line.event.startswith("instance ") and line.correlation.startswith(prefix) for line in lines)
+
+        seconds: list[float] = []
+        done_at = 0.0
+        # Some more after the end: HAProxy has just been reloaded.
+        while not done_at or time.monotonic() < done_at + 1:
+            seconds.append(self.move_endpoint(len(seconds) + 1000 * self._greetings).seconds)
+            if not done_at and is_done():
+                done_at = time.monotonic()
+        return seconds
+
     def wait_started(self, since: float) -> float:
         """Return how long after *since*, on the monotonic clock, the first app was answered."""
         return wait_for(self._ask(app_name(0)), _is_ok, since=since, check=self._controller.check_alive)

@@ -37,6 +37,7 @@ CERTIFICATE = "certificate change"
 BURST = "burst"
 CONFIG_TRAFFIC = "ConfigMap change, to traffic"
 CONFIG_DEPLOYED = "ConfigMap change, to deployment"
+CONFIG_ENDPOINT = "endpoint change, during a ConfigMap change"
 CHECK = "floor: haproxy -c"
 RELOAD = "floor: reload"
 
@@ -182,10 +183,15 @@ class Session:
             return seen
 
         seen = meter.measure(CONFIG_TRAFFIC, configure, self._options.configs, warm_up=0)
-        return [
+        cases = [
             seen,
             meter.summarize(CONFIG_DEPLOYED, deployed, counts=meter.counts(), reloads=seen.reloads, cpu_s=seen.cpu_s),
         ]
+        counts, moved = meter.counts(), list[float]()
+        for _number in range(self._options.configs):
+            moved += changes.move_during_configure(AT_ONCE)
+            meter.controller.settle()
+        return [*cases, meter.summarize(CONFIG_ENDPOINT, moved, counts=counts, cpu_s=0.0)]
 
     def _measure_floor(self, meter: Meter) -> list[Case]:
         cases = []
