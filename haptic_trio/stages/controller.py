@@ -12,7 +12,7 @@ from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
 from haptic_trio.stages.config_watch import run_config_watch
-from haptic_trio.stages.gc_tuning import building_without_collections
+from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
 from haptic_trio.stages.process import STAGES, Candidate, IterationState, Process
 
@@ -46,6 +46,7 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
     last_good: LoadedConfig | None = None
     last_valid: ConfigValidated | None = None
     rejected: set[str] = set()
+    collections = Collections(wanted=process.tunes_gc)
     backoff = Backoff(base=RETRY_BASE, limit=RETRY_MAX, jitter=lambda: 0.0)
     for number in count(1):
         state = IterationState(number=number, opened=trio.current_time())
@@ -56,8 +57,8 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
         opening = Opening(checked=checked, candidate=candidate, last_good=last_good, last_valid=last_valid)
         checked = None
         try:
-            with building_without_collections(wanted=process.tunes_gc):
-                change = await run_iteration(process, state, opening, watches, rejected)
+            with collections.building(is_resumed=candidate is not None):
+                change = await run_iteration(process, state, opening, watches, rejected, collections)
             reason, checked = "configuration changed", change.loaded
             backoff.reset()
         except* StartTimeoutError as group:

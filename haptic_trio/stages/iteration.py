@@ -14,7 +14,7 @@ from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.messages import ConfigChanged, ConfigValidated, StageReached
 from haptic_trio.stages.candidate import make_candidate
 from haptic_trio.stages.components import run_components
-from haptic_trio.stages.gc_tuning import run_freeze
+from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.load_config import run_load_config
 from haptic_trio.stages.process import STAGES, Candidate, IterationState, Process
 from haptic_trio.stages.reconcile import run_reconcile
@@ -44,7 +44,12 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_iteration(
-    process: Process, state: IterationState, opening: Opening, watches: SharedWatches, rejected: set[str]
+    process: Process,
+    state: IterationState,
+    opening: Opening,
+    watches: SharedWatches,
+    rejected: set[str],
+    collections: Collections,
 ) -> ConfigChanged:
     """Start the five stages in order and run them until the configuration changes; return the change.
 
@@ -76,6 +81,7 @@ async def run_iteration(
                 lambda: f"{state.number}-{next(correlations)}",
                 watches,
                 rejected,
+                collections,
             )
     return changes[0]
 
@@ -89,6 +95,7 @@ async def _start_stages(
     next_correlation: Callable[[], str],
     watches: SharedWatches,
     rejected: set[str],
+    collections: Collections,
 ) -> None:
     candidate = opening.candidate
 
@@ -118,7 +125,8 @@ async def _start_stages(
             await serving.wait()
         # Before this iteration serves there is nothing to protect, and what it waits for may never come.
         if serving.is_set():
-            state.candidate = await make_candidate(process, watches, changed, correlation=f"{state.number + 1}-0")
+            with collections.paused():
+                state.candidate = await make_candidate(process, watches, changed, correlation=f"{state.number + 1}-0")
 
     async def watch_config() -> None:
         await nursery.start(
@@ -181,7 +189,6 @@ async def _start_stages(
         )
         reached(5, "reconcile")
         serving.set()
-        if process.tunes_gc:
-            nursery.start_soon(run_freeze, channels.validated)
+        nursery.start_soon(collections.run_freeze, channels.validated)
     if starting.cancelled_caught:
         raise StartTimeoutError(limit, state.stage)
