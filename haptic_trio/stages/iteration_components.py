@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-import trio
-
+from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.heartbeat import Pulses
@@ -35,6 +34,4 @@ class IterationComponents:
     async def close(self) -> None:
         """End the watches and remove the files."""
         self.watches.close()
-        with trio.CancelScope(shield=True):
-            # One thread call that removes a directory: bounded by the disk.
-            await trio.to_thread.run_sync(self.directory.remove)
+        await clean_up_in_thread(self.directory.remove)

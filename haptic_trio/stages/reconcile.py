@@ -58,7 +58,9 @@ async def run_reconcile(
                 taken=process.retained.taken_ports,
             )
         )
-        await nursery.start(partial(_run_coordinator, components, channels, next_correlation, process, planner, checked))
+        await nursery.start(
+            partial(_run_coordinator, components, channels, next_correlation, process, planner, checked)
+        )
         await nursery.start(
             partial(
                 run_leadership_terms,

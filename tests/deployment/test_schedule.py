@@ -262,20 +262,6 @@ def test_rejected_data_gives_way_to_what_is_valid() -> None:
     assert world.whys[-1] == "rollback"
 
 
-def test_data_that_is_valid_without_the_rejected_structure_stays_with_all_newer_data() -> None:
-    world = World()
-    world.prepare(1, 1)
-    world.validate_newest()
-    world.prepare(666, 2)
-    world.prepare(666, 3)
-
-    world.validate(1, 2, 2)
-    world.tell(ValidationFailed(correlation="c2", reason=Reason.CHANGED, phase="check", problems=(), keeps_data=True))
-
-    assert set(world.running.values()) == {(1, 3)}
-    assert "rollback" not in world.whys
-
-
 def test_check_without_a_verdict_leaves_the_data_that_is_deployed() -> None:
     world = World()
     world.prepare(1, 1)
@@ -336,14 +322,18 @@ def test_endpoint_that_holds_back_is_asked_once_for_each_deployment_that_may_rel
     valid = ConfigValidated(correlation="c1", reason=Reason.CHANGED, generation=built(1, 1), phases=Phases())
     schedule.take(valid, 0)
     schedule.start(0)
-    made = built(2, 1)
-    schedule.take(
-        ConfigPrepared(correlation="c2", reason=Reason.CHANGED, generation=made, phases=Phases(), started=1), 1
+    prepared = ConfigPrepared(
+        correlation="c2", reason=Reason.CHANGED, generation=built(2, 1), phases=Phases(), started=1
     )
+    schedule.take(prepared, 1)
     first = schedule.start(1)
-    standing = Standing(held=("a",), begun=1)
     held = DeploymentCompleted(
-        correlation="c2", generation=first.generation.id, results=(), failed=(), seconds=0, standing=standing
+        correlation="c2",
+        generation=first.generation.id,
+        results=(),
+        failed=(),
+        seconds=0,
+        standing=Standing(held=("a",), begun=1),
     )
     schedule.take(held, 2)
     assert (due := schedule.due()) is not None

@@ -85,7 +85,7 @@ async def test_list_that_was_received_and_not_processed_is_repeated(watches: Sha
         assert isinstance(await next_of(again), Listed)
 
 
-async def test_watch_ends_with_its_last_reader_and_begins_anew_with_another(
+async def test_watch_ends_with_its_last_reader_and_another_reader_opens_a_new_one(
     watches: SharedWatches, cluster: MemoryCluster
 ) -> None:
     first, second = watches.open_session(), watches.open_session()

@@ -252,36 +252,36 @@ async def test_rejection_without_an_object_is_reported(autojump_clock: MockClock
 
 async def test_data_that_was_prepared_with_a_rejected_structure_stays(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
-    rig.pipeline.rejected["c2"] = False
+    rig.pipeline.refused["c2"] = False
     rig.data["c2"] = generation("c1 with data of c2")
 
     await rig.trigger("c2")
-    _version, refused = await rig.rejected.wait_newer(0)
+    _version, refused = await rig.refused.wait_newer(0)
 
     valid = rig.validated.value
     assert valid is not None
     assert (valid.correlation, valid.generation.id) == (refused.correlation, rig.data["c2"].id)
     assert refused.keeps_data
     # The next one is compared with it.
-    rig.pipeline.rejected["c3"] = False
+    rig.pipeline.refused["c3"] = False
     rig.data["c3"] = rig.data["c2"]
     await rig.trigger("c3")
-    await rig.rejected.wait_newer(1)
+    await rig.refused.wait_newer(1)
     assert rig.pipeline.parts == ["c1 with data of c2"]
     assert rig.validated.version == 2
 
 
 async def test_data_that_is_rejected_itself_is_not_kept(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
-    rig.pipeline.rejected |= {"c2": False, "d2": False}
+    rig.pipeline.refused |= {"c2": False, "d2": False}
     rig.data["c2"] = generation("d2")
 
     await rig.trigger("c2")
-    await rig.rejected.wait_newer(0)
+    await rig.refused.wait_newer(0)
 
     assert rig.pipeline.parts == ["d2"]
-    assert rig.rejected.value is not None
-    assert not rig.rejected.value.keeps_data
+    assert rig.refused.value is not None
+    assert not rig.refused.value.keeps_data
     assert rig.validated.version == 1
 
 

@@ -165,8 +165,8 @@ def test_within_an_iteration_the_objects_are_at_fault(after_one_cycle: Quarantin
     assert after_one_cycle.find_template_faults({}, [rejection("web"), rejection("shop")]) == ()
 
 
-def test_object_that_was_held_before_does_not_accuse_the_new_templates(after_one_cycle: Quarantine) -> None:
-    after_one_cycle.update((refusal("web", has_stand_in=True),))
+def test_object_that_was_quarantined_before_does_not_blame_the_new_templates(after_one_cycle: Quarantine) -> None:
+    after_one_cycle.update((rejection("web", has_fallback=True),))
     after_one_cycle = after_one_cycle.successor()
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [rejection("web")]) == ()
@@ -188,7 +188,7 @@ def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_
     after_one_cycle: Quarantine,
 ) -> None:
     after_one_cycle = after_one_cycle.successor()
-    new = Refusal("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
+    new = Rejection("another", Subject("Ingress", "default", "web", "1"), PROBLEM)
 
     assert after_one_cycle.find_template_faults({key("web"): output("w")}, [new]) == (PROBLEM,)
 
