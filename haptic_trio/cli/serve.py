@@ -56,8 +56,8 @@ from haptic_trio.metrics import Metrics, add_process
 from haptic_trio.slow_steps import log_slow_steps
 from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
-from haptic_trio.stages.fleet import LocalFleet, make_local_fleet
-from haptic_trio.stages.pod_fleet import PodFleet, make_pod_fleet
+from haptic_trio.stages.fleets.local import LocalFleet, make_local_fleet
+from haptic_trio.stages.fleets.pods import PodFleet, make_pod_fleet
 from haptic_trio.stages.process import Process, StatusAccess
 from haptic_trio.telemetry.accounts import Accounts
 from haptic_trio.validation_tests.gate import GuardedLoad

@@ -17,8 +17,8 @@ from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.fleet.providers.observed_pods import ObservedPods
 from haptic_trio.fleet.reconciler import FleetSnapshot
 from haptic_trio.health import GroupHealth, serve_app
-from haptic_trio.stages.fleet import LocalFleet
-from haptic_trio.stages.pod_fleet import PodFleet
+from haptic_trio.stages.fleets.local import LocalFleet
+from haptic_trio.stages.fleets.pods import PodFleet
 from haptic_trio.stages.process import Process
 
 SOCKET_NAME = "control.sock"

@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.stages.fleet import watch_binary
+from haptic_trio.stages.fleets.local import watch_binary
 
 
 async def test_another_binary_is_noticed_and_a_missing_one_is_not_news(nursery: trio.Nursery, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The fleet of HAProxy instances that the process owns or observes."""
