@@ -9,11 +9,11 @@ from haptic_trio.dataplane.local.process import read_record
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.haproxy.runtime.replies import parse_servers_state
 from haptic_trio.messages import (
+    ConfigInvalid,
     DeploymentScheduled,
     DriftRepaired,
     DriftSuspected,
     InstanceDeployed,
-    IterationEnded,
     Outcome,
     ReconcileCompleted,
     ValidationFailed,
@@ -174,8 +174,7 @@ async def test_configuration_of_before_is_deployed_against_drift_while_a_changed
         site.write_config(
             dataplane=EVERY_SECOND, templateSnippets={"global-broken": {"template": "    {{ nothing.here }}\n"}}
         )
-        await running.wait(IterationEnded)
-        await running.wait(ValidationFailed)
+        await running.wait(ConfigInvalid)
         path.chmod(0o600)
         path.write_bytes(before + b"# by hand\n")
         since = len(running.events)
