@@ -199,6 +199,10 @@ class TemplatingConfig(_Model, frozen=True):
     max_namespace_servers: Annotated[int, msgspec.Meta(ge=1)] = 100_000
     """Limit on the servers in the outputs of all objects of one namespace. A Service has one for each of its ports
     and endpoints, and HAProxy keeps about 4 KiB for each. Objects that exceed it are quarantined."""
+    max_namespace_table_entries: Annotated[int, msgspec.Meta(ge=1)] = 2_000_000
+    """Limit on the entries of the stick tables of all objects of one namespace. A backend with a rate limit has a table
+    of 102,400 entries, one for each client address, unless an annotation says otherwise; HAProxy keeps about 250 bytes
+    for each entry in use. Objects that exceed it are quarantined."""
     max_namespace_hash_rounds: Annotated[int, msgspec.Meta(ge=1)] = 2_000_000
     """Limit on the rounds of all password hashes of one namespace, for each Ingress that uses them. HAProxy
     computes every hash whenever it reads a configuration. Objects that exceed it are quarantined."""

@@ -40,6 +40,7 @@ class CompiledTemplates:
             fragment_bytes=settings.max_fragment_bytes,
             namespace_bytes=settings.max_namespace_bytes,
             namespace_servers=settings.max_namespace_servers,
+            namespace_table_entries=settings.max_namespace_table_entries,
             namespace_rounds=settings.max_namespace_hash_rounds,
             total_rounds=settings.max_hash_rounds,
         )

@@ -1,15 +1,19 @@
 """Outputs of fragments, kept as the fallback for an object that breaks later."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import FragmentKey, size_of
+
+_TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
+_SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 class FragmentOutput(msgspec.Struct, frozen=True):
@@ -43,6 +47,13 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     def servers(self) -> int:
         """Lines of servers: HAProxy keeps about 4 KiB for each, and more with more threads."""
         return self.text.count("\n    server ")
+
+    @property
+    def table_entries(self) -> int:
+        """Entries of stick tables, if clients fill them: HAProxy keeps about 250 bytes for each."""
+        if "\n    stick-table " not in self.text:
+            return 0
+        return sum(int(number) << _SHIFT[unit.lower()] for number, unit in _TABLE.findall(self.text))
 
     @property
     def edition(self) -> str:

@@ -43,6 +43,14 @@ class NamespaceShares:
                 "use fewer ports or endpoints in this namespace, or raise templating.maxNamespaceServers",
             ),
             _Resource(
+                "table entries",
+                attrgetter("table_entries"),
+                limits.namespace_table_entries,
+                f"has stick tables of more than {limits.namespace_table_entries:,} entries",
+                "use fewer Ingresses with rate limits or smaller tables in this namespace, or raise"
+                " templating.maxNamespaceTableEntries",
+            ),
+            _Resource(
                 "rounds",
                 attrgetter("rounds"),
                 limits.namespace_rounds,

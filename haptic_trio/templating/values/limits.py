@@ -56,6 +56,8 @@ class RenderLimits(msgspec.Struct, frozen=True):
     """Of text and files of all fragments of one namespace's objects."""
     namespace_servers: int = 100_000
     """In the outputs of all fragments of one namespace's objects."""
+    namespace_table_entries: int = 2_000_000
+    """Of stick tables in the outputs of all fragments of one namespace's objects."""
     namespace_rounds: int = 2_000_000
     """Of password hashes in all fragments of one namespace's objects."""
     total_rounds: int = 20_000_000
