@@ -233,6 +233,9 @@ class Pipeline:
             raise
         except RejectedError as exc:
             exc.is_quarantined = self._quarantine.reject(exc.suspects, rendered.produced)
+            if exc.is_quarantined:
+                found = {ResourceRef(key.kind, key.namespace, key.name): one for key, one in exc.suspects.items()}
+                self._quarantine.setbacks.record(found, trio.current_time(), is_named=True)
             self._take_rejection(exc, rendered, times)
             raise
         if failure is not None:

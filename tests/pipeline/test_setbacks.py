@@ -17,15 +17,19 @@ from haptic_trio.pipeline.rejection.setbacks import (
     GOOD_PERIOD,
     LONGEST_HOLD,
     NAMESPACE_FINDINGS,
+    NAMESPACE_REJECTIONS,
+    OBJECT_REJECTIONS,
     Setbacks,
     run_attempts,
 )
 from haptic_trio.templating.values.subjects import FragmentKey
-from tests.pipeline.test_crashes import TEMPLATE, Checks, backends, web
+from tests.pipeline.test_crashes import CRASH, TEMPLATE, Checks, backends, web
 from tests.support.pipeline import Bench
 
 PROBLEM = Problem(message="HAProxy crashes on it (SIGSEGV)")
 A = ResourceRef("Service", "evil", "a")
+# HAProxy ends at the first `.alert`, so that each check names one object.
+REJECTED = TEMPLATE.replace(CRASH, ".if 1\n.alert no\n.endif\n")
 KEY_OF_A = FragmentKey("web", "Service", "evil", "a")
 
 
@@ -33,6 +37,14 @@ KEY_OF_A = FragmentKey("web", "Service", "evil", "a")
 def bench(haproxy_binary: Path, mock_clock: MockClock) -> Bench:
     """A pipeline with the real HAProxy, in which something is served already."""
     bench = Bench(haproxy_binary, TEMPLATE)
+    bench.put(*(web(f"victim/n{number}") for number in range(5)))
+    return bench
+
+
+@pytest.fixture
+def rejecting(haproxy_binary: Path, mock_clock: MockClock) -> Bench:
+    """A pipeline as `bench`, where HAProxy rejects one by one the objects on which it crashes there."""
+    bench = Bench(haproxy_binary, REJECTED)
     bench.put(*(web(f"victim/n{number}") for number in range(5)))
     return bench
 
@@ -100,6 +112,60 @@ async def test_who_recreates_a_crashing_object_again_and_again_does_not_hold_up_
     assert "new versions are held back until" in held.problem.message
     assert "HAProxy crashes on it (SIGSEGV)" in held.problem.message
     assert "the next attempt follows automatically at that time" in held.problem.hint
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("new_names", [True, False])
+async def test_who_writes_rejected_objects_again_and_again_does_not_hold_up_others(
+    rejecting: Bench, new_names: bool
+) -> None:
+    await rejecting.run()
+    attacker = Attacker(rejecting, new_names=new_names)
+    attacker.attack()
+    served = []
+    for number in range(3):
+        attacker.checks = 0
+        rejecting.put(web(f"victim/new{number}"))
+        text = (await rejecting.run()).generation.text
+        assert f"victim_new{number}" in backends(text)
+        assert not any(name.startswith("evil") for name in backends(text))
+        served.append(attacker.checks)
+
+    assert served == [(NAMESPACE_REJECTIONS if new_names else OBJECT_REJECTIONS) + 1, 1, 1]
+    [held] = rejecting.quarantine.objects
+    assert "new versions are held back until" in held.problem.message
+
+
+@pytest.mark.haproxy
+async def test_very_many_objects_that_are_rejected_one_by_one_cost_others_a_few_checks(
+    rejecting: Bench, mock_clock: MockClock
+) -> None:
+    await rejecting.run()
+    checks = Checks(rejecting)
+    rejecting.put(*(web(f"evil/n{number}", crashes=True) for number in range(60)), web("evil/good"), web("victim/new"))
+
+    text = (await rejecting.run()).generation.text
+    assert checks.count == NAMESPACE_REJECTIONS + 1
+    assert "victim_new" in backends(text)
+    assert not any(name.startswith("evil") for name in backends(text))
+
+    # Those that are corrected by then are served when the hold ends.
+    rejecting.put(*(web(f"evil/n{number}", version="2") for number in range(60)))
+    mock_clock.jump(FIRST_HOLD)
+    text = (await rejecting.run()).generation.text
+    assert {name for name in backends(text) if name.startswith("evil")} == {
+        "evil_good",
+        *(f"evil_n{number}" for number in range(60)),
+    }
+    assert rejecting.quarantine.objects == ()
+
+
+@pytest.mark.haproxy
+async def test_a_namespace_with_a_few_rejected_objects_has_its_others_served_at_once(rejecting: Bench) -> None:
+    rejecting.put(*(web(f"shop/n{number}", crashes=number < NAMESPACE_REJECTIONS - 1) for number in range(20)))
+
+    text = (await rejecting.run()).generation.text
+    assert sum(name.startswith("shop") for name in backends(text)) == 20 - (NAMESPACE_REJECTIONS - 1)
 
 
 @pytest.mark.haproxy

@@ -1,11 +1,14 @@
-"""Setbacks: increasing delays for new versions of objects on which HAProxy fails repeatedly.
+"""Setbacks: increasing delays for new versions of objects that HAProxy rejects, or fails on, repeatedly.
 
 The search for an object that crashes HAProxy or makes `haproxy -c` slow
 delays structural changes of all objects. An owner who changes such an object
 faster than a search takes, or recreates it under another name, would delay
-them indefinitely. Findings are therefore counted per object, and per
-namespace. From the second finding of an object, and the third of a
-namespace, new versions wait; meanwhile the last good version is served.
+them indefinitely. So does an owner of very many objects that only
+`haproxy -c` rejects: it may name one in each check. Findings are therefore
+counted per object, and per namespace. From the second finding of an object,
+and the third of a namespace, new versions wait; rejections with a named line,
+which cost one check and no search, count from the fourth of an object and the
+eighth of a namespace. Meanwhile the last good version is served.
 """
 
 from collections.abc import Mapping
@@ -23,6 +26,9 @@ from haptic_trio.templating.incremental.outputs import Paused
 OBJECT_FINDINGS: Final = 2
 NAMESPACE_FINDINGS: Final = 3
 """From this finding on, new versions of the object, or of all objects of the namespace, wait."""
+OBJECT_REJECTIONS: Final = 4
+NAMESPACE_REJECTIONS: Final = 8
+"""The same for checks that HAProxy ends by naming a line of the object."""
 FIRST_HOLD: Final = 60.0
 LONGEST_HOLD: Final = 960.0
 """Seconds until the next attempt; each finding doubles the time, up to `LONGEST_HOLD`."""
@@ -50,18 +56,20 @@ class Setbacks:
         self.changes = Latest[None]()
         """Gets a value whenever a hold begins."""
 
-    def record(self, findings: Mapping[ResourceRef, Problem], now: float) -> None:
-        """Record the *findings* of one search, each with its problem.
+    def record(self, findings: Mapping[ResourceRef, Problem], now: float, *, is_named: bool = False) -> None:
+        """Record the *findings* of one search, or of one check if it names them (*is_named*), each with its problem.
 
-        A namespace counts one finding per search, and only if an object is
-        found for the first time: an object with earlier findings waits by itself.
+        A namespace counts one finding per search or check, and only if an object
+        is found for the first time: an object with earlier findings waits by itself.
         """
+        of_object = OBJECT_REJECTIONS if is_named else OBJECT_FINDINGS
+        of_namespace = NAMESPACE_REJECTIONS if is_named else NAMESPACE_FINDINGS
         self._setbacks = {place: one for place, one in self._setbacks.items() if now < one.until + GOOD_PERIOD}
         fresh = [ref for ref in findings if (ref.kind, ref.namespace, ref.name) not in self._setbacks]
         for ref, problem in findings.items():
-            self._count((ref.kind, ref.namespace, ref.name), problem, OBJECT_FINDINGS, now)
+            self._count((ref.kind, ref.namespace, ref.name), problem, of_object, now)
         for namespace, ref in {ref.namespace: ref for ref in fresh if ref.namespace}.items():
-            self._count((namespace,), findings[ref], NAMESPACE_FINDINGS, now)
+            self._count((namespace,), findings[ref], of_namespace, now)
 
     def _count(self, place: _Place, problem: Problem, free: int, now: float) -> None:
         former = self._setbacks.get(place)
@@ -101,7 +109,7 @@ def _hold_problem(place: _Place, problem: Problem, findings: int, hold: float) -
     until = datetime.now(UTC) + timedelta(seconds=hold)
     whose = f"objects of the namespace {place[0]}" if len(place) == 1 else "it"
     return Problem(
-        message=f"new versions are held back until {until:%Y-%m-%dT%H:%M:%SZ}: HAProxy has failed on {whose}"
+        message=f"new versions are held back until {until:%Y-%m-%dT%H:%M:%SZ}: HAProxy has rejected {whose}"
         f" {findings} times, most recently because: {problem.message}",
         hint="correct the object now: the next attempt follows automatically at that time, and another failure doubles"
         " the delay",
