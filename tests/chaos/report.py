@@ -1,0 +1,37 @@
+"""The table of experiments."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.chaos.world import World
+
+ROW: Final = "chaos-row"
+HEADINGS: Final = ("experiment", "HAProxy", "faults", "requests", "cut", "outage", "lost", "wrong", "recovery", "seed")
+_NOTES: Final = """
+cut: connections to a process at the moment it was killed or replaced, and kept connections that were closed before a request
+outage: requests while no HAProxy was alive
+lost: requests without an answer, or with another status than 200, which an instance could have answered
+recovery: seconds from the end of a fault until every instance had the newest changes, median and longest
+"""
+
+
+def row_of(name: str, version: str, world: World, seed: int) -> list[str]:
+    """Return the figures of an experiment."""
+    clients = world.clients
+    lost = clients.lost_without_reason(world.outages, world.dark)
+    dark = sum(loss.is_within(world.dark) for loss in clients.lost)
+    times = sorted(world.recoveries)
+    recovery = f"{times[len(times) // 2]:.1f}, {times[-1]:.1f}" if times else "-"
+    cut = len(clients.lost) - len(lost) - dark + clients.closed
+    counts = (len(times), clients.requests, cut, dark, len(lost), len(clients.wrong))
+    return [name, version, *map(str, counts), recovery, str(seed)]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return *rows* below `HEADINGS`, aligned."""
+    widths = [max(len(line[column]) for line in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
+    lines = []
+    for line in (HEADINGS, *rows):
+        cells = [cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines) + "\n" + _NOTES

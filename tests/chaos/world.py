@@ -1,0 +1,310 @@
+"""A controller, HAProxy processes, agents and clients, which experiments disturb, and the checks after that."""
+
+import random
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import httpx
+import msgspec
+import trio
+import trustme
+
+from haptic_trio.dataplane.endpoint import EndpointError
+from tests.chaos.clients import Clients, Span
+from tests.chaos.comparison import differences, facts_of, fresh_haproxy, servers_of
+from tests.chaos.network import Network, network_to
+from tests.chaos.processes import Instance, Limits, Program, descriptors_of, gone, living_instances, send
+from tests.chaos.wanted import SERVERS, App, Wanted
+from tests.features.harness import Site
+from tests.features.server_site import ServerSite
+from tests.support.agents import Authority
+from tests.support.api_server import ApiServer
+from tests.support.api_server import serving as serving_api
+from tests.support.haproxy import live_haproxies
+from tests.support.ports import free_port
+from tests.support.witness import answering
+
+RECOVERY_LIMIT: Final = 120.0
+"""Seconds after which a fault counts as not recovered from, however busy the machine is."""
+LOOK_INTERVAL: Final = 0.05
+GENERATIONS: Final = 5
+"""Generations that an instance keeps: four, and the one that is being written."""
+MORE_DESCRIPTORS: Final = 12
+"""Descriptors that a process may have open beyond those after its start: connections, and files in use."""
+
+Source = Literal["directory", "API server"]
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What an experiment disturbs."""
+
+    instances: int = 2
+    """Of HAProxy, each with an agent or all of them with the controller."""
+    agents: bool = False
+    source: Source = "directory"
+    apps: int = 4
+    limits: Limits = Limits()
+
+
+class World:
+    """What runs, and what was found; made by `running`."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        root: Path,
+        binary: Path,
+        site: Site,
+        https: int,
+        wanted: Wanted,
+        clients: Clients,
+        rng: random.Random,
+    ) -> None:
+        self.setup = setup
+        self.root = root
+        self.site = site
+        self.wanted = wanted
+        self.clients = clients
+        self.rng = rng
+        self.controller: Program
+        self.agents: list[Program] = []
+        self.networks: list[Network] = []
+        self.api: ApiServer | None = site.server if isinstance(site, ServerSite) else None
+        self.recoveries: list[float] = []
+        """Seconds from the end of each fault until everything was as wanted."""
+        self.outages: list[Span] = []
+        """From the first signal until the killed processes were gone."""
+        self.dark: list[Span] = []
+        """When no HAProxy was alive."""
+        self.is_quick = False
+        self.admin = free_port()
+        self.binary = binary
+        self._https = https
+        self._descriptors: dict[str, int] = {}
+        self._fresh = 0
+
+    @property
+    def programs(self) -> list[Program]:
+        """The controller, and the agents if there are any."""
+        return [self.controller, *self.agents]
+
+    @property
+    def source(self) -> list[str]:
+        """The options that name the cluster."""
+        if isinstance(self.site, ServerSite):
+            return ["--kubeconfig", str(self.site.kubeconfig)]
+        return ["--manifests", str(self.site.manifests)]
+
+    @property
+    def directories(self) -> list[Path]:
+        """The directories of the instances."""
+        if self.agents:
+            return [self.root / agent.name for agent in self.agents]
+        folder = self.site.state / "instances"
+        return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.exists() else []
+
+    @property
+    def instances(self) -> list[Instance]:
+        """The HAProxy processes that are alive."""
+        return living_instances(self.directories)
+
+    async def pause(self, longest: float = 1.0) -> None:
+        """Wait until a random moment."""
+        await trio.sleep(self.rng.uniform(0.0, longest))
+
+    async def kill(self, *pids: int, then: tuple[int, ...] = ()) -> None:
+        """Kill processes, and return when they and *then* are gone; connections to them are cut meanwhile."""
+        began = trio.current_time()
+        send(signal.SIGKILL, *pids)
+        await gone([*pids, *then])
+        self.outages.append((began, trio.current_time()))
+
+    async def restart(self, program: Program) -> None:
+        """Kill a program and start it again."""
+        await program.kill()
+        await self.pause(0.3)
+        program.start()
+
+    async def recover(self) -> None:
+        """Change something, and return once every instance has that."""
+        began = trio.current_time()
+        self.wanted.change_endpoints(self.rng.choice(self.wanted.apps))
+        self.wanted.change()
+        await self.converge()
+        self.recoveries.append(trio.current_time() - began)
+
+    async def converge(self) -> None:
+        """Return once the controller is ready, and each instance has the wanted endpoints and one worker."""
+        missing = ""
+        with trio.move_on_after(RECOVERY_LIMIT) as limit:
+            while missing := await self._missing():
+                await trio.sleep(LOOK_INTERVAL)
+        assert not limit.cancelled_caught, f"not as wanted after {RECOVERY_LIMIT:g} s: {missing}"
+        self.wanted.settle_servers()
+        if not self._descriptors:
+            self._descriptors = self._count_descriptors()
+
+    async def _missing(self) -> str:
+        instances = self.instances
+        if len(instances) != self.setup.instances or len(self.directories) != self.setup.instances:
+            return f"{len(instances)} instances in {len(self.directories)} directories"
+        if any(len(instance.workers) != 1 for instance in instances):
+            return f"workers {[instance.workers for instance in instances]}"
+        wanted = {f"default_{app.name}_80": app.wanted_ports for app in self.wanted.apps}
+        for instance in instances:
+            try:
+                found = await servers_of(instance.sockets / "admin.sock")
+            except EndpointError as exc:
+                return str(exc)
+            if {name: ports for name, ports in found.items() if name in wanted} != wanted:
+                return f"{instance.directory.name}: {found}, wanted {wanted}"
+        try:
+            async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
+                answer = await http.get(f"http://127.0.0.1:{self.admin}/readyz?verbose")
+        except httpx.HTTPError as exc:
+            return f"readiness: {exc!r}"
+        return "" if answer.status_code == 200 else answer.text
+
+    async def compare(self) -> None:
+        """Assert that each instance is as a new HAProxy with a fresh rendering."""
+        self._fresh += 1
+        root = self.root / f"fresh-{self._fresh}"
+        root.mkdir()
+        async with fresh_haproxy(root, self.source, self.binary, [self.site.port, self._https]) as socket:
+            fresh = await facts_of(socket)
+            found = ["nothing was compared"]
+            with trio.move_on_after(RECOVERY_LIMIT):
+                while found:
+                    found = []
+                    try:
+                        for instance in self.instances:
+                            found += differences(await facts_of(instance.sockets / "admin.sock"), fresh)
+                    except EndpointError as exc:
+                        found = [str(exc)]
+                    if found:
+                        await trio.sleep(LOOK_INTERVAL)
+        assert not found, "not as a fresh start: " + "\n".join(found)
+
+    async def check_leaks(self) -> None:
+        """Assert that processes, descriptors and files are as after the start."""
+        expected = {pid for instance in self.instances for pid in instance.pids}
+        found: list[str] = []
+        with trio.move_on_after(RECOVERY_LIMIT):
+            while True:
+                counts = self._count_descriptors()
+                found = [
+                    f"{name}: {count} descriptors, {self._descriptors[name]} at first"
+                    for name, count in counts.items()
+                    if count > self._descriptors.get(name, count) + MORE_DESCRIPTORS
+                ]
+                checks = {pid for pid in live_haproxies(self.root, within=0) if pid not in expected}
+                # The fresh HAProxy processes have ended; `haproxy -c` may run at any time, for a moment.
+                found += [f"haproxy {pid} is left" for pid in checks]
+                found += self._left_files()
+                if not found:
+                    return
+                await trio.sleep(LOOK_INTERVAL)
+        raise AssertionError(f"leaked: {found}")
+
+    def _left_files(self) -> list[str]:
+        found = []
+        for directory in self.directories:
+            generations = len(list((directory / "generations").iterdir()))
+            if generations > GENERATIONS:
+                found.append(f"{directory.name}: {generations} generations")
+        scratch = self.site.state / "scratch"
+        if scratch.exists() and len(list(scratch.iterdir())) > 1:
+            found.append(f"scratch directories: {[path.name for path in scratch.iterdir()]}")
+        return found
+
+    def _count_descriptors(self) -> dict[str, int]:
+        counts = {program.name: descriptors_of(program.pid) for program in self.programs}
+        masters = [descriptors_of(instance.master) for instance in self.instances]
+        return {**counts, "master": max(masters, default=0)}
+
+
+@asynccontextmanager
+async def running(setup: Setup, root: Path, binary: Path, rng: random.Random) -> AsyncIterator[World]:
+    """Run everything and yield it once all is as wanted; afterwards all that was checked is right, and nothing is left."""
+    async with AsyncExitStack() as stack:
+        site: Site
+        if setup.source == "API server":
+            api = await stack.enter_async_context(serving_api())
+            server_site = ServerSite(root, free_port(), api)
+            api.write_kubeconfig(server_site.kubeconfig)
+            site = server_site
+        else:
+            site = Site(root, free_port())
+        authority, https = trustme.CA(), free_port()
+        apps = []
+        for number in range(setup.apps):
+            bodies = [f"app-{number}/{server}" for server in range(SERVERS)]
+            apps.append(App(number, [await stack.enter_async_context(answering(body)) for body in bodies], authority))
+        context = {"httpPort": site.port, "httpsPort": https, "bindAddress": "127.0.0.1"}
+        config: dict[str, Any] = {
+            "templating": {"extraContext": context},
+            "validation": {"interval": "100ms"},
+            "dataplane": {"driftPreventionInterval": "5s"},
+            "instances": {"drainTimeout": "2s"},
+        }
+        wanted = Wanted(apps, site, config, rng)
+        wanted.write()
+        world = World(setup, root, binary, site, https, wanted, Clients(wanted, site.port, https), rng)
+        await _make_programs(world, stack)
+        async with _programs(world), trio.open_nursery() as nursery:
+            await world.converge()
+            nursery.start_soon(world.clients.run)
+            yield world
+            await world.converge()
+            await world.compare()
+            wanted.settle_certificates()
+            await world.clients.some(50)
+            await world.check_leaks()
+            nursery.cancel_scope.cancel(reason="the experiment is over")
+
+
+async def _make_programs(world: World, stack: AsyncExitStack) -> None:
+    setup, root, binary = world.setup, world.root, world.binary
+    command = ["serve", *world.source, "--state-dir", str(world.site.state), "--haproxy", str(binary)]
+    command += ["--listen", f"127.0.0.1:{world.admin}", "--on-exit", "stop"]
+    if setup.agents:
+        authority = Authority(root / "tls")
+        for number in range(setup.instances):
+            name, port = f"agent-{number}", free_port()
+            network = await stack.enter_async_context(network_to(port, world.rng))
+            world.networks.append(network)
+            files = authority.issue("127.0.0.1")
+            options = ["--state-dir", str(root / name), "--listen", f"127.0.0.1:{port}", "--haproxy", str(binary)]
+            options += ["--tls-cert", str(files.certificate), "--tls-key", str(files.key), "--on-exit", "stop"]
+            options += ["--client-ca", str(files.authorities)]
+            world.agents.append(Program(name, root, ["agent", *options], setup.limits))
+            command += ["--agent", f"{name}=https://127.0.0.1:{network.port}"]
+        files = authority.issue("controller")
+        command += ["--agent-ca", str(files.authorities), "--agent-cert", str(files.certificate)]
+        command += ["--agent-key", str(files.key)]
+    else:
+        command += ["--instances", str(setup.instances)]
+    world.controller = Program("controller", root, command, setup.limits)
+
+
+@asynccontextmanager
+async def _programs(world: World) -> AsyncIterator[None]:
+    try:
+        for program in world.programs:
+            program.start()
+        yield
+        for program in world.programs:
+            assert await program.end() == 0, f"{program.name} ended with an error"
+    except BaseException:
+        for program in world.programs:
+            print(f"--- {program.name}\n{program.output[-6000:]}")  # noqa: T201 - shown with the failure
+        raise
+    finally:
+        with trio.CancelScope(shield=True):
+            for instance in world.instances:
+                send(signal.SIGCONT, *instance.pids)
+            for program in world.programs:
+                await program.end()
