@@ -11,7 +11,7 @@ ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYN
 VERSIONS ?= 2.8 3.0 3.2 3.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test-unit test test-crashes test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
+.PHONY: help demo test-unit test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,17 +26,31 @@ demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARG
 	@$(BIN)/haptic-trio demo $(ARGS)
 
 test-unit: $(STAMP)  ## run the fast tests that start no process, in parallel, with few examples of each property (ARGS goes to pytest)
-	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n auto --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not soak" $(ARGS)
+	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n auto --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not chaos and not soak" $(ARGS)
 
-test: $(STAMP)  ## run all tests but those of test-cluster and test-crashes (ARGS goes to pytest)
+test: $(STAMP)  ## run all tests but those of test-cluster, test-crashes and test-chaos (ARGS goes to pytest)
 	@echo "All tests take 20 to 30 minutes on two cores. They need Linux; HAProxy 2.8 comes with .venv. Tests that need more (Go, openssl,"
 	@echo "curl, a browser) are skipped with the reason. For a quick check: make test-unit (about 90 s)."
 	@# The tests that count objects run alone, in a process of their own. 5: ARGS names no such test.
-	@$(BIN)/python -m pytest -n auto -m "not soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]
-	@$(BIN)/python -m pytest -m "soak and not crash and not cluster" $(ARGS) || [ $$? -eq 5 ]
+	@$(BIN)/python -m pytest -n auto -m "not soak and not crash and not chaos and not cluster" $(ARGS) || [ $$? -eq 5 ]
+	@$(BIN)/python -m pytest -m "soak and not crash and not chaos and not cluster" $(ARGS) || [ $$? -eq 5 ]
 
 test-crashes: $(STAMP)  ## kill -9 at random points of 200 deployments, and make many changes under a live client
 	@$(BIN)/python -m pytest -m crash $(ARGS)
+
+test-chaos: VERSIONS := 2.8 3.0 3.4
+test-chaos: $(STAMP)  ## inject faults into running processes on VERSIONS="2.8 3.0 3.4", and print what was lost (HAPTIC_CHAOS_SEED=… repeats a run)
+	@failed=; for version in $(VERSIONS); do \
+	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n 2 -m chaos tests/chaos $(ARGS) || failed="$$failed $$version"; \
+	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
+	  else failed="$$failed $$version"; fi; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed on$$failed"; exit 1; }
+
+soak: $(STAMP)  ## make random changes with traffic for MINUTES=5, and write build/soak.md (VERSION=3.4 takes that HAProxy)
+	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
+	  $(BIN)/python -m tests.chaos.soak $(addprefix --minutes ,$(MINUTES)) $(ARGS)
 
 test-deep: $(STAMP)  ## run the property tests with ten times the examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
@@ -45,7 +59,7 @@ test-deep: $(STAMP)  ## run the property tests with ten times the examples
 test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.0 3.2 3.4", fetched where absent
 	@failed=; for version in $(VERSIONS); do \
 	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
-	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n auto -m "haproxy and not soak and not crash and not cluster" $(ARGS) || failed="$$failed $$version"; \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n auto -m "haproxy and not soak and not crash and not chaos and not cluster" $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
 	done; \

@@ -54,6 +54,7 @@ class Clients:
         self._http = http
         self._https = https
         self._number = 0
+        self._answered = trio.Event()
 
     async def run(self) -> None:
         """Send requests until cancelled."""
@@ -68,7 +69,7 @@ class Clients:
         goal = self.requests + number
         with trio.fail_after(PATIENCE):
             while self.requests < goal:
-                await trio.sleep(PAUSE)
+                await self._answered.wait()
 
     async def _send_each_on_its_own(self, port: int) -> None:
         while True:
@@ -128,7 +129,7 @@ class Clients:
                 while not _is_whole(answer):
                     chunk = await stream.receive_some()
                     if not chunk:
-                        raise trio.BrokenResourceError(f"{len(answer)} bytes, then the end")  # noqa: TRY301
+                        raise trio.BrokenResourceError(f"{len(answer)} bytes, then the end")
                     answer += chunk
         except _BROKEN:
             if not is_first and not answer:
@@ -136,6 +137,8 @@ class Clients:
                 return False
             raise
         self.requests += 1
+        self._answered.set()
+        self._answered = trio.Event()
         first, _, body = answer.decode().partition("\r\n\r\n")
         status = int(first.split()[1])
         name, _, number = body.partition("/")
@@ -151,9 +154,7 @@ class Clients:
 
     def lost_without_reason(self, cuts: Sequence[Span], dark: Sequence[Span]) -> list[Loss]:
         """Return the losses that are neither of *dark*, when nothing served, nor cut connections within *cuts*."""
-        return [
-            loss for loss in self.lost if not (loss.is_within(dark) or (loss.cut and loss.is_within(cuts)))
-        ]
+        return [loss for loss in self.lost if not (loss.is_within(dark) or (loss.cut and loss.is_within(cuts)))]
 
 
 def _either(before: frozenset[int], read: Callable[[], frozenset[int]]) -> frozenset[int]:

@@ -62,11 +62,11 @@ async def facts_of(socket: Path) -> Facts:
 
 def differences(running: Facts, fresh: Facts) -> list[str]:
     """Return what differs."""
-    found = []
-    for name in sorted(running.keys() | fresh.keys()):
-        if running.get(name) != fresh.get(name):
-            found.append(f"{name}: {running.get(name)!r}, fresh: {fresh.get(name)!r}")
-    return found
+    return [
+        f"{name}: {running.get(name)!r}, fresh: {fresh.get(name)!r}"
+        for name in sorted(running.keys() | fresh.keys())
+        if running.get(name) != fresh.get(name)
+    ]
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The table of experiments."""
+"""Tables of experiments and measurements."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,7 +8,7 @@ from tests.chaos.world import World
 ROW: Final = "chaos-row"
 HEADINGS: Final = ("experiment", "HAProxy", "faults", "requests", "cut", "outage", "lost", "wrong", "recovery", "seed")
 _NOTES: Final = """
-cut: connections to a process at the moment it was killed or replaced, and kept connections that were closed before a request
+cut: connections to a process when it was killed or replaced, and kept connections that were closed before a request
 outage: requests while no HAProxy was alive
 lost: requests without an answer, or with another status than 200, which an instance could have answered
 recovery: seconds from the end of a fault until every instance had the newest changes, median and longest
@@ -28,10 +28,18 @@ def row_of(name: str, version: str, world: World, seed: int) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return *rows* below `HEADINGS`, aligned."""
-    widths = [max(len(line[column]) for line in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
-    lines = []
-    for line in (HEADINGS, *rows):
-        cells = [cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths, strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines) + "\n" + _NOTES
+    """Return *rows* below `HEADINGS`, aligned, with notes."""
+    lines = [HEADINGS, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    return "\n".join(_aligned(line, widths) for line in lines) + "\n" + _NOTES
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+    return "  ".join(cells)
+
+
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return *rows* below *headings* as a Markdown table of numbers."""
+    lines = [headings, ["---:"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -2,7 +2,7 @@
 
 import random
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -29,9 +29,13 @@ from tests.support.witness import answering
 
 RECOVERY_LIMIT: Final = 120.0
 """Seconds after which a fault counts as not recovered from, however busy the machine is."""
+REQUESTS: Final = 100
+"""Requests at least that an experiment sends."""
 LOOK_INTERVAL: Final = 0.05
 GENERATIONS: Final = 5
 """Generations that an instance keeps: four, and the one that is being written."""
+LOG_SHOWN: Final = 30_000
+"""Characters of each log that are shown with a failure."""
 MORE_DESCRIPTORS: Final = 12
 """Descriptors that a process may have open beyond those after its start: connections, and files in use."""
 
@@ -115,12 +119,26 @@ class World:
         """Wait until a random moment."""
         await trio.sleep(self.rng.uniform(0.0, longest))
 
-    async def kill(self, *pids: int, then: tuple[int, ...] = ()) -> None:
-        """Kill processes, and return when they and *then* are gone; connections to them are cut meanwhile."""
+    async def kill(self, *pids: int) -> None:
+        """Kill processes of HAProxy, and return when their instances are gone or work again.
+
+        Connections to them are cut meanwhile: master and workers end with
+        each other, and a reload may have been under way.
+        """
         began = trio.current_time()
+        directories = {instance.directory for instance in self.instances if not {*pids}.isdisjoint(instance.pids)}
         send(signal.SIGKILL, *pids)
-        await gone([*pids, *then])
+        await gone(pids)
+        with trio.fail_after(RECOVERY_LIMIT):
+            while not all(self._is_gone_or_back(directory, pids) for directory in directories):
+                await trio.sleep(LOOK_INTERVAL)
         self.outages.append((began, trio.current_time()))
+
+    def _is_gone_or_back(self, directory: Path, killed: Sequence[int]) -> bool:
+        found = living_instances([directory])
+        if not found:
+            return not live_haproxies(directory, within=0)
+        return len(found[0].workers) == 1 and not {*killed}.intersection(found[0].pids)
 
     async def restart(self, program: Program) -> None:
         """Kill a program and start it again."""
@@ -140,7 +158,10 @@ class World:
         """Return once the controller is ready, and each instance has the wanted endpoints and one worker."""
         missing = ""
         with trio.move_on_after(RECOVERY_LIMIT) as limit:
-            while missing := await self._missing():
+            while True:
+                missing = await self._missing()
+                if not missing:
+                    break
                 await trio.sleep(LOOK_INTERVAL)
         assert not limit.cancelled_caught, f"not as wanted after {RECOVERY_LIMIT:g} s: {missing}"
         self.wanted.settle_servers()
@@ -151,6 +172,9 @@ class World:
         instances = self.instances
         if len(instances) != self.setup.instances or len(self.directories) != self.setup.instances:
             return f"{len(instances)} instances in {len(self.directories)} directories"
+        others = {*live_haproxies(self.root, within=0)} - {pid for instance in instances for pid in instance.pids}
+        if others:
+            return f"{len(others)} more HAProxy processes"
         if any(len(instance.workers) != 1 for instance in instances):
             return f"workers {[instance.workers for instance in instances]}"
         wanted = {f"default_{app.name}_80": app.wanted_ports for app in self.wanted.apps}
@@ -187,6 +211,12 @@ class World:
                     if found:
                         await trio.sleep(LOOK_INTERVAL)
         assert not found, "not as a fresh start: " + "\n".join(found)
+
+    def check_requests(self) -> None:
+        """Assert that no answer was wrong, and that no request was lost which an instance could have answered."""
+        assert self.clients.requests > REQUESTS
+        assert self.clients.wrong == []
+        assert self.clients.lost_without_reason(self.outages, self.dark) == []
 
     async def check_leaks(self) -> None:
         """Assert that processes, descriptors and files are as after the start."""
@@ -228,7 +258,7 @@ class World:
 
 @asynccontextmanager
 async def running(setup: Setup, root: Path, binary: Path, rng: random.Random) -> AsyncIterator[World]:
-    """Run everything and yield it once all is as wanted; afterwards all that was checked is right, and nothing is left."""
+    """Run everything, and yield it once all is as wanted; afterwards the state is compared with a fresh start."""
     async with AsyncExitStack() as stack:
         site: Site
         if setup.source == "API server":
@@ -263,6 +293,7 @@ async def running(setup: Setup, root: Path, binary: Path, rng: random.Random) ->
             wanted.settle_certificates()
             await world.clients.some(50)
             await world.check_leaks()
+            world.check_requests()
             nursery.cancel_scope.cancel(reason="the experiment is over")
 
 
@@ -300,7 +331,7 @@ async def _programs(world: World) -> AsyncIterator[None]:
             assert await program.end() == 0, f"{program.name} ended with an error"
     except BaseException:
         for program in world.programs:
-            print(f"--- {program.name}\n{program.output[-6000:]}")  # noqa: T201 - shown with the failure
+            print(f"--- {program.name}\n{program.output[-LOG_SHOWN:]}")  # noqa: T201 - shown with the failure
         raise
     finally:
         with trio.CancelScope(shield=True):

@@ -1,0 +1,57 @@
+"""Experiments with agents, and with the network to them."""
+
+from typing import Final
+
+from tests.chaos.experiments.registry import experiment, stop
+from tests.chaos.network import Fault
+from tests.chaos.world import Setup, World
+
+AGENTS: Final = Setup(agents=True)
+
+
+@experiment("agents: kill -9 and SIGSTOP of an agent", AGENTS)
+async def kill_agents(world: World) -> None:
+    for number in range(6):
+        agent = world.rng.choice(world.agents)
+        world.wanted.change()
+        await world.pause()
+        if number % 2:
+            await stop(world, agent.pid, 3.0)
+        else:
+            await world.restart(agent)
+        await world.recover()
+
+
+@experiment("agents: kill -9 of an agent and its HAProxy", AGENTS)
+async def kill_agent_and_haproxy(world: World) -> None:
+    for _ in range(4):
+        index = world.rng.randrange(len(world.agents))
+        world.wanted.change()
+        await world.pause()
+        await world.agents[index].kill()
+        await world.kill(world.instances[index].master)
+        world.agents[index].start()
+        await world.recover()
+
+
+def _network_experiment(name: str, fault: Fault, *, quick: bool = False) -> None:
+    @experiment(f"agents: {name} network", AGENTS, quick=quick)
+    async def disturb(world: World) -> None:
+        for _ in range(1 if world.is_quick else 3):
+            for network in world.networks:
+                network.fault = fault
+            for _ in range(5):
+                world.wanted.change()
+                await world.pause(0.5)
+            world.wanted.reload()
+            await world.pause(2.0)
+            for network in world.networks:
+                network.fault = "none"
+            await world.recover()
+
+
+_network_experiment("a cut", "cut", quick=True)
+_network_experiment("a slow", "slow")
+_network_experiment("a stalled", "stall")
+_network_experiment("a corrupting", "corrupt")
+_network_experiment("a refusing", "refuse")
