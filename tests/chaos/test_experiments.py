@@ -12,7 +12,7 @@ import trio
 
 from haptic_trio.dataplane.binary import probe_version
 from tests.chaos.experiments import agents, cluster, processes, state_directory
-from tests.chaos.experiments.registry import EXPERIMENTS, Experiment, choose_seed, mounted_state
+from tests.chaos.experiments.registry import EXPERIMENTS, Experiment, choose_seed, root_of
 from tests.chaos.report import ROW, row_of
 from tests.chaos.world import World, running
 
@@ -32,7 +32,7 @@ async def run(experiment: Experiment, root: Path, binary: Path, request: pytest.
     world: World | None = None
     try:
         with trio.fail_after(LIMIT):
-            async with mounted_state(experiment, root), running(experiment.setup, root, binary, rng) as world:
+            async with root_of(experiment, root) as own, running(experiment.setup, own, binary, rng) as world:
                 world.is_quick = quick
                 await experiment.inject(world)
     except PermissionError as exc:

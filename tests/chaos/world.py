@@ -126,11 +126,14 @@ class World:
         each other, and a reload may have been under way.
         """
         began = trio.current_time()
-        directories = {instance.directory for instance in self.instances if not {*pids}.isdisjoint(instance.pids)}
+        left = {instance.directory for instance in self.instances if not {*pids}.isdisjoint(instance.pids)}
         send(signal.SIGKILL, *pids)
         await gone(pids)
         with trio.fail_after(RECOVERY_LIMIT):
-            while not all(self._is_gone_or_back(directory, pids) for directory in directories):
+            while True:
+                left = {directory for directory in left if not self._is_gone_or_back(directory, pids)}
+                if not left:
+                    break
                 await trio.sleep(LOOK_INTERVAL)
         self.outages.append((began, trio.current_time()))
 
@@ -177,6 +180,9 @@ class World:
             return f"{len(others)} more HAProxy processes"
         if any(len(instance.workers) != 1 for instance in instances):
             return f"workers {[instance.workers for instance in instances]}"
+        return await self._missing_servers(instances) or await self._read_readiness()
+
+    async def _missing_servers(self, instances: Sequence[Instance]) -> str:
         wanted = {f"default_{app.name}_80": app.wanted_ports for app in self.wanted.apps}
         for instance in instances:
             try:
@@ -185,6 +191,10 @@ class World:
                 return str(exc)
             if {name: ports for name, ports in found.items() if name in wanted} != wanted:
                 return f"{instance.directory.name}: {found}, wanted {wanted}"
+        return ""
+
+    async def _read_readiness(self) -> str:
+        """Return why the controller is not ready; empty if it is."""
         try:
             async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
                 answer = await http.get(f"http://127.0.0.1:{self.admin}/readyz?verbose")
@@ -329,6 +339,7 @@ async def _programs(world: World) -> AsyncIterator[None]:
         yield
         for program in world.programs:
             assert await program.end() == 0, f"{program.name} ended with an error"
+        assert not live_haproxies(world.root), "an haproxy was left behind"
     except BaseException:
         for program in world.programs:
             print(f"--- {program.name}\n{program.output[-LOG_SHOWN:]}")  # noqa: T201 - shown with the failure

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -84,22 +85,27 @@ async def outage(world: World) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def mounted_state(experiment: Experiment, root: Path) -> AsyncIterator[None]:
-    """Mount a small file system for the state directory of *experiment*, if it wants one; PermissionError if not."""
+async def root_of(experiment: Experiment, root: Path) -> AsyncIterator[Path]:
+    """Return where *experiment* keeps its files: *root*, or one with a small file system for the state directory.
+
+    Raises PermissionError where no file system can be mounted. A mount that
+    is left behind must not be below *root*: pytest would fail to remove it.
+    """
     if not experiment.mount:
-        yield
+        yield root
         return
-    state = root / "state"
-    state.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", experiment.mount, "tmpfs", str(state)]
-    mounted = await trio.run_process(command, capture_stderr=True, check=False)
-    if mounted.returncode:
-        raise PermissionError(mounted.stderr.decode().strip())
-    try:
-        yield
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.run_process(["umount", "-l", str(state)])
+    with tempfile.TemporaryDirectory(prefix="haptic-chaos-") as name:
+        state = Path(name) / "state"
+        state.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", experiment.mount, "tmpfs", str(state)]
+        mounted = await trio.run_process(command, capture_stderr=True, check=False)
+        if mounted.returncode:
+            raise PermissionError(mounted.stderr.decode().strip())
+        try:
+            yield Path(name)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.run_process(["umount", "-l", str(state)])
 
 
 def choose_seed() -> int:
