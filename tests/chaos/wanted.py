@@ -152,3 +152,9 @@ class Wanted:
         """Allow only present certificates from now on."""
         for app in self.apps:
             app.certificates = frozenset({app.certificate})
+
+    def unsettle(self) -> None:
+        """Allow all endpoints and certificates: an older configuration may be served for a time."""
+        for app in self.apps:
+            app.servers = frozenset(range(SERVERS))
+            app.certificates = frozenset(range(CERTIFICATES))

@@ -4,6 +4,7 @@ import random
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -25,7 +26,7 @@ from tests.support.api_server import ApiServer
 from tests.support.api_server import serving as serving_api
 from tests.support.haproxy import live_haproxies
 from tests.support.ports import free_port
-from tests.support.witness import answering
+from tests.support.witness import start_answering
 
 RECOVERY_LIMIT: Final = 120.0
 """Seconds after which a fault counts as not recovered from, however busy the machine is."""
@@ -84,6 +85,8 @@ class World:
         self.dark: list[Span] = []
         """When no HAProxy was alive."""
         self.is_quick = False
+        self.is_writable = True
+        """Whether files can be written below the state directory."""
         self.admin = free_port()
         self.binary = binary
         self._https = https
@@ -126,6 +129,14 @@ class World:
         each other, and a reload may have been under way.
         """
         began = trio.current_time()
+        if not self.is_writable:
+            # Neither the last changes nor the record of the next process can be on the disk.
+            self.wanted.unsettle()
+            masters = [instance.master for instance in self.instances if not {*pids}.isdisjoint(instance.pids)]
+            send(signal.SIGKILL, *pids)
+            await gone([*pids, *masters])
+            self.outages.append((began, trio.current_time()))
+            return
         left = {instance.directory for instance in self.instances if not {*pids}.isdisjoint(instance.pids)}
         send(signal.SIGKILL, *pids)
         await gone(pids)
@@ -228,6 +239,17 @@ class World:
         assert self.clients.wrong == []
         assert self.clients.lost_without_reason(self.outages, self.dark) == []
 
+    def findings(self) -> str:
+        """Return what was wrong, and when; times are those of the event loop, *now* is the last one."""
+        return "\n".join(
+            [
+                *(f"wrong: {text}" for text in self.clients.wrong),
+                *(f"lost: {loss}" for loss in self.clients.lost_without_reason(self.outages, self.dark)),
+                f"outages: {self.outages}; without instance: {self.dark}",
+                f"now: {trio.current_time()}, {datetime.now(UTC)}",
+            ]
+        )
+
     async def check_leaks(self) -> None:
         """Assert that processes, descriptors and files are as after the start."""
         expected = {pid for instance in self.instances for pid in instance.pids}
@@ -278,11 +300,13 @@ async def running(setup: Setup, root: Path, binary: Path, rng: random.Random) ->
             site = server_site
         else:
             site = Site(root, free_port())
+        backends = await stack.enter_async_context(trio.open_nursery())
+        stack.callback(backends.cancel_scope.cancel)
         authority, https = trustme.CA(), free_port()
         apps = []
         for number in range(setup.apps):
             bodies = [f"app-{number}/{server}" for server in range(SERVERS)]
-            apps.append(App(number, [await stack.enter_async_context(answering(body)) for body in bodies], authority))
+            apps.append(App(number, [await start_answering(backends, body) for body in bodies], authority))
         context = {"httpPort": site.port, "httpsPort": https, "bindAddress": "127.0.0.1"}
         config: dict[str, Any] = {
             "templating": {"extraContext": context},
@@ -341,8 +365,9 @@ async def _programs(world: World) -> AsyncIterator[None]:
             assert await program.end() == 0, f"{program.name} ended with an error"
         assert not live_haproxies(world.root), "an haproxy was left behind"
     except BaseException:
+        print(world.findings())  # noqa: T201 - shown with the failure
         for program in world.programs:
-            print(f"--- {program.name}\n{program.output[-LOG_SHOWN:]}")  # noqa: T201 - shown with the failure
+            print(f"--- {program.name}\n{program.output[-LOG_SHOWN:]}")  # noqa: T201
         raise
     finally:
         with trio.CancelScope(shield=True):

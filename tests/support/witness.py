@@ -67,6 +67,13 @@ async def ask(
 @asynccontextmanager
 async def answering(body: str) -> AsyncIterator[int]:
     """Answer every request with *body*, over connections that are kept, until HAProxy is gone; yields the port."""
+    async with trio.open_nursery() as nursery:
+        yield await start_answering(nursery, body)
+        nursery.cancel_scope.cancel()
+
+
+async def start_answering(nursery: trio.Nursery, body: str) -> int:
+    """Answer every request with *body* in *nursery*; return the port."""
     answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -75,10 +82,9 @@ async def answering(body: str) -> AsyncIterator[int]:
                 while await stream.receive_some():
                     await stream.send_all(answer)
 
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
-        yield listeners[0].socket.getsockname()[1]
-        nursery.cancel_scope.cancel()
+    listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+    port: int = listeners[0].socket.getsockname()[1]
+    return port
 
 
 class Window:

@@ -39,6 +39,8 @@ async def corrupt_dead(world: World) -> None:
         async with outage(world):
             await world.controller.kill()
             await kill_all(world)
+            # A damaged generation is replaced by the one before it.
+            world.wanted.unsettle()
             corrupt(world)
             world.controller.start()
             await world.recover()
@@ -75,6 +77,7 @@ async def read_only_state(world: World) -> None:
         try:
             await disturb_without_space(world, number)
         finally:
+            world.is_writable = True
             for path, mode in zip(folders, modes, strict=True):
                 path.chmod(mode & 0o7777)
         await world.recover()
@@ -93,12 +96,14 @@ async def full_state(world: World) -> None:
         try:
             await disturb_without_space(world, number)
         finally:
+            world.is_writable = True
             filler.unlink()
         await world.recover()
 
 
 async def disturb_without_space(world: World, number: int) -> None:
     """Change, reload, or kill while nothing can be written."""
+    world.is_writable = False
     for _ in range(3):
         world.wanted.change()
         await world.pause(0.5)
