@@ -42,7 +42,7 @@ test-chaos: VERSIONS := 2.8 3.0 3.4
 test-chaos: $(STAMP)  ## inject faults into running processes on VERSIONS="2.8 3.0 3.4", and print what was lost (HAPTIC_CHAOS_SEED=… repeats a run)
 	@failed=; for version in $(VERSIONS); do \
 	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
-	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n 2 -m chaos tests/chaos $(ARGS) || failed="$$failed $$version"; \
+	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=1000 -m chaos tests/chaos $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
 	done; \
