@@ -138,14 +138,18 @@ class World:
             self.outages.append((began, trio.current_time()))
             return
         left = {instance.directory for instance in self.instances if not {*pids}.isdisjoint(instance.pids)}
+        victims = {*pids, *(pid for directory in left for pid in live_haproxies(directory, within=0))}
         send(signal.SIGKILL, *pids)
         await gone(pids)
         with trio.fail_after(RECOVERY_LIMIT):
             while True:
+                victims |= {pid for directory in left for pid in live_haproxies(directory, within=0)}
                 left = {directory for directory in left if not self._is_gone_or_back(directory, pids)}
                 if not left:
                     break
                 await trio.sleep(LOOK_INTERVAL)
+            # A process that is exiting has no command line, and closes its sockets after that.
+            await gone(victims - {pid for instance in self.instances for pid in instance.pids})
         self.outages.append((began, trio.current_time()))
 
     def _is_gone_or_back(self, directory: Path, killed: Sequence[int]) -> bool:
