@@ -19,9 +19,9 @@ async def kill_controller(world: World) -> None:
         await world.recover()
 
 
-@experiment("kill -9 of a worker or master", quick=True)
+@experiment("kill -9 of a worker or master")
 async def kill_haproxy(world: World) -> None:
-    for number in range(2 if world.is_quick else 8):
+    for number in range(8):
         world.wanted.change()
         await world.pause()
         await kill_one(world, "worker" if number % 2 else "master")
@@ -37,9 +37,9 @@ async def kill_during_reload(world: World) -> None:
         await world.recover()
 
 
-@experiment("kill -9 of the controller and a master", quick=True)
+@experiment("kill -9 of the controller and a master")
 async def kill_controller_and_master(world: World) -> None:
-    for _ in range(1 if world.is_quick else 4):
+    for _ in range(4):
         world.wanted.change()
         await world.pause()
         await world.controller.kill()
