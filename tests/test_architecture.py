@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -231,3 +232,49 @@ def test_files_that_the_architecture_page_names_exist() -> None:
     assert len(paths) > 60
     assert missing == []
     assert unknown == []
+
+
+CLOCKS = {"autojump_clock", "mock_clock", "MockClock"}
+
+
+def _has_virtual_clock(function: ast.FunctionDef | ast.AsyncFunctionDef, module: ast.Module) -> bool:
+    """Whether a test runs on a virtual clock, by a fixture of its own or by one of its module's fixtures."""
+    functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    names = {word.arg for word in (*function.args.args, *function.args.kwonlyargs)}
+    found: set[str] = set()
+    while fresh := names - found:
+        found |= fresh
+        names = {word.arg for name in fresh & functions.keys() for word in functions[name].args.args}
+    return bool(found & CLOCKS)
+
+
+def _real_sleeps(node: ast.AST) -> Iterator[int]:
+    """Yield the line of each sleep that is no pause of a loop that waits for a fact."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call) and ast.unparse(child.func) in {"trio.sleep", "trio.sleep_until", "time.sleep"}:
+            yield child.lineno
+        elif not isinstance(child, ast.While):
+            yield from _real_sleeps(child)
+
+
+def test_tests_sleep_on_the_real_clock_for_a_stated_reason_only() -> None:
+    unexplained = []
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = file.read_text()
+        if "sleep" not in text:
+            continue
+        module, lines = ast.parse(text), text.splitlines()
+        for part in module.body:
+            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and part.name.startswith("test_"):
+                is_virtual = _has_virtual_clock(part, module)
+            else:
+                # A helper runs on the clock of the tests of its module.
+                is_virtual = any(clock in text for clock in CLOCKS)
+            if not is_virtual:
+                unexplained += [
+                    f"{file.relative_to(ROOT)}:{number}"
+                    for number in _real_sleeps(part)
+                    if not any("# real time: " in line for line in lines[number - 2 : number])
+                ]
+
+    assert unexplained == [], "wait for a fact, use autojump_clock, or give the reason: `# real time: …`"

@@ -56,7 +56,7 @@ async def test_clock_that_jumps_moves_no_lease_and_delays_no_change(
             await site.until_served("more.test")
             assert trio.current_time() - began < LEASE_DURATION, "and not by another leader"
             await until(lambda: lives_hours_away(site, hours))
-            # Longer than anything that is timed by the lease.
+            # real time: longer than anything that is timed by the lease
             await trio.sleep(LEASE_DURATION + 1)
             clock.jump(0)
             await site.apply(site.ingress("back", "back.test"))

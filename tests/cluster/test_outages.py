@@ -51,9 +51,10 @@ async def test_api_server_that_is_away_for_a_minute_is_not_missed_and_what_chang
             await cluster.signal_container(namespace, follower, signal.SIGKILL)
             await remove_objects(cluster, namespace, [doomed])
             await write_objects(cluster, namespace, [site.ingress("late", "late.test")])
+            # real time: the leader is killed in the middle of the outage
             await trio.sleep_until(ends - OUTAGE / 2)
             await cluster.signal_container(namespace, leader, signal.SIGKILL)
-            await trio.sleep_until(ends)
+            await trio.sleep_until(ends)  # real time: the duration of the outage
             assert await site.ask("doomed.test") == 200, "nobody can have known"
             await cluster.control("kube-apiserver", "start")
 
@@ -84,7 +85,7 @@ async def test_endpoints_are_fresh_as_soon_as_the_api_server_is_ready(
 
             await cluster.control("kube-apiserver", "kill")
             await remove_objects(cluster, namespace, [endpoints])
-            await trio.sleep(seconds)
+            await trio.sleep(seconds)  # real time: the duration of the outage
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(cluster.control, "kube-apiserver", "start")
                 nursery.start_soon(note_readiness)

@@ -111,13 +111,13 @@ class Clients:
     async def run(self) -> None:
         """Ask until cancelled."""
         while True:
-            await trio.sleep(INTERVAL)
+            await trio.sleep(INTERVAL)  # real time: requests at a steady rate
             for host in list(self.hosts):
                 status = await self.ask(host)
                 self.answered += 1
                 if status != 200 and host in self.hosts:
                     self.wrong.append(f"{host}: {status}")
-                await trio.sleep(INTERVAL)
+                await trio.sleep(INTERVAL)  # real time: as above
 
 
 async def test_many_routes_come_change_and_go_without_a_reload(programs: Programs, tmp_path: Path) -> None:

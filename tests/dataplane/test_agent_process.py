@@ -107,6 +107,7 @@ async def test_killed_in_the_middle_of_deployments_it_converges(instance_root: P
                 desired = forwarding(port, server, balance=("roundrobin", "leastconn")[number // 2 % 2])
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(converge, remote, desired)
+                    # real time: it is killed at a random moment of a deployment
                     await trio.sleep(chance.uniform(0, 0.06))
                     await process.kill()
                     status, body = await fetch(port)

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from haptic_trio.config.model import DataplaneKind
 from haptic_trio.dataplane import presence
@@ -129,8 +131,18 @@ async def test_pods_that_answer_are_published_by_name(rig: Rig) -> None:
 
 async def test_pod_whose_agent_comes_later_is_published_then(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"))
-    rig.aim()
-    await trio.sleep(0.2)
+    tried = trio.Event()
+
+    async def refuse(_stream: trio.SocketStream) -> None:
+        tried.set()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(trio.serve_tcp, refuse, rig.port, host="127.0.0.1"))
+        rig.aim()
+        with trio.fail_after(20):
+            await tried.wait()
+        nursery.cancel_scope.cancel()
+    await wait_all_tasks_blocked()
     assert rig.published == ()
 
     async with rig.agent():
@@ -172,9 +184,10 @@ async def test_irrelevant_change_of_a_pod_publishes_nothing(rig: Rig) -> None:
 
         rig.cluster.put(make_pod("a", conditions=[{"type": "Ready", "status": "True"}]))
         rig.cluster.relist()
-        await trio.sleep(0.1)
+        # The cluster is in memory: what was changed is handled when all tasks wait.
+        await wait_all_tasks_blocked()
         rig.aim()
-        await trio.sleep(0.1)
+        await wait_all_tasks_blocked()
 
         assert rig.published is former
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from haptic_trio.messages import IterationEnded, ProblemsReported, StageReached
-from tests.features.harness import Running, Traffic, controller, serving_web
+from tests.features.harness import LIMIT, Running, Traffic, controller, serving_web
 from tests.features.server_site import ServerSite
 from tests.support.api_server import serving
 from tests.support.haproxy import backend
@@ -66,7 +66,12 @@ async def test_changed_config_map_opens_a_new_iteration_and_traffic_goes_on(
         nursery.cancel_scope.cancel()
 
 
-async def disturb(site: ServerSite, fault: str) -> None:
+async def failures(running: Running) -> float:
+    """Return how many lists and watches have failed."""
+    return (await scrape(running.serving.addresses[0]))("haptic_watch_failures_total") or 0
+
+
+async def disturb(site: ServerSite, running: Running, fault: str) -> None:
     """Let the API server fail in one way, with a change in between, and recover."""
     server = site.server
     match fault:
@@ -74,11 +79,15 @@ async def disturb(site: ServerSite, fault: str) -> None:
             for number in range(10):
                 server.cut_watches()
                 site.write_ingress(f"extra-{number}", f"extra-{number}.localhost", "web")
+                # real time: it may hit any moment of opening a watch
                 await trio.sleep(0.02)
         case "stopped":
+            before = await failures(running)
             server.stop()
             site.write_ingress("extra-1", "extra-1.localhost", "web")
-            await trio.sleep(0.5)
+            with trio.fail_after(LIMIT):
+                while await failures(running) == before:  # noqa: ASYNC110  the fact is a metric
+                    await trio.sleep(0.02)
             await server.start()
         case "compacted":
             server.stop()
@@ -89,8 +98,11 @@ async def disturb(site: ServerSite, fault: str) -> None:
             server.expire_watches()
         case "forbidden":
             server.faults.forbidden |= {"ingresses", "services", "endpointslices"}
+            begun = len(server.requests)
             server.cut_watches()
-            await trio.sleep(0.5)
+            await server.until(
+                lambda: all(any(kind in line for line in server.requests[begun:]) for kind in server.faults.forbidden)
+            )
             server.faults.forbidden.clear()
         case "throttled":
             server.faults.throttled = 20
@@ -101,8 +113,9 @@ async def disturb(site: ServerSite, fault: str) -> None:
             server.cut_watches()
         case "token rotated":
             server.rotate_token("second-token")
+            begun = len(server.requests)
             server.cut_watches()
-            await trio.sleep(0.2)
+            await server.until(lambda: len(server.requests) > begun)
             site.token_file.write_text("second-token")
 
 
@@ -119,7 +132,7 @@ async def test_no_route_is_lost_whatever_the_api_server_does(
         site.write_ingress("gone", "gone.localhost", "web")
         await running.serves(site, "gone.localhost", "one")
 
-        await disturb(site, fault)
+        await disturb(site, running, fault)
         site.write_ingress("after", "after.localhost", "web")
         site.remove("ingress-gone")
         await running.serves(site, "after.localhost", "one")
@@ -139,7 +152,9 @@ async def test_nothing_is_deployed_before_every_kind_could_be_listed(site: Serve
         async with controller(site, haproxy_binary) as running:
             await running.wait(StageReached, lambda fact: fact.stage == 2)
             await reported(running, "ingresses is forbidden")
-            await trio.sleep(0.2)
+            # It is listed again, and deploys nothing.
+            begun = len(site.server.requests)
+            await site.server.until(lambda: any("ingresses" in line for line in site.server.requests[begun:]))
             assert running.iteration is not None
             assert running.iteration.stage == 2
             assert all(info.generation == "" for info in await running.describe())

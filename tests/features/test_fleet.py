@@ -63,7 +63,7 @@ async def test_long_download_is_finished_within_the_drain_limit_and_a_longer_one
     site: Site, haproxy_binary: Path
 ) -> None:
     async with slow_backend(30, 0.1) as slow:
-        write_site(site, slow=slow, size=2, drainTimeout="20s")
+        write_site(site, slow=slow.port, size=2, drainTimeout="20s")
         async with running_story(site, haproxy_binary) as story, trio.open_nursery() as nursery:
             former = await story.settled(2)
             answers: list[bytes] = []
@@ -73,19 +73,19 @@ async def test_long_download_is_finished_within_the_drain_limit_and_a_longer_one
 
             for _ in range(6):
                 nursery.start_soon(fetch_slowly)
-            await trio.sleep(0.3)
+            await slow.asked(6)
             await story.ask("POST", "/fleet/rotate")
             await story.rotated(former, 2)
             await story.wait(lambda: len(answers) == 6)
             assert all(answer.endswith(b"x" * 30) for answer in answers)
 
             # Now they last longer than they may.
-            write_site(site, slow=slow, size=2, drainTimeout="500ms")
+            write_site(site, slow=slow.port, size=2, drainTimeout="500ms")
             former = await story.settled(2)
             answers.clear()
             for _ in range(6):
                 nursery.start_soon(fetch_slowly)
-            await trio.sleep(0.3)
+            await slow.asked(12)
             began = time.monotonic()
             await story.ask("POST", "/fleet/rotate")
             await story.rotated(former, 2)
@@ -106,6 +106,7 @@ async def test_hung_instance_is_replaced_before_it_is_ended(site: Site, haproxy_
         assert "unhealthy" in story.reasons
         assert story.pids_of(first) == []
         async with knocking(site.port, 100) as client:
+            # real time: the client opens connections at a steady rate
             await trio.sleep(0.5)
         assert client.report is not None
         assert client.report.faults == []
@@ -211,7 +212,7 @@ async def test_instances_without_a_valid_configuration_wait_for_one(site: Site, 
     )
     async with running_story(site, haproxy_binary) as story:
         await story.wait(lambda: len(story.records) == 2)
-        # Longer than a start may take: there is nothing to start with.
+        # real time: longer than a start may take; there is nothing to start with
         await trio.sleep(1.5)
         assert [record.state for record in story.records] == ["starting", "starting"]
         assert live_haproxies(site.state, within=0) == []

@@ -48,6 +48,7 @@ class Rig:
         self.kills.append("controller")
         self.program.kill()
         await self.program.wait_gone()
+        # real time: the next controller starts at a random moment
         await trio.sleep(self.rng.uniform(0.0, 0.2))
         await self.start()
 
@@ -120,6 +121,7 @@ async def live(site: Site, binary: Path, rounds: int, seed: int) -> tuple[Report
                     size = rng.choice([2, 3, 4])
                     rig.want(size)
                     for _ in range(rng.choice([1, 2, 3])):
+                        # real time: a process is killed at a random moment
                         await trio.sleep(rng.uniform(0.0, 0.8))
                         if rng.random() < 0.5:
                             await rig.kill_controller()

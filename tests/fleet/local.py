@@ -136,8 +136,29 @@ async def clients_of(port: int, *, count: int = 6, pause: float = 0.01) -> Async
         nursery.cancel_scope.cancel()
 
 
+class SlowBackend:
+    """A server of slow answers, and how many it has begun."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._begun = 0
+        self._changed = trio.Event()
+
+    def note(self) -> None:
+        """Count one more answer that has begun."""
+        self._begun += 1
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def asked(self, number: int) -> None:
+        """Return once *number* answers have begun."""
+        with trio.fail_after(20):
+            while self._begun < number:
+                await self._changed.wait()
+
+
 @asynccontextmanager
-async def slow_backend(chunks: int, interval: float) -> AsyncIterator[int]:
+async def slow_backend(chunks: int, interval: float) -> AsyncIterator[SlowBackend]:
     """Serve a body of *chunks* bytes, one each *interval* seconds, on a port of the loopback interface."""
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -145,6 +166,7 @@ async def slow_backend(chunks: int, interval: float) -> AsyncIterator[int]:
             await stream.receive_some()
             try:
                 await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % chunks)
+                backend.note()
                 for _ in range(chunks):
                     await stream.send_all(b"x")
                     await trio.sleep(interval)
@@ -154,7 +176,8 @@ async def slow_backend(chunks: int, interval: float) -> AsyncIterator[int]:
 
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
-        yield listeners[0].socket.getsockname()[1]
+        backend = SlowBackend(listeners[0].socket.getsockname()[1])
+        yield backend
         nursery.cancel_scope.cancel()
 
 

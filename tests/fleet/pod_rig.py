@@ -1,5 +1,6 @@
 """Pods on the in-process API server: who plays kubelet and garbage collector there, and the fleet that makes them."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -99,10 +100,18 @@ class Kubelet:
         self.server.remove(self.pods()[name])
 
 
+class Sessions(dict[str, int | None]):
+    """Clients connected to each pod, None for an unknown number, and how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = Counter[str]()
+
+
 class Replica:
     """One controller's part in the fleet of pods."""
 
-    def __init__(self, cluster: ApiCluster, sessions: dict[str, int | None], *, is_leader: bool = True) -> None:
+    def __init__(self, cluster: ApiCluster, sessions: Sessions, *, is_leader: bool = True) -> None:
         self.reports = Reports()
         self.leadership: Latest[LeadershipChanged] = Latest()
         self.config: Latest[InstancesConfig] = Latest()
@@ -165,10 +174,12 @@ class Replica:
             nursery.start_soon(self.owner.run)
 
 
-async def count_of(sessions: dict[str, int | None], pod: Resource) -> int | None:
+async def count_of(sessions: Sessions, pod: Resource) -> int | None:
     """Return the number of connected clients that the test has set; 0 by default."""
     await trio.lowlevel.checkpoint()
-    return sessions.get(pod["metadata"]["name"], 0)
+    name = pod["metadata"]["name"]
+    sessions.asked[name] += 1
+    return sessions.get(name, 0)
 
 
 class PodRig:
@@ -178,8 +189,7 @@ class PodRig:
         self.server = server
         self.cluster = cluster
         self.kubelet = Kubelet(server)
-        self.sessions: dict[str, int | None] = {}
-        """Number of clients connected to a pod; None: unknown."""
+        self.sessions = Sessions()
         self._start = nursery.start_soon
         self._start(self.kubelet.run)
 

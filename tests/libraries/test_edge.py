@@ -236,6 +236,7 @@ def test_requests_of_a_client_add_up_over_peers(tmp_path: Path, cluster: Cluster
                     refused[name] += ask(instances[name], HOST).status == 429
                 if all(refused[name] for name in peers):
                     break
+                # real time: HAProxy sends counters to its peers in its own time
                 time.sleep(0.02 * 1.8 ** (number - 9) if number > 9 else 0)
             for _ in range(21):
                 refused["stranger"] += ask(instances["stranger"], HOST).status == 429

@@ -139,7 +139,7 @@ async def test_event_loop_goes_on_while_a_template_runs() -> None:
     async def count_turns() -> None:
         nonlocal turns
         while True:
-            await trio.sleep(0.001)
+            await trio.sleep(0.001)  # real time: the template runs in a thread meanwhile
             turns += 1
 
     async with trio.open_nursery() as nursery:

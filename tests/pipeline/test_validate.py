@@ -206,6 +206,7 @@ async def test_check_that_cannot_be_run_says_so(tmp_path: Path) -> None:
 
 
 async def test_checks_run_one_at_a_time(tmp_path: Path) -> None:
+    # real time: two checks at once would overlap
     alone = script(tmp_path / "haproxy", f"mkdir {tmp_path}/busy || exit 1\nsleep 0.03\nrmdir {tmp_path}/busy")
     validator = Validator(alone, check_timeout=20)
     rendered = await rendered_from(HEAD)

@@ -9,6 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.messages import (
+    ConfigChanged,
     ConfigInvalid,
     DeploymentCompleted,
     InstanceDeployed,
@@ -211,6 +212,8 @@ async def test_next_iteration_opens_only_after_the_deployment_in_flight_has_ende
     async with rig.running():
         await rig.endpoint.begun.wait_newer(0)
         rig.cluster.put(config_map(number=20))
+        # It is loaded and rendered in threads.
+        await rig.wait(ConfigChanged)
         await wait_all_tasks_blocked(0.05)
         assert rig.iteration is not None
         assert rig.iteration.number == 1
@@ -234,6 +237,8 @@ async def test_deployment_that_does_not_end_holds_an_iteration_no_longer_than_th
     async with rig.running():
         await rig.endpoint.begun.wait_newer(0)
         rig.cluster.put(config_map(number=20))
+        # It is loaded and rendered in threads.
+        await rig.wait(ConfigChanged)
         await wait_all_tasks_blocked(0.05)
         mock_clock.jump(4.9)
         await wait_all_tasks_blocked(0.01)

@@ -25,6 +25,7 @@ from tests.support.api_server_kinds import KindInfo
 from tests.support.api_server_routes import Routes
 from tests.support.api_server_state import State, StatusError
 from tests.support.api_server_watch import WatchSet
+from tests.support.ports import free_port
 
 TOKEN = "first-token"
 
@@ -40,7 +41,8 @@ class ApiServer:
         """Bearer tokens that are accepted; so is any client certificate of `authority`."""
         self.requests: list[str] = []
         """Method and target of every request, in order."""
-        self.port = 0
+        self.port = free_port()
+        """Kept for it, so that nothing else listens there between `stop` and `start`."""
         self._noted = trio.Event()
         self._watches = WatchSet(self._note)
         self._routes = Routes(self.state, self.faults, self._watches)

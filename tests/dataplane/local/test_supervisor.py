@@ -132,6 +132,7 @@ async def test_a_master_that_dies_during_a_reload_is_not_waited_for(
         async def never_answers(_client: MasterClient, *, limit: float) -> ReloadReport:
             # A worker that has the connection, too, keeps it open when the master is gone.
             os.kill(pid, signal.SIGKILL)
+            # real time: an answer that never comes
             await trio.sleep(limit)
             raise AssertionError
 

@@ -110,7 +110,7 @@ async def test_a_draining_instance_finishes_a_download(instance_root: Path, hapr
     port = free_port()
     async with (
         slow_backend(40, 0.05) as slow,
-        running_fleet(instance_root, haproxy_binary, quick_and_slow(port, slow), drain_timeout=10.0) as fleet,
+        running_fleet(instance_root, haproxy_binary, quick_and_slow(port, slow.port), drain_timeout=10.0) as fleet,
         trio.open_nursery() as nursery,
     ):
         (first,) = await fleet.wait_settled()
@@ -121,7 +121,7 @@ async def test_a_draining_instance_finishes_a_download(instance_root: Path, hapr
             answers.append(await download(port))
 
         nursery.start_soon(fetch_slowly)
-        await trio.sleep(0.1)
+        await slow.asked(1)
         fleet.change(config_hash="other")
         await fleet.wait(lambda: fleet.drains == [first])
         assert not answers
@@ -139,7 +139,7 @@ async def test_a_connection_that_outlasts_the_drain_is_cut(instance_root: Path, 
     port = free_port()
     async with (
         slow_backend(1000, 0.1) as slow,
-        running_fleet(instance_root, haproxy_binary, quick_and_slow(port, slow), drain_timeout=0.5) as fleet,
+        running_fleet(instance_root, haproxy_binary, quick_and_slow(port, slow.port), drain_timeout=0.5) as fleet,
         trio.open_nursery() as nursery,
     ):
         (first,) = await fleet.wait_settled()
@@ -149,7 +149,7 @@ async def test_a_connection_that_outlasts_the_drain_is_cut(instance_root: Path, 
             answers.append(await download(port))
 
         nursery.start_soon(fetch_slowly)
-        await trio.sleep(0.2)
+        await slow.asked(1)
         began = time.monotonic()
         fleet.change(config_hash="other")
         await fleet.wait(lambda: bool(answers), within=8.0)
@@ -239,6 +239,7 @@ async def test_a_controller_killed_at_any_time_leaves_nothing_behind(
             # It is another process that makes it.
             while not (instance_root / "instances").is_dir():  # noqa: ASYNC110
                 await trio.sleep(0.01)
+        # real time: it is killed at moments that nothing marks
         await trio.sleep(delay)
         controller.kill()
     async with running_fleet(instance_root, haproxy_binary, answering(port, "one"), size=2) as fleet:

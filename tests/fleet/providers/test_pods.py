@@ -76,7 +76,8 @@ async def test_draining_pod_leaves_the_service_and_waits_for_its_clients(kubecon
         rig.sessions[first] = 3
         replica.want(size=1, drain_timeout=Duration(60))
         await rig.wait(lambda: len(rig.serving) == 1, replica)
-        await trio.sleep(0.5)
+        asked = rig.sessions.asked[first]
+        await rig.wait(lambda: rig.sessions.asked[first] >= asked + 4, replica)
         assert first in rig.pods
         assert rig.pods[first]["metadata"]["labels"][SERVING] == "false"
         rig.sessions[first] = 0
@@ -253,6 +254,7 @@ async def test_rejected_pod_is_not_retried_before_something_changes(kubeconfig: 
         replica.want(size=3)
         await rig.wait(lambda: rig.server.faults.failing == 0, replica)
         begun = len(rig.server.requests)
+        # real time: ten passes, none of which may ask again
         await trio.sleep(1.0)
         assert not [request for request in rig.server.requests[begun:] if request.startswith("POST")]
         replica.want(size=3, drain_timeout=Duration(4))
@@ -264,6 +266,7 @@ async def test_pods_stay_unchanged_once_no_template_is_configured(kubeconfig: Pa
         replica = rig.replica()
         former = await rig.settled(replica, 2)
         replica.config.put(msgspec.structs.replace(INSTANCES, pod_template="", size=0))
+        # real time: five passes, none of which may change a pod
         await trio.sleep(0.5)
         assert sorted(rig.pods) == sorted(former)
         assert rig.server.stored(PODS, NAMESPACE, former[0])["metadata"]["labels"][SERVING] == "true"
