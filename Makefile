@@ -11,6 +11,9 @@ ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYN
 VERSIONS ?= 2.8 3.0 3.2 3.4
 
 .DEFAULT_GOAL := help
+# Where it is set, as in many containers, each worker would compile all test modules again: 10 s of CPU time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test-unit test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
 
 help:  ## show this list

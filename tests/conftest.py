@@ -1,10 +1,11 @@
 """Fixtures and profiles that all tests share."""
 
+import gc
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
@@ -52,6 +53,17 @@ def _reporting_slow_steps(run: Callable[..., object]) -> Callable[..., object]:
 
 
 trio.run = _reporting_slow_steps(trio.run)  # type: ignore[assignment]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collections, and have none during the tests look at what was collected."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,18 +1,25 @@
+from functools import cache
+
 import pytest
 
 from haptic_trio.config.libraries import library_names
-from haptic_trio.config.load import load_config
+from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.suites import Suite, read_library_suites, read_suite
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
-LOADED = load_config(
-    {
-        "metadata": {"namespace": "default", "name": "haptic-trio"},
-        "data": {"config": "validationTests: {own: {assertions: [{type: haproxy_valid}]}}"},
-    },
-    None,
-)
+
+@cache
+def loaded() -> LoadedConfig:
+    return load_config(
+        {
+            "metadata": {"namespace": "default", "name": "haptic-trio"},
+            "data": {"config": "validationTests: {own: {assertions: [{type: haproxy_valid}]}}"},
+        },
+        None,
+    )
+
+
 TESTS = """\
 extraContext: {balance: leastconn}
 templateSnippets:
@@ -25,7 +32,7 @@ validationTests:
 
 
 def read(text: str) -> Suite:
-    return read_suite(text, source="tests.yaml", config=LOADED.config, layers=LOADED.layers)
+    return read_suite(text, source="tests.yaml", config=loaded().config, layers=loaded().layers)
 
 
 def test_a_file_has_tests_variables_and_snippets_of_its_own() -> None:
@@ -76,5 +83,6 @@ def test_an_unknown_library_has_no_tests() -> None:
         read_library_suites("bse")
 
 
+@pytest.mark.slow
 def test_every_shipped_library_can_be_read() -> None:
     assert all(suite.tests for name in library_names() for suite in read_library_suites(name))

@@ -1,4 +1,4 @@
-"""Comparisons of 5,000 sections leave the event loop alone, and endpoints with equal states share one plan."""
+"""Comparisons of 1,000 sections leave the event loop alone, and endpoints with equal states share one plan."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from haptic_trio.haproxy.plan.diff import diff_configs
 from haptic_trio.haproxy.plan.split import SplitPlan, split_plan
 from tests.dataplane.test_sync import FakeEndpoint
 
-SECTIONS = 5000
+SECTIONS = 1000
 
 
 def site(seconds: int, *, address: str = "10.0.0.1") -> Generation:

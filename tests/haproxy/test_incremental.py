@@ -1,5 +1,6 @@
 """Whatever is shared between two generations, they are parsed, compared and planned as if nothing were."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,6 +173,7 @@ def afresh(generation: Generation) -> Generation:
     return make_generation(parse_config(generation.text), files)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(sections, max_size=10), changes, changes, st.integers(1, 4))
 def test_what_is_shared_changes_neither_id_nor_diff_nor_plan(
@@ -209,6 +211,7 @@ file_changes = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.sampled_from(["map", "map_beg", "map_reg"]),

@@ -349,6 +349,7 @@ class World:
                 self.terms += 1
 
 
+@pytest.mark.slow
 @given(random=st.randoms(use_true_random=True), candidates=st.integers(2, 3))
 @settings(max_examples=200, deadline=None)
 def test_at_most_one_candidate_believes_to_hold_the_lease(random: Random, candidates: int) -> None:

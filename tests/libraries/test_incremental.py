@@ -129,6 +129,7 @@ def test_class_that_is_looked_up_by_all_renders_all_of_them_again(cluster: Clust
     assert cluster.render().fragments_rendered == 4
 
 
+@pytest.mark.slow
 def test_the_result_of_all_changes_is_that_of_a_full_render(cluster: Cluster) -> None:
     cluster.compare()
 

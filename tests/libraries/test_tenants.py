@@ -226,6 +226,7 @@ def test_of_two_ingresses_of_one_age_the_first_namespace_has_the_host() -> None:
     assert routes(victim(rule(HOST, path("/", "web"))), first) == {f"exact {HOST}|/": "attacker"}
 
 
+@pytest.mark.slow
 def test_many_ingresses_of_one_host_cost_what_changes() -> None:
     def part(number: int, where: str = "") -> Resource:
         make = victim if number % 2 else evil

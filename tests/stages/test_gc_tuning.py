@@ -1,6 +1,8 @@
 import gc
 import weakref
+from collections.abc import Iterator
 
+import pytest
 from trio.testing import MockClock
 
 from haptic_trio.channels import Latest
@@ -8,6 +10,16 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import ConfigValidated, Phases, Reason
 from haptic_trio.stages.gc_tuning import COLLECT_DELAY, SETTLE_LIMIT, Collections
 from tests.support.endpoints import generation
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _nothing_frozen() -> Iterator[None]:
+    """Begin without frozen objects: tests/conftest.py freezes those of the collection of tests."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 class Cycle:

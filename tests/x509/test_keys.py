@@ -1,8 +1,11 @@
 """Keys that cost HAProxy, or their reader, much time are rejected without being read."""
 
+from functools import cache
+
 import pytest
 import trustme
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, public_half
@@ -17,21 +20,28 @@ from tests.attacks.credentials import (
 )
 
 RSA = good_pair("rsa.test", trustme.KeyType.RSA)[1]
-KEYS = (
-    rsa.generate_private_key(65_537, 2_048),
-    rsa.generate_private_key(3, 2_048),
-    ec.generate_private_key(ec.SECP256R1()),
-    ec.generate_private_key(ec.SECP521R1()),
-    ed25519.Ed25519PrivateKey.generate(),
-    ed448.Ed448PrivateKey.generate(),
-)
+KEYS = 6
+
+
+@cache
+def keys() -> tuple[PrivateKeyTypes, ...]:
+    return (
+        rsa.generate_private_key(65_537, 2_048),
+        rsa.generate_private_key(3, 2_048),
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP521R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+        ed448.Ed448PrivateKey.generate(),
+    )
+
+
 FORMS = (PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL)
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("number", range(len(KEYS)))
+@pytest.mark.parametrize("number", range(KEYS))
 def test_usual_keys_are_read(number: int, form: PrivateFormat) -> None:
-    key = KEYS[number]
+    key = keys()[number]
     if form is PrivateFormat.TraditionalOpenSSL and number > 3:
         form = PrivateFormat.PKCS8
     block = key.private_bytes(Encoding.PEM, form, NoEncryption()).decode()

@@ -84,6 +84,7 @@ def namespaces(draw: st.DrawFn) -> Resource:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(owners("Gateway"), min_size=2, max_size=6),

@@ -1,5 +1,6 @@
 """Routes that are attached to listeners."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ _ROUTES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(_ROUTES, st.booleans()), max_size=12))
 def test_incremental_counts_equal_the_counts_of_a_new_instance(changes: list[tuple[Resource, bool]]) -> None:

@@ -42,6 +42,7 @@ def displaced(routes: Sequence[Resource], shared: Any) -> set[str]:
 HOSTS = ["a.test", "b.test", "x.a.test", "y.x.a.test", "*.test", "*.a.test", "*.x.a.test", "a.example", "*.example"]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["", "*.test", "*.a.test", "a.test"]),
     st.lists(

@@ -110,6 +110,7 @@ def test_what_could_grow_otherwise_is_not_there(source: str) -> None:
         render(source, n=5)
 
 
+@pytest.mark.slow
 def test_the_time_of_a_run_is_that_of_all_its_renders() -> None:
     loops = "{% for a in range(500) %}{% for b in range(500) %}{% endfor %}{% endfor %}"
     names = [f"file{number}" for number in range(1_000)]
