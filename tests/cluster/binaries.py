@@ -7,7 +7,6 @@ that of PATH, or the distribution's package, unpacked. HAPTIC_CLUSTER_CACHE name
 reason where a program cannot be had.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -15,13 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from tests.support.debian_packages import PackageUnavailableError, unpack_package
+from tests.support.locks import locked
 
 UNAVAILABLE = 3
 MODULES = Path(__file__).parent / "modules"
@@ -158,8 +157,7 @@ def provide_folder(folder: Path, name: str, make: _Make) -> Path:
     """Return *folder*, which *make* fills beside its place; a second caller waits for the first."""
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.parent / f".{folder.name}.lock"):
+    with locked(folder):
         if not folder.is_dir():
             sys.stderr.write(f"{name}: into {folder}\n")
             # Beside its place, then moved: an interrupted build is never taken for a whole one.
@@ -171,14 +169,6 @@ def provide_folder(folder: Path, name: str, make: _Make) -> Path:
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
     return folder
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        # The kernel releases it when the holder dies, however it dies.
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _unpack_etcd(staged: Path) -> None:

@@ -22,6 +22,7 @@ import trio
 from trio_websocket import WebSocketConnection, open_websocket_url
 
 from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
+from tests.support.locks import locked
 
 PACKAGE = "chromium-headless-shell"
 DATA = "chromium-common"
@@ -54,8 +55,12 @@ def fetch_chromium() -> Path:
     """Return a Chromium, fetched if there is none; raises PackageUnavailableError."""
     if found := find_chromium():
         return found
-    target = _cache()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(_cache()):
+        # Another worker may have fetched it meanwhile.
+        return find_chromium() or _fetch(_cache())
+
+
+def _fetch(target: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="chromium-packages-") as name:
         apt = Apt(Path(name))
         packages = [*apt.download_with_libraries(PACKAGE), apt.download(DATA)]

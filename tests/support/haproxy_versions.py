@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
+from tests.support.locks import locked
 
 SUITES = ("trixie", "sid", "experimental")
 UNAVAILABLE = 3
@@ -45,7 +46,7 @@ def provide(version: str) -> Path:
             if found is not None:
                 directory = found.parent
             else:
-                _fetch(version, directory.parent)
+                _fetch_once(version, directory)
         _require_version(directory / "haproxy", version)
     except PackageUnavailableError as exc:
         raise VersionUnavailableError(str(exc)) from exc
@@ -72,6 +73,13 @@ def _require_version(binary: Path, version: str) -> None:
         raise VersionUnavailableError(f"{binary} is {found[1] if found else 'no HAProxy'}, not {version}")
 
 
+def _fetch_once(version: str, directory: Path) -> None:
+    # Another worker may need it too, and must not lose what this one uses.
+    with locked(directory.parent):
+        if not (directory / "haproxy").exists():
+            _fetch(version, directory.parent)
+
+
 def _fetch(version: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="haproxy-packages-") as name:
         apt = Apt.of_suites(Path(name), SUITES)
@@ -79,7 +87,6 @@ def _fetch(version: str, target: Path) -> None:
         if wanted is None:
             raise VersionUnavailableError(f"the source of packages has no haproxy {version}")
         packages = apt.download_with_libraries(f"haproxy={wanted}")
-        target.parent.mkdir(parents=True, exist_ok=True)
         # Beside its place, then moved: an interrupted unpacking is never taken for a whole one.
         staged = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
         try:
