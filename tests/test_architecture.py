@@ -182,6 +182,7 @@ def test_module_docstrings_name_the_module_instead_of_asking_a_question() -> Non
     assert asking == []
 
 
+@pytest.mark.process
 def test_texts_use_the_terms_of_the_glossary() -> None:
     words = re.compile(rf"\b(?:{'|'.join(f'[{word[0]}{word[0].upper()}]{word[1:]}' for word in PRIVATE_WORDS)})\b")
     files = [
