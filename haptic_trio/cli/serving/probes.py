@@ -61,7 +61,7 @@ OLD_WORKERS: Final = _family(
     "haproxy_old_workers",
     "gauge",
     "HAProxy processes of an instance of this machine that finish their connections after a reload.",
-    "instance",
+    "haproxy",
 )
 CONTENTS: Final = _family("http_contents", "gauge", "Fetched contents in memory.")
 CONTENT_AGE: Final = _family(
