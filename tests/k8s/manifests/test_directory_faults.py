@@ -16,6 +16,7 @@ from tests.k8s.objects import SERVICES, service_manifest
 __all__ = ["reports", "root"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
 async def test_a_change_below_a_directory_that_fails_is_reported_and_ends_nothing(
     root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch, code: int
