@@ -80,8 +80,10 @@ class Site:
 
     def __init__(self) -> None:
         config = library_config(*LIBRARIES, sslRedirect=True)
-        # The machine may be busy.
-        patient = msgspec.structs.replace(config.templating, render_timeout=Duration(RENDER_LIMIT))
+        # The machine may be busy, and an attacker has many Ingresses with a rate limit at once.
+        patient = msgspec.structs.replace(
+            config.templating, render_timeout=Duration(RENDER_LIMIT), max_namespace_table_entries=1_000_000_000
+        )
         self.config = msgspec.structs.replace(config, templating=patient)
         self.stores = make_stores(self.config)
         self.renderer = Renderer(self.config)
