@@ -37,7 +37,7 @@ CERTIFICATE = "certificate change"
 BURST = "burst"
 CONFIG_TRAFFIC = "ConfigMap change, to traffic"
 CONFIG_DEPLOYED = "ConfigMap change, to deployment"
-CONFIG_ENDPOINT = "endpoint change, during a ConfigMap change"
+CONFIG_ENDPOINT = "endpoint change, new ConfigMap"
 CHECK = "floor: haproxy -c"
 RELOAD = "floor: reload"
 
