@@ -36,7 +36,7 @@ MAP_OR_SERVER = {
 }
 BACKEND = {"new Ingress", "delete"}
 CONFIG = {"ConfigMap change, to traffic", "ConfigMap change, to deployment"}
-OTHERS = {"cold start", "burst"}
+OTHERS = {"cold start", "burst", "endpoint change, new ConfigMap"}
 
 
 def run(command: list[str], tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
