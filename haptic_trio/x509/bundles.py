@@ -16,11 +16,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.x509.errors import UNREADABLE
 from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, public_half
+from haptic_trio.x509.names import check_name
+from haptic_trio.x509.security_level import find_weakness
 
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----[^-]*-----END \1-----")
 _CERTIFICATE_HEAD: Final = "-----BEGIN CERTIFICATE-----"
 _CERTIFICATE: Final = frozenset({"CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE"})
+"""Labels under which OpenSSL reads a certificate."""
+_HEAD_OF_CERTIFICATE: Final = re.compile(rf"-----BEGIN (?:{'|'.join(sorted(_CERTIFICATE))})-----")
 _LIST: Final = frozenset({"X509 CRL"})
 _MOST_BLOCKS: Final = 1_000
 
@@ -54,21 +58,33 @@ def bundle_of(*parts: str, is_pair: bool = False) -> str:
 @lru_cache(maxsize=4_096)
 def _find_fault(blocks: tuple[str, ...]) -> str:
     """Return what is wrong with certificates and keys."""
-    certificates = [block for block in blocks if block.startswith(_CERTIFICATE_HEAD)]
+    certificates = [block for block in blocks if _HEAD_OF_CERTIFICATE.match(block)]
     keys = [block for block in blocks if "PRIVATE KEY-----" in block.partition("\n")[0]]
     for number, block in enumerate(certificates, 1):
         try:
-            x509.load_pem_x509_certificate(block.encode())
+            _load(block.encode())
         except UNREADABLE:
             return f"certificate {number} cannot be read"
     try:
         _check_keys(certificates, keys)
+        # A bundle without a key is a list of authorities, for which OpenSSL has no such limits.
+        for number, block in enumerate(certificates if keys else (), 1):
+            if weakness := find_weakness(block):
+                return f"certificate {number} {weakness}"
         for block in blocks:
             if "DH PARAMETERS-----" in block.partition("\n")[0]:
                 check_parameters(block)
     except KeyFaultError as exc:
         return str(exc)
     return ""
+
+
+def _load(block: bytes) -> x509.Certificate:
+    """Return the certificate in *block*; raises one of `UNREADABLE`."""
+    certificate = x509.load_pem_x509_certificate(block)
+    check_name(certificate.subject)
+    check_name(certificate.issuer)
+    return certificate
 
 
 def _check_keys(certificates: Sequence[str], keys: Sequence[str]) -> None:
@@ -113,8 +129,10 @@ def _normalised(text: str, labels: frozenset[str]) -> str:
 
 def _in_form(block: bytes, labels: frozenset[str]) -> str:
     if labels == _LIST:
-        return x509.load_pem_x509_crl(block).public_bytes(Encoding.PEM).decode()
-    return x509.load_pem_x509_certificate(block).public_bytes(Encoding.PEM).decode()
+        found = x509.load_pem_x509_crl(block)
+        check_name(found.issuer)
+        return found.public_bytes(Encoding.PEM).decode()
+    return _load(block).public_bytes(Encoding.PEM).decode()
 
 
 @lru_cache(maxsize=20_000)

@@ -1,13 +1,15 @@
 """Certificates and keys of attackers: malformed ones, and those that are costly to read or to use."""
 
 import base64
+import datetime
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
 import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import dsa
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -20,6 +22,9 @@ from cryptography.hazmat.primitives.serialization import (
 AUTHORITY: Final = trustme.CA()
 _RSA: Final = bytes.fromhex("300d06092a864886f70d0101010500")
 _SHA256: Final = bytes.fromhex("300d06092a864886f70d01010b0500")
+_SHA1: Final = bytes.fromhex("06092a864886f70d010105")
+_UNIT: Final = b"\x0c\x1cTesting"
+"""The name of trustme's authorities, a UTF8String."""
 _VERSION_3: Final = bytes.fromhex("a003020102")
 
 
@@ -115,6 +120,59 @@ def _duplicate_extension(certificate: bytes) -> bytes:
     return element(0x30, content, _SHA256, element(3, b"\0" * 65))
 
 
+Key = RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+
+def signed(key: Key, *, by: Key | None = None, name: str = "a.attacker.test") -> str:
+    """Return a certificate of *key*: self-signed, or signed by another key."""
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")]) if by else subject
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=3_650))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(by or key, hashes.SHA256())
+    )
+    return made.public_bytes(Encoding.PEM).decode()
+
+
+def with_sha1(certificate: str) -> str:
+    """Return *certificate*, signed by an RSA key, as if its digest were SHA-1; HAProxy verifies no signature."""
+    return armored("CERTIFICATE", der_of(certificate).replace(_SHA256[2:-2], _SHA1))
+
+
+@cache
+def _rsa_key(bits: int) -> RSAPrivateKey:
+    return rsa.generate_private_key(65_537, bits)
+
+
+@cache
+def weak_pairs() -> Mapping[str, tuple[str, str]]:
+    """Return certificates with keys that OpenSSL rejects at its security level 2, by what is weak of each."""
+    good, key = good_pair()
+    own, small = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP192R1())
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def pair(of: Key) -> tuple[str, str]:
+        return signed(of), of.private_bytes(*form).decode()
+
+    return {
+        "RSA key of 1024 bits": pair(_rsa_key(1_024)),
+        "RSA key of 1536 bits": pair(_rsa_key(1_536)),
+        "key of a small curve": pair(small),
+        "small key in the chain": (good + signed(_rsa_key(1_024)), key),
+        "small curve in the chain": (good + signed(small), key),
+        "SHA-1": (with_sha1(signed(own, by=_rsa_key(2_048))), own.private_bytes(*form).decode()),
+        "SHA-1 in the chain": (good + with_sha1(signed(own, by=_rsa_key(2_048))), key),
+    }
+
+
 @cache
 def malformed_certificates() -> Mapping[str, str]:
     """Return texts in place of a certificate, by what is wrong with each."""
@@ -137,6 +195,9 @@ def malformed_certificates() -> Mapping[str, str]:
         "version 8": armored("CERTIFICATE", der.replace(_VERSION_3, bytes.fromhex("a003020107"), 1)),
         "duplicate extension": armored("CERTIFICATE", _duplicate_extension(der)),
         "other label": good.replace("CERTIFICATE-", "PKCS7-"),
+        "another label for certificates": good + armored("X509 CERTIFICATE", b"\x30\x03\x02\x01\x01"),
+        "name that is not UTF-8": armored("CERTIFICATE", der.replace(_UNIT, _UNIT[:-1] + b"\xff", 1)),
+        "name of another type": armored("CERTIFICATE", der.replace(_UNIT, b"\x1a" + _UNIT[1:], 1)),
     }
 
 
@@ -144,27 +205,31 @@ def malformed_certificates() -> Mapping[str, str]:
 def malformed_pairs() -> Mapping[str, tuple[str, str]]:
     """Return certificates with keys, by what is wrong with each pair."""
     good, key = good_pair()
-    rsa = good_pair("b.attacker.test", trustme.KeyType.RSA)
+    large = good_pair("b.attacker.test", trustme.KeyType.RSA)
     own = dsa.generate_private_key(1024)
     plain = (Encoding.PEM, PrivateFormat.PKCS8)
     locked = load_pem_private_key(key.encode(), None).private_bytes(*plain, BestAvailableEncryption(b"x"))
     found = {name: (text, key) for name, text in malformed_certificates().items() if name != "duplicate extension"}
-    return found | {
-        "line behind the key": (good, f"{key}-----BEGIN x\n"),
-        "key of another certificate": (good, good_pair("c.attacker.test")[1]),
-        "key without an end": (good, key.rpartition("-----END")[0]),
-        "zero length of key": (good, ""),
-        "NUL in key": (good, "\0" + key.replace("-----\n", "-----\n\0", 1)),
-        "random key": (good, armored("PRIVATE KEY", bytes(range(256)))),
-        "truncated key": (good, armored("PRIVATE KEY", der_of(key)[:40])),
-        "encrypted key": (good, locked.decode()),
-        "no key": (good, good),
-        "no certificate": (key, key),
-        "DSA key": (good, own.private_bytes(*plain, NoEncryption()).decode()),
-        "large DSA key": (good, group_key(DSA, 16_000)),
-        "Diffie-Hellman key": (good, group_key(DIFFIE_HELLMAN, 2_048)),
-        "large RSA key": mersenne_pair(9_689, 9_941),
-        "large exponents": (rsa[0], with_large_exponents(rsa[1], 20_000)),
-        "large exponent without primes": (rsa[0], with_large_exponents(rsa[1], 20_000, is_whole=False)),
-        "large parameters": (rsa[0] + parameters(9_999), rsa[1]),
-    }
+    return (
+        found
+        | dict(weak_pairs())
+        | {
+            "line behind the key": (good, f"{key}-----BEGIN x\n"),
+            "key of another certificate": (good, good_pair("c.attacker.test")[1]),
+            "key without an end": (good, key.rpartition("-----END")[0]),
+            "zero length of key": (good, ""),
+            "NUL in key": (good, "\0" + key.replace("-----\n", "-----\n\0", 1)),
+            "random key": (good, armored("PRIVATE KEY", bytes(range(256)))),
+            "truncated key": (good, armored("PRIVATE KEY", der_of(key)[:40])),
+            "encrypted key": (good, locked.decode()),
+            "no key": (good, good),
+            "no certificate": (key, key),
+            "DSA key": (good, own.private_bytes(*plain, NoEncryption()).decode()),
+            "large DSA key": (good, group_key(DSA, 16_000)),
+            "Diffie-Hellman key": (good, group_key(DIFFIE_HELLMAN, 2_048)),
+            "large RSA key": mersenne_pair(9_689, 9_941),
+            "large exponents": (large[0], with_large_exponents(large[1], 20_000)),
+            "large exponent without primes": (large[0], with_large_exponents(large[1], 20_000, is_whole=False)),
+            "large parameters": (large[0] + parameters(9_999), large[1]),
+        }
+    )
