@@ -7,7 +7,7 @@ served, the pipeline quarantines it.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 import trio
@@ -19,11 +19,13 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
 from haptic_trio.webhook.configuration import ConfigurationReviews
-from haptic_trio.webhook.hidden import hidden_in
+from haptic_trio.webhook.hidden import MOST_WORDS, hidden_in
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REJECTED, UNCHECKED, WebhookMetrics
 from haptic_trio.webhook.review import Answer, Request
 from haptic_trio.webhook.targets import Target, find_replacements
 from haptic_trio.webhook.verdict import judge
+
+_WITHHELD: Final = "<not shown: the Secrets of the namespace are too many or too large to search for in this text>"
 
 
 class TriesChanges(Protocol):
@@ -39,8 +41,8 @@ class Present(msgspec.Struct, frozen=True):
 
     targets: tuple[Target, ...]
     dry_runs: TriesChanges
-    hidden: Callable[[str], frozenset[str]] = lambda _namespace: frozenset()
-    """Returns the secret texts that owners of objects in a namespace must not see."""
+    hidden: Callable[[str], frozenset[str] | None] = lambda _namespace: frozenset()
+    """Returns the secret texts that owners of objects in a namespace must not see; None if there are too many."""
 
 
 class AdmissionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,13 +141,17 @@ def _cleaner(request: Request, present: Present) -> Callable[[str], str]:
     """Return a function that redacts secrets, including those of the object itself, which is in no store yet."""
 
     @cache
-    def find_hidden() -> list[str]:
-        hidden = hidden_in(request.object) | hidden_in(request.old_object) | present.hidden(request.ref.namespace)
+    def find_hidden() -> list[str] | None:
+        known = present.hidden(request.ref.namespace)
+        hidden = hidden_in(request.object) | hidden_in(request.old_object) | (known or frozenset())
         # Longest first: a secret may be a part of another one.
-        return sorted(hidden, key=len, reverse=True)
+        return None if known is None or len(hidden) > MOST_WORDS else sorted(hidden, key=len, reverse=True)
 
     def clean(text: str) -> str:
-        for word in find_hidden():
+        words = find_hidden()
+        if words is None:
+            return _WITHHELD
+        for word in words:
             text = text.replace(word, "<secret>")
         return text
 

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
@@ -13,15 +13,42 @@ SHORTEST: Final = 4
 """Characters; shorter texts would match everywhere."""
 MOST_SECRETS: Final = 1000
 """With more Secrets, only those of the namespace are redacted."""
+MOST_BYTES: Final = 16 << 20
+MOST_WORDS: Final = 50_000
+"""Limits of what is searched for in answers: a tenant can write Secrets of any number, with lines of any number."""
+_FIELDS: Final = ("data", "stringData")
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 
 
-def hidden_words(stores: Stores, namespace: str) -> frozenset[str]:
-    """Return the secret texts of all Secrets in *stores*; of on-demand stores, those of fetched Secrets."""
+def hidden_words(stores: Stores, namespace: str) -> frozenset[str] | None:
+    """Return the secret texts of all Secrets in *stores*; of on-demand stores, those of fetched Secrets.
+
+    If they exceed the limits, return those of the namespace; None if these exceed them, too.
+    """
     secrets = [each for store in stores.values() for each in store.list() if each.get("kind") == _SECRET]
-    if len(secrets) > MOST_SECRETS:
-        secrets = [each for each in secrets if each["metadata"].get("namespace") == namespace]
-    return frozenset().union(*map(_hidden_here, secrets))
+    found = _collect(secrets) if len(secrets) <= MOST_SECRETS else None
+    if found is None:
+        found = _collect(each for each in secrets if each["metadata"].get("namespace") == namespace)
+    return found
+
+
+def _collect(secrets: Iterable[Resource]) -> frozenset[str] | None:
+    size, words = 0, set[str]()
+    for secret in secrets:
+        size += _size_of(secret)
+        if size > MOST_BYTES:
+            return None
+        words |= _hidden_here(secret)
+        if len(words) > MOST_WORDS:
+            return None
+    return frozenset(words)
+
+
+def _size_of(secret: Resource) -> int:
+    try:
+        return sum(len(value) for field in _FIELDS for value in _values_of(secret.get(field)))
+    except ContentUnavailableError:
+        return 0
 
 
 def _hidden_here(secret: Resource) -> frozenset[str]:
@@ -38,7 +65,7 @@ def hidden_in(resource: Resource | None) -> frozenset[str]:
         return frozenset()
     return frozenset(
         line
-        for field in ("data", "stringData")
+        for field in _FIELDS
         for value in _values_of(resource.get(field))
         for text in (value, _decoded(value))
         for line in {text, *text.splitlines()}

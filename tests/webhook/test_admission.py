@@ -14,6 +14,7 @@ from haptic_trio.metrics import Families
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
 from haptic_trio.webhook.admission import Admission, AdmissionLimits, Present
+from haptic_trio.webhook.hidden import MOST_WORDS
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REJECTED, UNCHECKED, WebhookMetrics
 from haptic_trio.webhook.targets import targets_of
 from tests.webhook.builders import fault, request_of, web
@@ -45,7 +46,7 @@ class Rig:
         *,
         waiting: int = 2,
         is_ready: bool = True,
-        hidden: Callable[[str], frozenset[str]] = lambda _namespace: frozenset(),
+        hidden: Callable[[str], frozenset[str] | None] = lambda _namespace: frozenset(),
     ) -> None:
         self.registry = CollectorRegistry()
         watched = {
@@ -165,6 +166,18 @@ async def test_content_of_secrets_is_in_no_answer() -> None:
     assert not answer.allowed
     for hidden in ("hunter2", "secret-value", "c2VjcmV0LXZhbHVl"):
         assert hidden not in answer.message
+
+
+async def test_a_text_is_not_shown_where_there_are_too_many_secrets_to_search_for() -> None:
+    found = DryRun(faults=(fault("cannot read hunter2"),))
+    lines = "\n".join(f"{number:05}" for number in range(MOST_WORDS + 1))
+    large = {**web(), "kind": "Secret", "data": {"key": base64.b64encode(lines.encode()).decode()}}
+
+    for rig, resource in ((Rig(FakeDryRuns(found), hidden=lambda _: None), web()), (Rig(FakeDryRuns(found)), large)):
+        answer = await rig.admission.review(request_of(resource))
+        assert not answer.allowed
+        assert "hunter2" not in answer.message
+        assert "not shown" in answer.message
 
 
 async def test_field_that_is_rejected_is_named_and_nothing_of_a_secret() -> None:

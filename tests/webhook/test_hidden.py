@@ -5,7 +5,7 @@ from typing import Any
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.webhook.hidden import MOST_SECRETS, hidden_in, hidden_words
+from haptic_trio.webhook.hidden import MOST_BYTES, MOST_SECRETS, MOST_WORDS, hidden_in, hidden_words
 
 
 def secret(name: str, namespace: str = "default", **data: str) -> Resource:
@@ -34,12 +34,31 @@ def test_other_objects_and_the_shortest_texts_hide_nothing() -> None:
     assert hidden_in({"kind": "Secret", "data": ["no", "mapping"], "stringData": {"a": 1}}) == frozenset()
 
 
+def found(stores: Stores) -> frozenset[str]:
+    words = hidden_words(stores, "default")
+    assert words is not None
+    return words
+
+
 def test_all_secrets_are_hidden_or_of_very_many_those_of_the_namespace() -> None:
     few = stores_of(secret("a", key="password-a"), secret("b", "other", key="password-b"))
     many = stores_of(
         secret("a", key="password-a"), *(secret(f"s{n}", "other", key=f"password-{n}") for n in range(MOST_SECRETS))
     )
 
-    assert {"password-a", "password-b"} <= hidden_words(few, "default")
-    assert "password-a" in hidden_words(many, "default")
-    assert "password-7" not in hidden_words(many, "default")
+    assert {"password-a", "password-b"} <= found(few)
+    assert "password-a" in found(many)
+    assert "password-7" not in found(many)
+
+
+def test_secrets_of_many_lines_or_bytes_cost_other_namespaces_nothing() -> None:
+    own = secret("a", key="password-a")
+    lines = "\n".join(f"{number:05}" for number in range(MOST_WORDS + 1))
+    large = [{**secret(f"s{number}", "attacker"), "data": {"key": "A" * (1 << 20)}} for number in range(17)]
+    assert sum(len(each["data"]["key"]) for each in large) > MOST_BYTES
+
+    for hostile in ([secret("s", "attacker", key=lines)], large):
+        stores = stores_of(own, *hostile)
+        assert "password-a" in found(stores)
+        assert len(found(stores)) < 5
+        assert hidden_words(stores, "attacker") is None
