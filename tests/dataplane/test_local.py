@@ -51,10 +51,12 @@ async def test_a_process_that_was_never_recorded_is_found_and_adopted(
     port = free_port()
     async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
         await sync_endpoint(agent, answering(port, "one"))
-        pid = (await agent.describe()).pid
+    alive = set(live_haproxies(instance_root, within=0))
     (instance_root / "instances/local-1/process.json").unlink()
-    async with instances(instance_root, haproxy_binary) as (agent,):
-        assert (await agent.describe()).pid == pid
+    async with instances(instance_root, haproxy_binary):
+        assert set(live_haproxies(instance_root, within=0)) == alive
+        assert await fetch(port) == (200, "one")
+    assert not live_haproxies(instance_root)
 
 
 async def test_a_stale_record_is_discarded(instance_root: Path, haproxy_binary: Path) -> None:
