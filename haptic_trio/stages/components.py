@@ -52,7 +52,7 @@ async def run_components(
         try:
             await _run_components(process, built, channels, pulses, task_status=task_status)
         finally:
-            await built.close()
+            await built.close()  # noqa: ASYNC102  shields itself
     else:
         await _run_components(process, built, channels, pulses, task_status=task_status)
 

@@ -191,12 +191,12 @@ class LocalAgent:
             try:
                 await self._supervisor.load()
             except LoadRejectedError as exc:
-                await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))
+                await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))  # noqa: ASYNC120  shields itself
                 if unbound := read_conflicts(exc.output):
                     raise PortsUnavailableError(self._name, unbound) from exc
                 raise DeploymentRejectedError(self._name, self._quote(exc.output)) from exc
             except (EndpointError, OSError):
-                await self._last_write.finish(partial(self._files.abandon, clear=False))
+                await self._last_write.finish(partial(self._files.abandon, clear=False))  # noqa: ASYNC120  shields itself
                 raise
             # The process has changed.
             await self._last_write.finish(partial(self._files.commit, name, generation))
@@ -289,7 +289,7 @@ class LocalAgent:
                     self._patched.set()
                     self._log.warning("runtime changes are not written out", error=str(exc))
         finally:
-            await clean_up_in_thread(directory.remove)
+            await clean_up_in_thread(directory.remove)  # noqa: ASYNC102  shields itself
 
     async def _write_out_once(self, directory: CheckDirectory) -> None:
         async with self._exclusive():
