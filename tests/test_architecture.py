@@ -46,9 +46,6 @@ WRITTEN = (
     "SECURITY.md",
     "Makefile",
 )
-EXCEPTIONS = {
-    "Eclipsed": "the reason of a Kubernetes Event, which users match on",
-}
 
 
 @cache
@@ -196,7 +193,6 @@ def test_texts_use_the_terms_of_the_glossary() -> None:
         for file in files
         for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1)
         for word in words.findall(line)
-        if word not in EXCEPTIONS
     ]
 
     assert found == [], "use the terms of the glossary in docs/architecture.md"
