@@ -13,7 +13,7 @@ LIMIT: Final = 0.1
 """Seconds of CPU time of the event loop's thread that one step of a task may take."""
 FREEZE: Final = 1.0
 """Seconds from which a step is logged as a warning."""
-_PACKAGE: Final = "haptic_trio."
+_PREFIX: Final = "haptic_trio."
 
 
 class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,17 +27,15 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowSteps(trio.abc.Instrument):
-    """Measures each step of the tasks whose function is in *package*, and passes slow ones to *report*.
+    """Measures each step of the tasks whose name begins with *prefix*, and passes slow ones to *report*.
 
     Costs two readings of a clock for each step. *report* must not block.
     """
 
-    def __init__(
-        self, report: Callable[[SlowStep], None], *, limit: float = LIMIT, package: str = _PACKAGE.rstrip(".")
-    ) -> None:
+    def __init__(self, report: Callable[[SlowStep], None], *, limit: float = LIMIT, prefix: str = _PREFIX) -> None:
         self._report = report
         self._limit = limit
-        self._package = f"{package}."
+        self._prefix = prefix
         self._began = 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  called by position
@@ -47,8 +45,8 @@ class SlowSteps(trio.abc.Instrument):
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         """Report the step if it was slow."""
         seconds = time.thread_time() - self._began
-        if seconds > self._limit and task.name.startswith(self._package):
-            name = task.name.removeprefix(_PACKAGE)
+        if seconds > self._limit and task.name.startswith(self._prefix):
+            name = task.name.removeprefix(_PREFIX)
             self._report(SlowStep(task=name, place=_place_of(task), seconds=seconds))
 
 
@@ -67,6 +65,6 @@ def _place_of(task: trio.lowlevel.Task) -> str:
     place = ""
     for frame, line in task.iter_await_frames():
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith(_PACKAGE):
-            place = f"{module.removeprefix(_PACKAGE)}:{line} {frame.f_code.co_name}"
+        if module.startswith(_PREFIX):
+            place = f"{module.removeprefix(_PREFIX)}:{line} {frame.f_code.co_name}"
     return place

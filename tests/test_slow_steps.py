@@ -72,7 +72,7 @@ def test_waiting_threads_and_sleeps_are_not_slow_steps() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.to_thread.run_sync, keep_busy)
 
-    trio.run(wait, instruments=[SlowSteps(found.append, package="trio")])
+    trio.run(wait, instruments=[SlowSteps(found.append, prefix="trio.")])
 
     assert found == []
 
