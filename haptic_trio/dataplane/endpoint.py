@@ -10,6 +10,8 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import Plan
 
+NAMED_FILES: Final = 5
+"""Limit of file names in a report."""
 _NAMED_ADDRESSES: Final = 5
 
 

@@ -4,7 +4,7 @@ from haptic_trio.dataplane.dataplaneapi.client import ApiClient, ApiStatusError
 from haptic_trio.dataplane.dataplaneapi.observe import observe_process
 from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi
 from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot
-from haptic_trio.dataplane.endpoint import DriftReport, PatchRejectedError
+from haptic_trio.dataplane.endpoint import NAMED_FILES, DriftReport, PatchRejectedError
 from haptic_trio.dataplane.permanent_errors import PermanentFindings
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
@@ -12,9 +12,6 @@ from haptic_trio.haproxy.plan.operations import DeleteServer
 from haptic_trio.haproxy.runtime.differences import Kind, count_kinds, reload_reasons, repair_operations
 from haptic_trio.haproxy.runtime.replies import UnreadableReplyError
 from haptic_trio.logs import get_logger
-
-NAMED_FILES = 5
-"""Limit of file names in a report."""
 
 
 class DriftRepair:

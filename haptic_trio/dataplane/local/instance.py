@@ -30,6 +30,7 @@ from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.endpoint import (
+    NAMED_FILES,
     DeploymentRejectedError,
     DriftReport,
     EndpointError,
@@ -69,8 +70,6 @@ CHECK_LIMIT = 60.0
 """Seconds for the check before a load."""
 WRITE_OUT_INTERVAL = 10.0
 """Seconds in which runtime changes are collected before they are checked together and written out."""
-NAMED_FILES = 5
-"""Limit of file names in a report."""
 LOCK_LIMIT = 2.0
 """Seconds in which the lock of a directory is tried."""
 LOCK_INTERVAL = 0.02

@@ -1,12 +1,10 @@
 """Preparation of the files that HAProxy loads when it is started again without a deployment."""
 
+from haptic_trio.dataplane.endpoint import NAMED_FILES
 from haptic_trio.dataplane.local.files.generation_directory import JOURNAL_NAME, MANIFEST_NAME
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.errors import HapticError
 from haptic_trio.logs import get_logger
-
-NAMED_FILES = 5
-"""Limit of file names in a message."""
 
 log = get_logger("supervisor")
 
