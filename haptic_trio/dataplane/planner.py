@@ -1,8 +1,8 @@
 """Planner: comparisons of generations off the event loop, one at a time, and once for identical endpoints."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import trio
 
@@ -15,6 +15,10 @@ from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
 KNOWN_SPLITS: Final = 4
 """Splits that are kept for other endpoints. Each may refer to a generation."""
 
+OnlyData: TypeAlias = Callable[[Generation, Generation], Awaitable[bool]]
+"""See `Planner.is_only_data`."""
+AddData: TypeAlias = Callable[[Generation, Generation], Awaitable[Generation]]
+"""See `Planner.add_data`."""
 T = TypeVar("T")
 
 

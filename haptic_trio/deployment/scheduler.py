@@ -1,12 +1,11 @@
 """Deployment scheduler: feeds a `Schedule` and sends the deployments that are due."""
 
-from collections.abc import Awaitable, Callable
 from math import inf
-from typing import TypeAlias
 
 import trio
 
 from haptic_trio.channels import EventBuffer, Latest, News
+from haptic_trio.dataplane.planner import AddData
 from haptic_trio.deployment.schedule import Compared, Input, Schedule
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
@@ -18,9 +17,6 @@ from haptic_trio.messages import (
     EndpointsDiscovered,
     ValidationFailed,
 )
-
-AddData: TypeAlias = Callable[[Generation, Generation], Awaitable[Generation]]
-"""Returns the first generation with those changes of the second one that need no reload."""
 
 
 async def run_scheduler(

@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
+from haptic_trio.dataplane.planner import AddData, OnlyData
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
@@ -24,11 +25,6 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
 from haptic_trio.pipeline.rejection.errors import RejectedError, report_rejection
-
-OnlyData = Callable[[Generation, Generation], Awaitable[bool]]
-"""Whether the second generation differs from the first one only by changes that need no reload."""
-AddData = Callable[[Generation, Generation], Awaitable[Generation]]
-"""Returns the first generation with those changes of the second one that need no reload."""
 
 
 async def run_checker(

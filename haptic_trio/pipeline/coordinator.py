@@ -7,6 +7,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
+from haptic_trio.dataplane.planner import AddData, OnlyData
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -17,7 +18,7 @@ from haptic_trio.messages import (
     ReconcileTriggered,
     ValidationFailed,
 )
-from haptic_trio.pipeline.checker import AddData, OnlyData, run_checker
+from haptic_trio.pipeline.checker import run_checker
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
 from haptic_trio.pipeline.rejection.errors import RejectedError, report_rejection
 
@@ -167,10 +168,7 @@ class _Coordinator:
 
     async def publish(self, checked: CheckedConfig) -> None:
         """Publish *checked*, and before it what has changed since its check."""
-        self._events.record(checked.trigger)
-        await self._cycles.send(checked.trigger)
-        with self._pulse.busy() as progress:
-            await self.reconcile(checked.trigger, progress)
+        await self._begin(checked.trigger)
         # Only the first cycle may repeat it: nothing else is published yet.
         self._checked = None
         # Last: endpoints get the newest data with its structure, never older data.
@@ -183,10 +181,14 @@ class _Coordinator:
             trigger = ReconcileTriggered(
                 correlation=lane.next_correlation(), reason=Reason.REJECTED, changes=0, seen=trio.current_time()
             )
-            self._events.record(trigger)
-            await self._cycles.send(trigger)
-            with self._pulse.busy() as progress:
-                await self.reconcile(trigger, progress)
+            await self._begin(trigger)
+
+    async def _begin(self, trigger: ReconcileTriggered) -> None:
+        """Reconcile for a *trigger* that comes from here, not from the debouncer."""
+        self._events.record(trigger)
+        await self._cycles.send(trigger)
+        with self._pulse.busy() as progress:
+            await self.reconcile(trigger, progress)
 
 
 def _validated_again(valid: ConfigValidated, prepared: ConfigPrepared) -> ConfigValidated:
