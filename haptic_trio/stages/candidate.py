@@ -64,7 +64,7 @@ async def make_candidate(
                 valid = await _validate(components.pipeline, correlation)
                 nursery.cancel_scope.cancel(reason="the candidate is complete")
     except BaseException:
-        await components.close()  # noqa: ASYNC102  shields itself
+        await components.aclose()
         raise
     events.pass_on()
     return Candidate(loaded=loaded, components=components, valid=valid)

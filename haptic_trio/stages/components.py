@@ -1,5 +1,6 @@
 """Stage 2, `components`: builds validator, renderer, ledger of reconciliations and HTTP store."""
 
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 
@@ -47,37 +48,25 @@ async def run_components(
     """
     if process.follow_log_level:
         set_level(loaded.config.logging.level)
-    if built is None:
-        built = await build_components(process, loaded, process.retained.contents, process.events, watches)
-        try:
-            await _run_components(process, built, channels, pulses, task_status=task_status)
-        finally:
-            await built.close()  # noqa: ASYNC102  shields itself
-    else:
-        await _run_components(process, built, channels, pulses, task_status=task_status)
-
-
-async def _run_components(
-    process: Process,
-    built: IterationComponents,
-    channels: Channels,
-    pulses: Pulses,
-    *,
-    task_status: trio.TaskStatus[IterationComponents],
-) -> None:
-    process.retained.quarantine, process.retained.contents = built.quarantine, built.memory
-    leadership = process.leadership.value
-    async with trio.open_nursery() as nursery:
-        await nursery.start(
-            partial(
-                run_ledger,
-                channels.cycles_out.clone(),
-                is_leader=leadership is not None and leadership.is_leader,
-                events=process.events,
+    async with AsyncExitStack() as owned:
+        if built is None:
+            built = await build_components(process, loaded, process.retained.contents, process.events, watches)
+            await owned.enter_async_context(aclosing(built))
+        process.retained.quarantine, process.retained.contents = built.quarantine, built.memory
+        leadership = process.leadership.value
+        async with trio.open_nursery() as nursery:
+            await nursery.start(
+                partial(
+                    run_ledger,
+                    channels.cycles_out.clone(),
+                    is_leader=leadership is not None and leadership.is_leader,
+                    events=process.events,
+                )
             )
-        )
-        nursery.start_soon(partial(run_contents, built.contents, channels.changes_in.clone(), events=process.events))
-        task_status.started(replace(built, pulses=pulses))
+            nursery.start_soon(
+                partial(run_contents, built.contents, channels.changes_in.clone(), events=process.events)
+            )
+            task_status.started(replace(built, pulses=pulses))
 
 
 async def build_components(

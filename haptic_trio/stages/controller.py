@@ -76,9 +76,9 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
         finally:
             process.running.put(None)
             if opening.candidate is not None:
-                await opening.candidate.components.close()  # noqa: ASYNC102  shields itself
+                await opening.candidate.components.aclose()
             if checked is None and state.candidate is not None:
-                await state.candidate.components.close()  # noqa: ASYNC102  shields itself
+                await state.candidate.components.aclose()
         candidate = state.candidate if checked is not None else None
         if state.stage == len(STAGES):
             last_good = state.loaded

@@ -31,7 +31,7 @@ class IterationComponents:
     directory: CheckDirectory
     """Files of the last `haproxy -c`."""
 
-    async def close(self) -> None:
-        """End the watches and remove the files."""
+    async def aclose(self) -> None:
+        """End the watches and remove the files, also in a cancelled task."""
         self.watches.close()
         await clean_up_in_thread(self.directory.remove)

@@ -26,7 +26,7 @@ async def test_closed_components_leave_no_watch_and_no_file(nursery: trio.Nurser
 
     with trio.CancelScope() as scope:
         scope.cancel()
-        await components.close()
+        await components.aclose()
 
     await wait_all_tasks_blocked()
     assert (rig.cluster.watches, os.listdir(tmp_path)) == (0, [])  # noqa: PTH208
