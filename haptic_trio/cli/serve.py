@@ -58,6 +58,7 @@ from haptic_trio.stages.controller import run_controller
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
 from haptic_trio.stages.fleets.local import LocalFleet, make_local_fleet
 from haptic_trio.stages.fleets.pods import PodFleet, make_pod_fleet
+from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.process import Process, StatusAccess
 from haptic_trio.telemetry.accounts import Accounts
 from haptic_trio.validation_tests.gate import GuardedLoad
@@ -272,7 +273,7 @@ async def _run_locked(
         leadership=leadership,
         events=events,
         queue_metrics=WorkQueueMetrics(metrics.registry),
-        tunes_gc=True,
+        collections=Collections(wanted=True),
         follow_log_level=options.follow_log_level,
     )
     fleet = _make_fleet(options, process, server)

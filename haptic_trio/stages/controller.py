@@ -7,14 +7,12 @@ from typing import Final
 import trio
 
 from haptic_trio.backoff import Backoff
-from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem, leaves_of
 from haptic_trio.k8s.shared_watches import SharedWatches
-from haptic_trio.messages import ConfigValidated, IterationEnded, ProblemsReported
+from haptic_trio.messages import ConfigChanged, IterationEnded, ProblemsReported
 from haptic_trio.stages.config_watch import run_config_watch
-from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.iteration import Opening, StartTimeoutError, run_iteration
-from haptic_trio.stages.process import STAGES, Candidate, IterationState, Process
+from haptic_trio.stages.process import STAGES, IterationState, Process
 
 RETRY_BASE: Final = 0.5
 RETRY_MAX: Final = 30.0
@@ -41,12 +39,8 @@ async def run_controller(process: Process) -> None:
 
 
 async def _run_iterations(process: Process, watches: SharedWatches) -> None:
-    checked: LoadedConfig | None = None
-    candidate: Candidate | None = None
-    last_good: LoadedConfig | None = None
-    last_valid: ConfigValidated | None = None
-    rejected: set[str] = set()
-    collections = Collections(wanted=process.tunes_gc)
+    opening = Opening()
+    rejected = process.retained.rejected
     backoff = Backoff(base=RETRY_BASE, limit=RETRY_MAX, jitter=lambda: 0.0)
     for number in count(1):
         state = IterationState(number=number, opened=trio.current_time())
@@ -54,17 +48,17 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
         delay = 0.0
         # Stage `load_config` chooses from this version on.
         seen, _ = await process.candidates.wait_newer(0)
-        opening = Opening(checked=checked, candidate=candidate, last_good=last_good, last_valid=last_valid)
-        checked = None
+        change: ConfigChanged | None = None
         try:
-            with collections.building(is_resumed=candidate is not None):
-                change = await run_iteration(process, state, opening, watches, rejected, collections)
-            reason, checked = "configuration changed", change.loaded
+            with process.collections.building(is_resumed=opening.candidate is not None):
+                change = await run_iteration(process, state, opening, watches)
+            reason = "configuration changed"
             backoff.reset()
         except* StartTimeoutError as group:
             reason = "start timed out"
             process.events.record(_failure(number, group, delay))
-            if state.loaded is not None and last_good is not None and state.loaded.version != last_good.version:
+            good = opening.last_good
+            if state.loaded is not None and good is not None and state.loaded.version != good.version:
                 rejected.add(state.loaded.version)
         except* (HapticError, OSError) as group:
             # Any other exception is a bug and ends the process with a traceback.
@@ -77,13 +71,15 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
             process.running.put(None)
             if opening.candidate is not None:
                 await opening.candidate.components.aclose()
-            if checked is None and state.candidate is not None:
+            if change is None and state.candidate is not None:
                 await state.candidate.components.aclose()
-        candidate = state.candidate if checked is not None else None
-        if state.stage == len(STAGES):
-            last_good = state.loaded
-        if state.validated is not None and state.validated.value is not None:
-            last_valid = state.validated.value
+        valid = state.validated.value if state.validated is not None else None
+        opening = Opening(
+            checked=change.loaded if change is not None else None,
+            candidate=state.candidate if change is not None else None,
+            last_good=state.loaded if state.stage == len(STAGES) else opening.last_good,
+            last_valid=valid or opening.last_valid,
+        )
         process.events.record(
             IterationEnded(iteration=number, reason=reason, seconds=trio.current_time() - state.opened)
         )

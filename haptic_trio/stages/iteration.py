@@ -14,7 +14,6 @@ from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.messages import ConfigChanged, ConfigValidated, StageReached
 from haptic_trio.stages.candidate import make_candidate
 from haptic_trio.stages.components import run_components
-from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.load_config import run_load_config
 from haptic_trio.stages.process import STAGES, Candidate, IterationState, Process
 from haptic_trio.stages.reconcile import run_reconcile
@@ -31,10 +30,10 @@ class StartTimeoutError(HapticError):
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """State of earlier iterations that a new one starts from."""
+    """Results of the iteration before that a new one starts from."""
 
     checked: LoadedConfig | None = None
-    """The configuration whose change ended the previous iteration: loaded there, so not loaded again."""
+    """The configuration whose change ended that iteration: loaded there, so not loaded again."""
     candidate: Candidate | None = None
     """The same configuration, if it was rendered and checked there as well."""
     last_good: LoadedConfig | None = None
@@ -48,15 +47,12 @@ async def run_iteration(
     state: IterationState,
     opening: Opening,
     watches: SharedWatches,
-    rejected: set[str],
-    collections: Collections,
 ) -> ConfigChanged:
     """Start the five stages in order and run them until the configuration changes; return the change.
 
     Every task started here has finished on return. *state* is updated for
     health checks and the console; it also gets the candidate that ended this
-    iteration, which the caller closes. *rejected* holds the versions that
-    could not be used, for all iterations.
+    iteration, which the caller closes.
     """
     changes: list[ConfigChanged] = []
     correlations = count(1)
@@ -80,8 +76,6 @@ async def run_iteration(
                 nursery,
                 lambda: f"{state.number}-{next(correlations)}",
                 watches,
-                rejected,
-                collections,
             )
     return changes[0]
 
@@ -94,10 +88,8 @@ async def _start_stages(
     nursery: trio.Nursery,
     next_correlation: Callable[[], str],
     watches: SharedWatches,
-    rejected: set[str],
-    collections: Collections,
 ) -> None:
-    candidate = opening.candidate
+    candidate, rejected = opening.candidate, process.retained.rejected
 
     def reached(stage: int, name: str) -> None:
         state.stage = stage
@@ -125,7 +117,7 @@ async def _start_stages(
             await serving.wait()
         # Before this iteration serves there is nothing to protect, and what it waits for may never come.
         if serving.is_set():
-            with collections.paused():
+            with process.collections.paused():
                 state.candidate = await make_candidate(process, watches, changed, correlation=f"{state.number + 1}-0")
 
     async def watch_config() -> None:
@@ -189,6 +181,6 @@ async def _start_stages(
         )
         reached(5, "reconcile")
         serving.set()
-        nursery.start_soon(collections.run_freeze, channels.validated)
+        nursery.start_soon(process.collections.run_freeze, channels.validated)
     if starting.cancelled_caught:
         raise StartTimeoutError(limit, state.stage)

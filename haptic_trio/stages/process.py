@@ -22,6 +22,7 @@ from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, DeploymentCompleted, LeadershipChanged
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
@@ -126,6 +127,8 @@ class RetainedState:
     """Fetched contents that were accepted last."""
     taken_ports: TakenPorts = field(default_factory=TakenPorts)
     """Addresses that HAProxy could not bind; another configuration does not free them."""
+    rejected: set[str] = field(default_factory=set)
+    """Versions of configurations that could not be used."""
     newest_valid: Latest[ConfigValidated] = field(default_factory=Latest)
     """The newest valid configuration of any iteration; a new instance starts with it."""
 
@@ -167,8 +170,8 @@ class Process:
     """Settings of the Lease from the newest configuration that has started."""
     status_access: StatusAccess | None = None
     """None: there is no API server to write to."""
-    tunes_gc: bool = False
-    """Exclude objects that live as long as an iteration from garbage collection; see `stages/gc_tuning`."""
+    collections: Collections = field(default_factory=lambda: Collections(wanted=False))
+    """When garbage is collected."""
     follow_log_level: bool = False
     """Set the log level to `logging.level`; False where the command line has set it."""
     candidates: Latest[ConfigSeen] = field(default_factory=Latest)
