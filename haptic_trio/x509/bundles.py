@@ -58,18 +58,18 @@ def bundle_of(*parts: str, is_pair: bool = False) -> str:
 @lru_cache(maxsize=4_096)
 def _find_fault(blocks: tuple[str, ...]) -> str:
     """Return what is wrong with certificates and keys."""
-    certificates = [block for block in blocks if _HEAD_OF_CERTIFICATE.match(block)]
+    certificates: list[x509.Certificate] = []
     keys = [block for block in blocks if "PRIVATE KEY-----" in block.partition("\n")[0]]
-    for number, block in enumerate(certificates, 1):
+    for number, block in enumerate(filter(_HEAD_OF_CERTIFICATE.match, blocks), 1):
         try:
-            _load(block.encode())
+            certificates.append(_load(block.encode()))
         except UNREADABLE:
             return f"certificate {number} cannot be read"
     try:
         _check_keys(certificates, keys)
         # A bundle without a key is a list of authorities, for which OpenSSL has no such limits.
-        for number, block in enumerate(certificates if keys else (), 1):
-            if weakness := find_weakness(block):
+        for number, certificate in enumerate(certificates if keys else (), 1):
+            if weakness := find_weakness(certificate):
                 return f"certificate {number} {weakness}"
         for block in blocks:
             if "DH PARAMETERS-----" in block.partition("\n")[0]:
@@ -87,7 +87,7 @@ def _load(block: bytes) -> x509.Certificate:
     return certificate
 
 
-def _check_keys(certificates: Sequence[str], keys: Sequence[str]) -> None:
+def _check_keys(certificates: Sequence[x509.Certificate], keys: Sequence[str]) -> None:
     halves = [public_half(key) for key in keys]
     if halves and certificates and halves[0] != certified_key(certificates[0]):
         raise KeyFaultError("the private key is not that of the first certificate")

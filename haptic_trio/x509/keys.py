@@ -7,7 +7,6 @@ dangerous: the package cryptography tests the primes of RSA keys, and computes t
 
 import base64
 import re
-from functools import lru_cache
 from typing import Final
 
 from cryptography import x509
@@ -85,11 +84,10 @@ def _check_numbers(numbers: RSAPrivateNumbers) -> None:
         raise KeyFaultError(_UNUSABLE)
 
 
-@lru_cache(maxsize=4_096)
-def certified_key(pem: str) -> bytes:
-    """Return the public key in the first certificate of *pem*; raises `KeyFaultError`."""
+def certified_key(certificate: x509.Certificate) -> bytes:
+    """Return the public key in *certificate*, the first one of a bundle; raises `KeyFaultError`."""
     try:
-        key = x509.load_pem_x509_certificate(pem.encode()).public_key()
+        key = certificate.public_key()
         half = key.public_bytes(*_FORM)
     except UNREADABLE:
         raise KeyFaultError("certificate 1 cannot be read") from None

@@ -6,7 +6,6 @@ the `bind` line of a weaker certificate, and with it the listeners of all others
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from cryptography import x509
@@ -37,11 +36,9 @@ _HEAD: Final = re.compile(
 )
 
 
-@lru_cache(maxsize=4_096)
-def find_weakness(pem: str) -> str:
-    """Return why OpenSSL rejects the certificate in *pem* at level 2; empty if it accepts it."""
+def find_weakness(certificate: x509.Certificate) -> str:
+    """Return why OpenSSL rejects *certificate* at level 2; empty if it accepts it."""
     try:
-        certificate = x509.load_pem_x509_certificate(pem.encode())
         key = certificate.public_key()
     except UNREADABLE:
         return "has a key that cannot be read"
