@@ -17,7 +17,7 @@ import msgspec
 
 from haptic_trio.dataplane.local.check import PRELUDE_NAME
 from haptic_trio.dataplane.local.ports import Address
-from haptic_trio.dataplane.local.process import PROC
+from haptic_trio.dataplane.local.process import PROC, list_processes
 
 INSTANCES_NAME = "instances"
 """Name of the directory of instances in a controller's state directory."""
@@ -100,17 +100,11 @@ def _is_same(one: Address, other: Address) -> bool:
 
 def list_haproxys() -> Iterator[tuple[int, Path]]:
     """Yield pid and instance directory of this user's HAProxy processes, workers included; blocks."""
-    files_seen = (PROC / "self/ns/mnt").readlink()
-    for entry in PROC.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):
-            if entry.stat().st_uid != os.geteuid() or (entry / "ns/mnt").readlink() != files_seen:
-                continue
-            for argument in (entry / "cmdline").read_bytes().split(b"\0"):
-                path = Path(os.fsdecode(argument))
-                if path.name == PRELUDE_NAME and path.is_absolute():
-                    yield int(entry.name), path.parent
+    for pid, arguments in list_processes():
+        for argument in arguments:
+            path = Path(os.fsdecode(argument))
+            if path.name == PRELUDE_NAME and path.is_absolute():
+                yield pid, path.parent
 
 
 def _list_sockets(pid: int) -> frozenset[str]:

@@ -14,7 +14,7 @@ import contextlib
 import os
 import select
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -57,19 +57,31 @@ def read_start_time(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def find_masters(argument: str) -> list[int]:
-    """Return this user's processes whose command line has *argument*, without their children."""
-    parents: dict[int, int] = {}
+def list_processes() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield pid and arguments of each process of this user that sees the same files; blocks."""
     # The same path may be another file in another container.
     files_seen = (PROC / "self/ns/mnt").readlink()
     for entry in PROC.iterdir():
         if not entry.name.isdecimal():
             continue
         with contextlib.suppress(OSError):
-            is_candidate = entry.stat().st_uid == os.geteuid() and (entry / "ns/mnt").readlink() == files_seen
-            if is_candidate and has_argument(int(entry.name), argument):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents[int(entry.name)] = int(fields[1])
+            if entry.stat().st_uid == os.geteuid() and (entry / "ns/mnt").readlink() == files_seen:
+                yield int(entry.name), read_arguments(int(entry.name))
+
+
+def read_arguments(pid: int) -> list[bytes]:
+    """Return the command line of *pid*; raises OSError if it has ended."""
+    return (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+
+
+def find_masters(argument: str) -> list[int]:
+    """Return this user's processes whose command line has *argument*, without their children."""
+    parents: dict[int, int] = {}
+    for pid, arguments in list_processes():
+        if argument.encode() in arguments:
+            with contextlib.suppress(OSError):
+                fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+                parents[pid] = int(fields[1])
     return [pid for pid, parent in parents.items() if parent not in parents and read_start_time(pid) is not None]
 
 
@@ -98,7 +110,7 @@ def _describe(pid: int) -> ProcessRecord | None:
         # A worker that has outlived its master is in the session of the master.
         if start_time is None or os.getsid(pid) != pid:
             return None
-        arguments = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        arguments = read_arguments(pid)
         # `-S DIRECTORY/master.sock,mode,600`
         socket = os.fsdecode(arguments[arguments.index(b"-S") + 1].split(b",")[0])
     except (OSError, ValueError, IndexError):
@@ -110,14 +122,6 @@ def _describe(pid: int) -> ProcessRecord | None:
         binary=os.fsdecode(arguments[0]),
         sockets=str(Path(socket).parent),
     )
-
-
-def has_argument(pid: int, argument: str) -> bool:
-    """Whether the command line of *pid* has *argument*, exactly."""
-    try:
-        return argument.encode() in (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 class MasterProcess:

@@ -18,8 +18,8 @@ from haptic_trio.dataplane.local.process import (
     ProcessRecord,
     find_masters,
     find_record,
-    has_argument,
     is_alive,
+    read_arguments,
     read_boot_id,
     read_record,
     read_start_time,
@@ -37,7 +37,7 @@ def sleeper(tmp_path: Path) -> Iterator[int]:
     program = "import time; time.sleep(60)"
     pid = spawn([sys.executable, "-c", program, str(tmp_path / "process.cfg")], tmp_path / "log")
     # The kernel shows the command line a moment after the start has succeeded.
-    while not has_argument(pid, program):
+    while program.encode() not in read_arguments(pid):
         time.sleep(0.001)
     yield pid
     if read_start_time(pid) is not None:
@@ -108,7 +108,7 @@ def start_master(directory: Path) -> int:
     program = "import time; time.sleep(60)"
     sockets = f"{directory}/run/master.sock,mode,600"
     pid = spawn([sys.executable, "-c", program, "-S", sockets, "-f", str(directory / "process.cfg")], directory / "log")
-    while not has_argument(pid, program):
+    while program.encode() not in read_arguments(pid):
         time.sleep(0.001)
     return pid
 

@@ -17,7 +17,7 @@ from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.local.files import instance_directory
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
-from haptic_trio.dataplane.local.process import ProcessRecord, find_record, has_argument, read_record, spawn
+from haptic_trio.dataplane.local.process import ProcessRecord, find_record, read_arguments, read_record, spawn
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
@@ -195,7 +195,7 @@ async def test_what_haproxy_is_started_with_may_be_more_or_nothing_at_all(
                 await agent.activate(answering(port, "one"))
             allowed = True
             await agent.activate(answering(port, "one"))
-            assert has_argument((await agent.describe()).pid, "77")
+            assert b"77" in read_arguments((await agent.describe()).pid)
             nursery.cancel_scope.cancel()
 
 
