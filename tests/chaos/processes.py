@@ -15,6 +15,8 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.local.process import read_record, read_start_time
+from tests.support.launcher import wait_gone
+from tests.support.thousand import resident
 
 END_LIMIT: Final = 60.0
 """Seconds that a program has to end after SIGTERM, however busy the machine is."""
@@ -123,12 +125,7 @@ def children_of(pid: int) -> list[int]:
 async def gone(pids: Iterable[int]) -> None:
     """Return when none of *pids* is alive."""
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(pid)
-            try:
-                await trio.lowlevel.wait_readable(descriptor)
-            finally:
-                os.close(descriptor)
+        await wait_gone(pid)
 
 
 def send(number: signal.Signals, *pids: int) -> None:
@@ -146,9 +143,8 @@ def descriptors_of(pid: int) -> int:
 
 
 def megabytes_of(pid: int) -> float:
-    """Return the resident memory of a process."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
+    """Return the resident memory of a process; 0 after its end."""
+    # A zombie has no memory.
+    with contextlib.suppress(OSError, StopIteration):
+        return resident(pid) / 1024
     return 0.0

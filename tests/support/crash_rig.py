@@ -26,7 +26,7 @@ from haptic_trio.dataplane.local.process import read_record, read_start_time
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.haproxy.plan.delta import decode_delta
 from tests.features.harness import Site
-from tests.support.launcher import Program
+from tests.support.launcher import Program, wait_gone
 from tests.support.wanted import Certificate, Wanted, change, is_made_of, read_wanted
 from tests.support.witness import Window, shows
 
@@ -239,7 +239,7 @@ class Rig:
                     await trio.sleep(moment * seconds)
                     point = "time"
                 else:
-                    await (_wait_gone(pids[0]) if pids else victims[0].wait_gone())
+                    await (wait_gone(pids[0]) if pids else victims[0].wait_gone())
                     point = "step"
                 nursery.cancel_scope.cancel()
 
@@ -277,7 +277,7 @@ class Rig:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)
         for pid in pids:
-            await _wait_gone(pid)
+            await wait_gone(pid)
         for program in victims:
             await program.wait_gone()
         for instance in self._instances:
@@ -295,15 +295,6 @@ class Rig:
             f"{len(self.kills)} deployments, {self._number} configurations; killed {dict(parts)}; at {dict(points)};"
             f" as wanted after {seconds[len(seconds) // 2]:.2f} s (median), {seconds[-1]:.2f} s (longest)"
         )
-
-
-async def _wait_gone(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            await trio.lowlevel.wait_readable(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _kind_of(point: str) -> str:

@@ -59,12 +59,7 @@ class Program:
 
     async def wait_gone(self) -> None:
         """Return when it is dead."""
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                await trio.lowlevel.wait_readable(descriptor)
-            finally:
-                os.close(descriptor)
+        await wait_gone(self.pid)
 
     async def end(self) -> None:
         """Ask it to end, and make sure that it does."""
@@ -111,3 +106,13 @@ async def launcher() -> AsyncIterator[Launcher]:
             await process.stdout.aclose()
             process.kill()
             await process.wait()
+
+
+async def wait_gone(pid: int) -> None:
+    """Return when the process *pid* is dead; it need not be a child."""
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            await trio.lowlevel.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
