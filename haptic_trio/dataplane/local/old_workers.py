@@ -1,6 +1,5 @@
 """Observation of old HAProxy workers: those that finish their connections after a reload."""
 
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -50,7 +49,7 @@ def _measure(pids: tuple[int, ...]) -> int:
 
 def _read_kilobytes(pid: int) -> int:
     try:
-        lines = Path(PROC / str(pid) / "status").read_text().splitlines()
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)
