@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.heartbeat import Pulses
@@ -34,4 +33,4 @@ class IterationComponents:
     async def aclose(self) -> None:
         """End the watches and remove the files, also in a cancelled task."""
         self.watches.close()
-        await clean_up_in_thread(self.directory.remove)
+        await self.directory.aclose()

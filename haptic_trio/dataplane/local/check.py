@@ -121,8 +121,7 @@ def _remember(binary: Path, generation: Generation, report: CheckReport) -> None
 class CheckDirectory:
     """Private directory with the files of the last check, so that the next check writes only changed files.
 
-    One check at a time; its creator calls `remove`. Created below *root* (the
-    system's temporary directory by default) by the first check.
+    One check at a time. The first one creates it below *root*, by default the system's; its creator closes it.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -157,8 +156,12 @@ class CheckDirectory:
         self._held = generation
         return self._path
 
+    async def aclose(self) -> None:
+        """Remove the directory, also in a cancelled task."""
+        await clean_up_in_thread(self.remove)
+
     def remove(self) -> None:
-        """Remove the directory; the next check creates another one."""
+        """Remove the directory; the next check creates another one. Blocks."""
         with self._lock:
             self._remove()
 
@@ -210,10 +213,11 @@ async def check_config(
             raise _costly(most_cpu)
         return known
     began = trio.current_time()
-    kept = directory if directory is not None else CheckDirectory(root)
     try:
-        try:
-            path = await trio.to_thread.run_sync(kept.write, generation)
+        async with contextlib.AsyncExitStack() as owned:
+            if directory is None:
+                directory = await owned.enter_async_context(contextlib.aclosing(CheckDirectory(root)))
+            path = await trio.to_thread.run_sync(directory.write, generation)
             problems, cpu_seconds = await _run_twice(
                 binary,
                 [path / PRELUDE_NAME, path / CONFIG_NAME],
@@ -223,9 +227,6 @@ async def check_config(
                 memory=memory,
                 most_cpu=most_cpu,
             )
-        finally:
-            if directory is None:
-                await clean_up_in_thread(kept.remove)  # noqa: ASYNC102  shields itself
     except OSError as exc:
         raise CheckFailedError(f"haproxy -c could not be run: {exc}") from exc
     report = CheckReport(warnings=problems, seconds=trio.current_time() - began, cpu_seconds=cpu_seconds)

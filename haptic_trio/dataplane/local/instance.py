@@ -26,7 +26,6 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.endpoint import (
@@ -276,8 +275,7 @@ class LocalAgent:
 
     async def _write_out(self) -> None:
         """At intervals, check the runtime changes together and write them to the files that HAProxy loads."""
-        directory = CheckDirectory(self._scratch)
-        try:
+        async with contextlib.aclosing(CheckDirectory(self._scratch)) as directory:
             while True:
                 await self._patched.wait()
                 await trio.sleep(WRITE_OUT_INTERVAL)
@@ -287,8 +285,6 @@ class LocalAgent:
                 except EndpointStorageError as exc:
                     self._patched.set()
                     self._log.warning("runtime changes are not written out", error=str(exc))
-        finally:
-            await clean_up_in_thread(directory.remove)  # noqa: ASYNC102  shields itself
 
     async def _write_out_once(self, directory: CheckDirectory) -> None:
         async with self._exclusive():

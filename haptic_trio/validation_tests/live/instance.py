@@ -4,14 +4,13 @@ import contextlib
 import socket
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from haptic_trio.cancellation import clean_up_in_thread
 from haptic_trio.config.assertions import Answer, Request
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.local.check import PRELUDE_NAME, CheckDirectory
@@ -102,9 +101,8 @@ async def running(binary: Path, generation: Generation, *, scratch: Path | None 
     await trio.to_thread.run_sync(server_context)
     # Processes each line: slow for large configurations.
     isolation = await trio.to_thread.run_sync(Isolation, generation.config)
-    directory = CheckDirectory(scratch)
     echo = Echo({server.source: server for server in isolation.servers})
-    try:
+    async with aclosing(CheckDirectory(scratch)) as directory:
         with ExitStack() as stack:
             listeners = [stack.enter_context(_listen()) for _ in isolation.binds]
             instance = Instance(isolation, listeners, echo)
@@ -126,8 +124,6 @@ async def running(binary: Path, generation: Generation, *, scratch: Path | None 
                     with trio.move_on_after(KILL_LIMIT, shield=True):
                         await process.wait()
                 nursery.cancel_scope.cancel(reason="the test is over")
-    finally:
-        await clean_up_in_thread(directory.remove)  # noqa: ASYNC102  shields itself
 
 
 def _listen() -> socket.socket:
