@@ -23,11 +23,11 @@ class Backoff:
         self.failures = 0
         """Failures since the last success."""
 
-    def next(self, *, at_least: float = 0.0) -> float:
+    def next(self) -> float:
         """Count a failure and return how long to wait after it."""
         full = min(self._limit, self._base * 2.0 ** min(self.failures, 30))
         self.failures += 1
-        return max(at_least, full * (1 - 0.5 * self._jitter()))
+        return full * (1 - 0.5 * self._jitter())
 
     def reset(self) -> None:
         """Start from *base* again, after a success."""

@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +19,3 @@ def test_every_delay_is_within_half_of_its_bound(failures: int, jitter: float) -
         backoff.next()
 
     assert 0.1 <= backoff.next() <= 15
-
-
-@pytest.mark.parametrize(("asked", "expected"), [(0.5, 1), (60, 60)])
-def test_what_the_server_asks_for_is_the_least(asked: float, expected: float) -> None:
-    assert Backoff(base=1, limit=5, jitter=lambda: 0).next(at_least=asked) == expected
