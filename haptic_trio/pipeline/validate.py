@@ -89,7 +89,8 @@ class Validator:
                 try:
                     report = await self._run_check(generation, self._check_timeout, idle=idle)
                 except CheckTimeoutError:
-                    report = await self._run_check(generation, (CHECK_TIMES - 1) * self._check_timeout, idle=False)
+                    limit = (CHECK_TIMES - 1) * self._check_timeout
+                    report = await self._run_check(generation, limit, idle=False, eager=True)
         except ConfigRejectedError as exc:
             rejection = _rejection("check", exc.problems, rendered)
             if isinstance(exc, CheckCrashedError) and not rejection.suspects:
@@ -126,13 +127,14 @@ class Validator:
             raise UndecidedError("check", (_undecided(exc),)) from exc
 
     async def _run_check(
-        self, generation: Generation, limit: float, *, idle: bool, most_cpu: float = inf
+        self, generation: Generation, limit: float, *, idle: bool, eager: bool = False, most_cpu: float = inf
     ) -> CheckReport:
         return await check_config(
             self._binary,
             generation,
             limit=limit,
             background=idle,
+            eager=eager,
             root=self._scratch,
             directory=self._directory,
             most_cpu=most_cpu,

@@ -200,8 +200,8 @@ async def check_config(
     Line numbers refer to the rendered haproxy.cfg. The files are written to
     *directory*, or to a private one below *root* (the system's temporary
     directory by default), which is removed before this returns. A check runs
-    at low priority, with *background* at idle priority, and if *eager* (small
-    and awaited) at normal priority. Accepted generations are cached. Raises
+    at low priority, with *background* at idle priority, and with *eager* at
+    normal priority. Accepted generations are cached. Raises
     CheckCrashedError, a ConfigRejectedError, if HAProxy crashes twice,
     CheckTimeoutError after *limit* seconds, CheckCostlyError after *most_cpu*
     seconds of CPU time, CheckMemoryError if *memory* (bytes of address space)
