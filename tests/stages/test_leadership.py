@@ -142,8 +142,7 @@ async def test_follower_that_becomes_leader_deploys_the_present_state_at_once(
         await rig.wait(ConfigValidated)
         rig.process.leadership.put(leading())
         await rig.deployed("backend web")
-
-    assert trio.current_time() == 0
+        assert trio.current_time() == 0
 
 
 async def test_leader_that_was_deposed_stops_deploying_until_it_leads_again(rig: ControllerRig) -> None:
