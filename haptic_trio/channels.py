@@ -23,6 +23,8 @@
 | candidates  | ConfigSeen                               | the watch of ConfigMap and Secret to   | latest       |
 |             |                                          | stages `load_config`, `watch_config`;  |              |
 |             |                                          | process-wide                           |              |
+| invalid     | ConfigInvalid                            | stage `watch_config` to the writer of  | latest       |
+|             |                                          | Kubernetes Events; process-wide        |              |
 | config      | ConfigChanged                            | stage `watch_config` to the iteration, | 1, wait      |
 |             |                                          | which ends                             |              |
 | facts       | every message                            | all components to commentator;         | 500, counted |

@@ -342,6 +342,8 @@ class ConfigInvalid(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     problems: tuple[Problem, ...]
+    is_verdict: bool = True
+    """False: the check did not finish, and will be repeated."""
 
 
 class StageReached(msgspec.Struct, frozen=True, kw_only=True):

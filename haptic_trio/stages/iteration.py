@@ -130,6 +130,7 @@ async def _start_stages(
                 running=loaded.version,
                 try_candidate=try_candidate,
                 rejected=rejected,
+                invalid=process.invalid,
                 events=process.events,
             )
         )

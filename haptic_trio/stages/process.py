@@ -20,7 +20,7 @@ from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.messages import ConfigValidated, DeploymentCompleted, LeadershipChanged
+from haptic_trio.messages import ConfigInvalid, ConfigValidated, DeploymentCompleted, LeadershipChanged
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.iteration_components import IterationComponents
@@ -176,5 +176,7 @@ class Process:
     """Set the log level to `logging.level`; False where the command line has set it."""
     candidates: Latest[ConfigSeen] = field(default_factory=Latest)
     """The present ConfigMap and Secret; no value before the first list of both."""
+    invalid: Latest[ConfigInvalid] = field(default_factory=Latest)
+    """The last rejection of a ConfigMap or Secret."""
     running: Latest[IterationState | None] = field(default_factory=Latest)
     """The running iteration; None between two iterations."""

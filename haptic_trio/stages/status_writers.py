@@ -56,6 +56,7 @@ async def _write_status(
         quarantined=lambda: process.retained.quarantine.objects,
         warnings=lambda: process.retained.quarantine.warnings,
         configuration=process.candidates,
+        invalid=process.invalid,
         instance=access.instance,
         metrics=process.queue_metrics,
     )

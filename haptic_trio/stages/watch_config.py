@@ -10,7 +10,7 @@ from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.errors import HapticError, Problem, ProblemsError, leaves_of
 from haptic_trio.messages import ConfigChanged, ConfigInvalid
-from haptic_trio.pipeline.rejection.errors import RejectedError
+from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.stages.process import Load
 
 RETRY_BASE: Final = 1.0
@@ -19,6 +19,7 @@ RETRY_MAX: Final = 60.0
 
 Try: TypeAlias = Callable[[LoadedConfig], Awaitable[None]]
 """Renders and checks a configuration with all present objects, or raises a group of errors. Keeps what it has made."""
+Report: TypeAlias = Callable[[ConfigInvalid], None]
 
 
 async def run_watch_config(
@@ -29,6 +30,7 @@ async def run_watch_config(
     running: str,
     try_candidate: Try,
     rejected: set[str],
+    invalid: Latest[ConfigInvalid],
     events: EventBuffer,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -39,19 +41,24 @@ async def run_watch_config(
     trial of an older one. started() when the candidate that was present at
     the start has been loaded. Takes ownership of *config*.
     """
+
+    def report(rejection: ConfigInvalid) -> None:
+        invalid.put(rejection)
+        events.record(rejection)
+
     seen = 0
     ready = False
     with config:
         while True:
             seen, candidate = await candidates.wait_newer(seen)
-            loaded = await _load(candidate, load, running, events)
+            loaded = await _load(candidate, load, running, report)
             if not ready:
                 # Before the change is sent: it may have arrived while stage `load_config` ran.
                 ready = True
                 task_status.started()
             if loaded is None:
                 continue
-            trial = _Trial(loaded, try_candidate, rejected, events)
+            trial = _Trial(loaded, try_candidate, rejected, report)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trial.run, nursery.cancel_scope)
                 await candidates.wait_newer(seen)
@@ -66,11 +73,11 @@ async def run_watch_config(
 class _Trial:
     """Attempts to use a configuration, until one succeeds."""
 
-    def __init__(self, loaded: LoadedConfig, try_candidate: Try, rejected: set[str], events: EventBuffer) -> None:
+    def __init__(self, loaded: LoadedConfig, try_candidate: Try, rejected: set[str], report: Report) -> None:
         self._loaded = loaded
         self._try = try_candidate
         self._rejected = rejected
-        self._events = events
+        self._report = report
         self.has_passed = False
 
     async def run(self, scope: trio.CancelScope) -> None:
@@ -78,11 +85,12 @@ class _Trial:
         backoff = Backoff(base=RETRY_BASE, limit=RETRY_MAX)
         reported: tuple[Problem, ...] = ()
         while True:
-            problems: tuple[Problem, ...] = ()
+            errors: list[BaseException] = []
             try:
                 await self._try(self._loaded)
             except* (HapticError, OSError) as group:
-                problems = tuple(problem for error in leaves_of(group) for problem in _problems_of(error))
+                errors = [*leaves_of(group)]
+            problems = tuple(problem for error in errors for problem in _problems_of(error))
             if not problems:
                 self._rejected.discard(self._loaded.version)
                 self.has_passed = True
@@ -91,7 +99,8 @@ class _Trial:
             self._rejected.add(self._loaded.version)
             if problems != reported:
                 reported = problems
-                self._events.record(ConfigInvalid(version=self._loaded.version, problems=problems))
+                is_verdict = not any(isinstance(error, UndecidedError) for error in errors)
+                self._report(ConfigInvalid(version=self._loaded.version, problems=problems, is_verdict=is_verdict))
             await trio.sleep(backoff.next())
 
 
@@ -101,7 +110,7 @@ def _problems_of(error: BaseException) -> tuple[Problem, ...]:
     return (Problem(message=str(error) or repr(error)),)
 
 
-async def _load(candidate: ConfigSeen, load: Load, running: str, events: EventBuffer) -> LoadedConfig | None:
+async def _load(candidate: ConfigSeen, load: Load, running: str, report: Report) -> LoadedConfig | None:
     if candidate.version == running:
         return None
     problems: tuple[Problem, ...]
@@ -116,5 +125,5 @@ async def _load(candidate: ConfigSeen, load: Load, running: str, events: EventBu
             return await trio.to_thread.run_sync(load, candidate.config_map, candidate.secret)
         except ProblemsError as exc:
             problems = exc.problems
-    events.record(ConfigInvalid(version=candidate.version, problems=problems))
+    report(ConfigInvalid(version=candidate.version, problems=problems))
     return None

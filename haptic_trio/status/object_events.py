@@ -13,7 +13,7 @@ from haptic_trio.k8s.client import NotFoundError
 from haptic_trio.k8s.errors import AbsentKindError, AlreadyExistsError, InvalidError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.store import ReadableStore
-from haptic_trio.messages import ConfigValidated, ValidationFailed
+from haptic_trio.messages import ConfigInvalid, ConfigValidated, ValidationFailed
 from haptic_trio.status.kubernetes_events import (
     EVENTS,
     Allowance,
@@ -145,6 +145,7 @@ class EventWriter:
         quarantined: Callable[[], Iterable[QuarantinedObject]],
         warnings: Callable[[], tuple[ObjectWarning, ...]] = tuple,
         configuration: Latest[ConfigSeen],
+        invalid: Latest[ConfigInvalid],
         instance: str,
         metrics: WorkQueueMetrics | None = None,
         burst: int = BURST,
@@ -156,6 +157,7 @@ class EventWriter:
         self._warnings = warnings
         self._reported_warnings: tuple[ObjectWarning, ...] = ()
         self._configuration = configuration
+        self._invalid = invalid
         self._instance = instance
         self._reported: dict[ResourceRef, QuarantinedObject] = {}
         self._board = NoticeBoard()
@@ -171,6 +173,7 @@ class EventWriter:
             await nursery.start(self._controller.run)
             nursery.start_soon(self._follow, validated, validated.version)
             nursery.start_soon(self._follow, rejections, rejections.version)
+            nursery.start_soon(self._follow_invalid)
             self._compare()
         raise AssertionError("its tasks end only by cancellation")
 
@@ -181,6 +184,16 @@ class EventWriter:
             seen_config = self._configuration.value
             if isinstance(outcome, ValidationFailed) and seen_config is not None and seen_config.config_map:
                 self._put(rejected(seen_config.config_map, outcome.problems, is_verdict=outcome.is_verdict))
+
+    async def _follow_invalid(self) -> NoReturn:
+        """Report the present configuration if it is invalid, which may have been so before this replica led."""
+        seen = 0
+        while True:
+            seen, invalid = await self._invalid.wait_newer(seen)
+            seen_config = self._configuration.value
+            # The ConfigMap may have been deleted, or corrected since.
+            if seen_config is not None and seen_config.config_map and seen_config.version == invalid.version:
+                self._put(rejected(seen_config.config_map, invalid.problems, is_verdict=invalid.is_verdict))
 
     def _compare(self) -> None:
         quarantined_now = {item.ref: item for item in self._quarantined()}

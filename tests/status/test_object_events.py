@@ -11,7 +11,7 @@ from haptic_trio.channels import ConfigSeen, Latest
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.messages import ConfigValidated, Phases, Reason, ValidationFailed
+from haptic_trio.messages import ConfigInvalid, ConfigValidated, Phases, Reason, ValidationFailed
 from haptic_trio.status.kubernetes_events import EVENTS
 from haptic_trio.status.object_events import EventWriter, quarantined
 from haptic_trio.templating.values.subjects import ObjectWarning, Subject
@@ -44,6 +44,7 @@ class Board:
         self.refused: Latest[ValidationFailed] = Latest()
         self.configuration: Latest[ConfigSeen] = Latest()
         self.configuration.put(ConfigSeen(CONFIG_MAP, None))
+        self.invalid: Latest[ConfigInvalid] = Latest()
         self.stores = Stores([Store("ingresses", ["metadata.name"])])
         self.stores["ingresses"].replace([ingress("web"), ingress("api")])
 
@@ -79,6 +80,7 @@ async def board(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Board]:
             quarantined=lambda: board.quarantined,
             warnings=lambda: board.warnings,
             configuration=board.configuration,
+            invalid=board.invalid,
             instance="me",
             burst=5,
             interval=0.2,
@@ -165,6 +167,27 @@ async def test_a_rejected_configuration_is_reported_on_the_config_map(board: Boa
 
     assert board.events[0]["regarding"]["kind"] == "ConfigMap"
     assert board.events[0]["note"] == "unknown keyword (and 1 more); the deployed configuration stays in use"
+
+
+@pytest.mark.parametrize(("is_verdict", "reason"), [(True, "ConfigurationRefused"), (False, "ConfigurationNotChecked")])
+async def test_a_present_config_map_that_is_invalid_is_reported_on_it(
+    board: Board, is_verdict: bool, reason: str
+) -> None:
+    seen = board.configuration.value
+    assert seen is not None
+    problems = (Problem(message="unknown field", source="ConfigMap"),)
+    board.invalid.put(ConfigInvalid(version=seen.version, problems=problems, is_verdict=is_verdict))
+    await board.server.until(lambda: board.reasons() == [reason])
+    board.invalid.put(ConfigInvalid(version="a former one", problems=problems))
+    board.end_cycle(WEB)
+    await board.server.until(lambda: "Quarantined" in board.reasons())
+
+    assert board.reasons() == [reason, "Quarantined"]
+    written = next(event for event in board.events if event["reason"] == reason)
+    assert (written["regarding"]["kind"], written["note"]) == (
+        "ConfigMap",
+        "ConfigMap: unknown field; the deployed configuration stays in use",
+    )
 
 
 async def test_an_unchecked_configuration_is_reported_on_the_config_map(board: Board) -> None:

@@ -38,6 +38,7 @@ async def test_a_change_counts_once_its_own_tests_pass(haproxy_binary: Path) -> 
                     running="1/",
                     try_candidate=accept,
                     rejected=set(),
+                    invalid=Latest(),
                     events=events,
                 )
             )
