@@ -112,13 +112,15 @@ class Validator:
     async def measure(self, generation: Generation, rendered: Rendered, *, most: float = inf) -> float:
         """Return the CPU seconds that `haproxy -c` takes for *generation*; infinity if more than *most*.
 
-        Raises `RejectedError` as `check` does, and `UndecidedError` if
-        HAProxy does not finish within the time that `check` may take.
+        Runs at normal priority, since all changes wait for the result. Raises
+        `RejectedError` as `check` does, and `UndecidedError` if HAProxy does
+        not finish within the time that `check` may take.
         """
         try:
             async with self._one_at_a_time:
                 limit = CHECK_TIMES * self._check_timeout
-                return (await self._run_check(generation, limit, idle=False, most_cpu=most)).cpu_seconds
+                report = await self._run_check(generation, limit, idle=False, eager=True, most_cpu=most)
+                return report.cpu_seconds
         except CheckCostlyError:
             return inf
         except ConfigRejectedError as exc:
