@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import trio
@@ -34,11 +35,13 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS
+from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.process import ConfigSource
 from haptic_trio.stages.watch_resources import selection_of
 
 READ_LIMIT = 60.0
 """Seconds that reading the cluster may take."""
+_COLLECTIONS: Final = Collections(wanted=True)
 
 
 class IncompleteError(HapticError):
@@ -202,16 +205,17 @@ async def _fill_stores(cluster: Client, config: Config, problems: dict[str, tupl
         await trio.sleep(READ_LIMIT)
         raise IncompleteError(tuple(problem for each in problems.values() for problem in each))
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(give_up)
-        for name, store in stores.items():
-            selection = selection_of(config.watched_resources[name])
-            await nursery.start(
-                partial(run_reflector, cluster, selection, (store,), _ignore_change, report=problems.__setitem__)
-            )
-        found = dict(problems)
-        # No more changes reach the stores.
-        nursery.cancel_scope.cancel(reason="every first list is in its store")
+    with _COLLECTIONS.paused():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(give_up)
+            for name, store in stores.items():
+                selection = selection_of(config.watched_resources[name])
+                await nursery.start(
+                    partial(run_reflector, cluster, selection, (store,), _ignore_change, report=problems.__setitem__)
+                )
+            found = dict(problems)
+            # No more changes reach the stores.
+            nursery.cancel_scope.cancel(reason="every first list is in its store")
     # A watch withdraws its problems when it is cancelled.
     problems.update(found)
     return stores
@@ -256,7 +260,8 @@ async def render_snapshot(
     quarantine = Quarantine()
     pipeline = Pipeline(snapshot.stores, renderer, validator, quarantine, EventBuffer())
     try:
-        valid = await pipeline.run("oneshot")
+        with _COLLECTIONS.paused():
+            valid = await pipeline.run("oneshot")
     except RejectedError as exc:
         problems = await _with_origins(exc.problems, snapshot, renderer, quarantine)
         findings = (*_found(quarantine), *_fetched(happened), *find(Area.OUTPUT, problems))
