@@ -1,7 +1,7 @@
 """Gateway API objects as plain data, and their lookup."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from haptic_trio.errors import HapticError
@@ -113,6 +113,20 @@ def derived(lookups: Lookups, store: str, aspect: Callable[[Sequence[Any]], T], 
     if derive is None:
         return aspect(found_in(lookups, store, *keys) if all(keys) else ())
     return cast("T", derive(aspect, *keys))
+
+
+def shared(lookups: Lookups, key: Hashable, compute: Callable[[], T]) -> T:
+    """Return the result of *compute*; if lookups are recorded, it is called once a render for all that ask with *key*.
+
+    *compute* does nothing but lookups; *key* identifies all its other input.
+    """
+    share = getattr(lookups.get("gateways"), "share", None)
+    return compute() if share is None else cast("T", share(key, compute))
+
+
+def identity_of(resource: Resource) -> tuple[Hashable, ...]:
+    """Return a key for *resource* and its reductions of `bare_of`: equal for those with the same `spec`."""
+    return (*age_of(resource), Same(resource.get("spec")))
 
 
 def bare_in(lookups: Lookups, store: str, *keys: str) -> Sequence[Resource]:

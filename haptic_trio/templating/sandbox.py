@@ -9,6 +9,11 @@ from jinja2 import Template, TemplateNotFound
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from haptic_trio.gateway.routes.backends import Retry
+from haptic_trio.gateway.routes.functions import GatewayFunctions
+from haptic_trio.gateway.routes.policies import BackendTls
+from haptic_trio.gateway.routes.routing import Entry
+from haptic_trio.gateway.routes.variants import Variant
 from haptic_trio.ingress.functions import IngressFunctions, IngressView
 from haptic_trio.templating.codegen import TemplateCodeGenerator
 from haptic_trio.templating.filters.emit import concat
@@ -41,6 +46,11 @@ _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     ResourceView: frozenset({"get", "get_single", "has", "list", "pick"}),
     IngressFunctions: frozenset({"certificate_lines", "handles", "view"}),
     IngressView: frozenset({"asks_clients", "client_lines", "has", "has_connections", "has_host", "notes"}),
+    GatewayFunctions: frozenset({"backend_name", "backends", "exact_paths", "ineffective", "prefixes", "rules", "tls"}),
+    Entry: frozenset(Entry.__struct_fields__),
+    Variant: frozenset({*Variant.__struct_fields__, "is_h2", "is_tcp"}),
+    Retry: frozenset(Retry.__struct_fields__),
+    BackendTls: frozenset(BackendTls.__struct_fields__),
     str: _STR_METHODS,
     Emitted: _STR_METHODS,
 }

@@ -1,6 +1,6 @@
 """Views of the stores for templates: lookups by the name of a watched kind."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
@@ -81,6 +81,15 @@ class ResourceView:
         render again while the result is the same.
         """
         return cast("T", self._answer(aspect, keys))
+
+    def share(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the result of *compute*, called once for all fragments of a render that ask with the same *key*.
+
+        Not for templates. *compute* does nothing but lookups, of any kind of
+        object; *key* identifies all its other input. Each fragment depends on
+        these lookups.
+        """
+        return current_recorder().share(key, compute)
 
     def _answer(self, aspect: Aspect, keys: tuple[Any, ...]) -> Any:
         texts = tuple(map(str, keys))

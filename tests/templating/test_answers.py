@@ -1,7 +1,7 @@
 """Lookups whose answer counts: their readers render again only when the answer changes."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
+from haptic_trio.templating.functions import GLOBALS
 from haptic_trio.templating.incremental.records import DependencyIndex, Root
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.views import ResourcesView, answers_from
@@ -275,3 +276,47 @@ def test_any_changes_give_the_result_of_a_full_render(source: str, changes: list
                 assert site.render() == fresh.strip()
     fresh = Engine({"main": source}).render("main", dict(site.context), Engine({}).start_run()).text
     assert site.render() == fresh.strip()
+
+
+class Sharing:
+    """A function of templates whose result all fragments share."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, resources: ResourcesView, name: str) -> str:
+        def compute() -> str:
+            self.calls += 1
+            found = resources["others"].get("default", name)
+            if not found:
+                raise ValueError(name)
+            return str(found[0]["data"]["a"])
+
+        try:
+            return resources["services"].share(("sharing", name), compute)
+        except ValueError:
+            return "0"
+
+
+def test_a_shared_result_is_computed_once_a_render_and_all_who_share_it_depend_on_its_lookups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sharing = Sharing()
+    monkeypatch.setitem(cast("dict[str, Any]", GLOBALS), "sharing", sharing)
+    turn = "{% each s in resources.services %}{{ s.metadata.name }}{{ sharing(resources, s.spec.of) }} {% endeach %}"
+    site = Site(turn + turn)
+    site.put("x", of="m")
+    site.put("y", of="n")
+    site.other("m", a="1")
+    assert site.render() == "x1 y0 x1 y0"
+    # What raises is not kept.
+    assert sharing.calls == 3
+
+    site.other("m", a="2")
+    assert site.count() == 2
+    assert sharing.calls == 4
+    site.other("n", a="3")
+    assert site.count() == 2
+    site.remove("m")
+    assert site.render() == "x0 y3 x0 y3"
+    assert site.count() == 0

@@ -21,8 +21,10 @@ from haptic_trio.gateway.objects import (
     bare,
     derived,
     dig,
+    identity_of,
     items_of,
     namespace_of,
+    shared,
     text_of,
 )
 from haptic_trio.gateway.routes.contenders import hostnames_of
@@ -95,8 +97,12 @@ def _attach(
 
 def listeners_for(route: Resource, kind: str, lookups: Lookups, controller: str) -> dict[str, Attached]:
     """Return the listeners that *route* is attached to, by their keys."""
-    found: dict[str, Attached] = {}
-    for attachment in attach(route, kind, lookups, controller):
-        for attached in attachment.attached:
-            found.setdefault(attached.listener.key, attached)
-    return found
+
+    def find() -> dict[str, Attached]:
+        found: dict[str, Attached] = {}
+        for attachment in attach(route, kind, lookups, controller):
+            for attached in attachment.attached:
+                found.setdefault(attached.listener.key, attached)
+        return found
+
+    return shared(lookups, ("listeners_for", kind, controller, *identity_of(route)), find)

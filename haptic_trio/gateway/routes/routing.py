@@ -50,7 +50,7 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
     """
     served = _Known(kind, lookups, controller)
     paths = sorted({match.path for rule in served.of(route) for match in rule.matches if match.path_kind == path_kind})
-    for attached in listeners_for(route, kind.name, lookups, controller).values():
+    for attached in listeners_for(route, kind.name, lookups, controller).values() if paths else ():
         for hostname, _ in attached.hostnames:
             resolver = _Resolver(served, attached.listener, hostname, lookups)
             for path in paths:

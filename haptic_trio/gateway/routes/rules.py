@@ -9,7 +9,16 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.objects import GatewayObjectError, Lookups, Resource, dig, items_of, text_of
+from haptic_trio.gateway.objects import (
+    GatewayObjectError,
+    Lookups,
+    Resource,
+    dig,
+    identity_of,
+    items_of,
+    shared,
+    text_of,
+)
 from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import Match, expression_count, rules_of
 from haptic_trio.gateway.routes.programs import MAX_CONDITIONS, checked_size, conditions_text, rule_text
@@ -52,6 +61,14 @@ class IncompatibleFiltersError(GatewayObjectError):
 
 def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule]:
     """Return the rules of *route* that are served; raises `GatewayObjectError` if none can be."""
+    key = "served_rules", kind.name, *identity_of(route)
+    result = shared(lookups, key, lambda: _find_served(route, kind, lookups))
+    if isinstance(result, GatewayObjectError):
+        raise result
+    return result
+
+
+def _find_served(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule] | GatewayObjectError:
     served: list[ServedRule] = []
     error: GatewayObjectError | None = None
     for _, _, result in _results(route, kind, lookups):
@@ -59,9 +76,7 @@ def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[Ser
             served.append(result)
         else:
             error = error or result
-    if error is not None and not served:
-        raise error
-    return served
+    return served if error is None or served else error
 
 
 def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFault]:

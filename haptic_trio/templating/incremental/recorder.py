@@ -6,9 +6,9 @@ is being rendered (see `records`). The recorder has the state of that unit;
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from jinja2 import Template
 from jinja2.environment import TemplateModule
@@ -35,6 +35,9 @@ MOST_WARNINGS: Final = 10
 """Warnings of one rendering; further ones are dropped."""
 
 
+T = TypeVar("T")
+
+
 class Recorder(Meter):
     """State of the unit that is being rendered. Not to be shared between threads."""
 
@@ -53,6 +56,8 @@ class Recorder(Meter):
         self.unanswered: dict[Dependency, bool] = {}
         """Questions without an answer that made renderings fail, and whether the attempt to get the answer failed; else
         there was none yet. The caller touches these questions when answers may be available."""
+        self.shared: dict[Hashable, tuple[Any, set[Dependency]]] = {}
+        """Results of `share`, each with the questions that it asked; cleared when answers change."""
         self._next_origin = 0
         self._begin_unit(None, None)
 
@@ -96,6 +101,27 @@ class Recorder(Meter):
         # First: a rendering that fails for an object that has to be fetched depends on it, too.
         self.trace.asked.add(part)
         return part
+
+    def share(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the result of *compute*, called once for all units while no answer changes.
+
+        Each unit depends on the lookups of *compute*, which does nothing else.
+        *key* identifies all other input.
+        """
+        known = self.shared.get(key)
+        if known is None:
+            outer = self.trace.asked
+            asked = self.trace.asked = set[Dependency]()
+            try:
+                known = compute(), asked
+            finally:
+                self.trace.asked = outer
+                # A rendering that fails for a lookup depends on it, too.
+                outer |= asked
+            self.shared[key] = known
+        else:
+            self.trace.asked |= known[1]
+        return known[0]
 
     def need(self, question: Dependency, *, is_failing: bool) -> None:
         """Record that the current rendering fails without the answer to *question*; see `unanswered`."""

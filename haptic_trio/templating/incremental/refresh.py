@@ -30,6 +30,7 @@ class Touched(msgspec.Struct, frozen=True):
 
 def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
     """Make pending in *run* what *changes*, by name of the store, affect."""
+    run.shared.clear()
     regions: dict[str, list[Region]] = {}
     for root in run.roots.values():
         for region in root.regions:

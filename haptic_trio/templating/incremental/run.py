@@ -96,6 +96,7 @@ class RenderRun(Recorder):
         """Begin another render, with new budgets and the results *recall* of earlier renders."""
         self.recall = recall
         self.reset()
+        self.shared.clear()
         self.touch_freed()
         self.shares.overall.restart()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
