@@ -316,6 +316,8 @@ class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[str, ...]
     superseded: tuple[str, ...] = ()
     """Endpoints that got a newer deployment, or that are gone."""
+    is_continued: bool = False
+    """Whether the newer deployment of such an endpoint belongs to the same reconciliation."""
     seconds: float
     standing: Standing = Standing()
     started: float = 0.0

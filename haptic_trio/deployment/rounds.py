@@ -46,6 +46,7 @@ class _Round:
         self.results: list[SyncResult] = []
         self.failed: list[str] = []
         self.superseded: list[str] = []
+        self.is_continued = False
 
     def completed(self, now: float, standing: Standing) -> DeploymentCompleted:
         return DeploymentCompleted(
@@ -54,6 +55,7 @@ class _Round:
             results=tuple(sorted(self.results, key=lambda result: result.endpoint)),
             failed=tuple(sorted(self.failed)),
             superseded=tuple(sorted(self.superseded)),
+            is_continued=self.is_continued,
             seconds=now - self.began,
             standing=standing,
             started=self.deployment.started,
@@ -90,7 +92,9 @@ class Rounds:
         self._begun = deployment.scheduled
         self._rounds[self._numbers] = _Round(deployment, now)
         for endpoint in deployment.endpoints:
-            self._supersede(endpoint.name)
+            older = self._supersede(endpoint.name)
+            if older is not None and older.deployment.correlation == deployment.correlation:
+                older.is_continued = True
             self._targets[endpoint.name] = Target(self._numbers, deployment, endpoint)
         return self._close(now)
 
@@ -139,15 +143,18 @@ class Rounds:
         self._setbacks.pop(name, None)
         return self._close(now)
 
-    def _supersede(self, name: str) -> None:
+    def _supersede(self, name: str) -> _Round | None:
+        """Take the endpoint *name* out of its round, and return that; None if the round does not wait for it."""
         target = self._targets.get(name)
         # A deployment in progress continues; its outcome counts for its own round.
         if target is None or self._in_hand.get(name) == target.round:
-            return
+            return None
         older = self._rounds.get(target.round)
-        if older is not None and name in older.outstanding:
-            older.outstanding.discard(name)
-            older.superseded.append(name)
+        if older is None or name not in older.outstanding:
+            return None
+        older.outstanding.discard(name)
+        older.superseded.append(name)
+        return older
 
     def _finish(self, target: Target) -> _Round | None:
         name = target.endpoint.name

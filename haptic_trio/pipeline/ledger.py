@@ -1,8 +1,8 @@
 """Ledger of open reconciliations; reports the outcome of each.
 
-A cycle ends when it fails, when its deployment is completed and no endpoint
-holds back a part of it, when a newer one supersedes it, or, on a follower,
-when it is validated.
+A cycle ends when it fails, when its last deployment is completed and no
+endpoint holds back a part of it, when a newer one supersedes it, or, on a
+follower, when it is validated.
 """
 
 import trio
@@ -89,7 +89,7 @@ class CycleLedger:
         ended = []
         for correlation in tuple(self._open):
             if correlation == event.correlation:
-                if not _is_held(event):
+                if not (_is_held(event) or event.is_continued):
                     ended.append(self._end(correlation, _outcome_of(event), now))
                 break
             ended.append(self._end(correlation, Outcome.SUPERSEDED, now))

@@ -44,6 +44,14 @@ def test_newer_round_supersedes_what_was_not_begun_but_not_what_is_in_hand() -> 
     assert take(rounds, "one").deployment.correlation == "b"
 
 
+def test_round_that_another_one_of_its_reconciliation_supersedes_is_continued() -> None:
+    rounds = Rounds()
+    one = ENDPOINTS[0]
+    for name, ended in (("a", []), ("a", [("a", True)]), ("b", [("a", False)])):
+        completed = rounds.begin(scheduled(name, one), 0)
+        assert [(message.correlation, message.is_continued) for message in completed] == ended
+
+
 def test_late_success_counts_for_its_own_round_only() -> None:
     rounds = Rounds()
     one = ENDPOINTS[0]

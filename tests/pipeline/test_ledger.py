@@ -76,6 +76,16 @@ def test_cycle_whose_deployment_was_overtaken_is_superseded() -> None:
     assert ended == [("a", Outcome.SUPERSEDED), ("b", Outcome.DEPLOYED)]
 
 
+def test_cycle_ends_with_its_last_deployment_not_with_one_that_is_repeated() -> None:
+    ledger = CycleLedger(is_leader=True)
+    repeated = DeploymentCompleted(
+        correlation="a", generation="g", results=(), failed=(), superseded=("e",), is_continued=True, seconds=0
+    )
+
+    assert feed(ledger, triggered("a"), validated("a"), repeated) == []
+    assert feed(ledger, completed("a")) == [("a", Outcome.DEPLOYED)]
+
+
 def test_triggers_that_were_taken_together_end_as_superseded_but_for_the_newest() -> None:
     ledger = CycleLedger(is_leader=True)
 
