@@ -20,7 +20,7 @@ from tests.cluster.rig import open_cluster
 from tests.cluster.state import find_clusters, make_directory, read_state, start_of, write_owner
 
 pytestmark = pytest.mark.cluster
-LIMIT = 90.0
+LIMIT = 180.0
 
 
 async def test_pods_run_on_without_an_api_server_and_what_was_missed_is_made_up_for(

@@ -203,17 +203,17 @@ async def test_size_that_was_asked_for_outlives_the_controller(site: Site, hapro
 
 
 async def test_instances_without_a_valid_configuration_wait_for_one(site: Site, haproxy_binary: Path) -> None:
-    write_site(site, size=2, startTimeout="1s")
+    write_site(site, size=2, startTimeout="4s")
     valid = (site.manifests / "config.yaml").read_text()
     site.write_config(
-        instances={"size": 2, "startTimeout": "1s"},
+        instances={"size": 2, "startTimeout": "4s"},
         templating={"libraries": []},
         haproxyConfig={"template": "global\n    tune.vars.txn-max-size many\n"},
     )
     async with running_story(site, haproxy_binary) as story:
         await story.wait(lambda: len(story.records) == 2)
         # real time: longer than a start may take; there is nothing to start with
-        await trio.sleep(1.5)
+        await trio.sleep(4.5)
         assert [record.state for record in story.records] == ["starting", "starting"]
         assert live_haproxies(site.state, within=0) == []
         site.write("config", valid)
