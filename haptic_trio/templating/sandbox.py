@@ -54,6 +54,8 @@ _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     str: _STR_METHODS,
     Emitted: _STR_METHODS,
 }
+_OF_THE_ENGINE: Final = frozenset({"derive", "peek", "share"})
+"""Methods of `ResourceView` that take functions, or record no lookup."""
 _DROPPED_GLOBALS: Final = ("lipsum",)
 
 
@@ -108,6 +110,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
     def _reach(self, obj: Any, attribute: str, place: str) -> Any:
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
+        if isinstance(obj, ResourceView) and attribute in _OF_THE_ENGINE:
+            return self.unsafe_undefined(obj, attribute)
         if isinstance(obj, str) and attribute in _BOUNDED:
             return partial(_BOUNDED[attribute], obj)
         methods = next((methods for kind, methods in _METHODS if isinstance(obj, kind)), None)

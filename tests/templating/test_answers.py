@@ -320,3 +320,10 @@ def test_a_shared_result_is_computed_once_a_render_and_all_who_share_it_depend_o
     site.remove("m")
     assert site.render() == "x0 y3 x0 y3"
     assert site.count() == 0
+
+
+@pytest.mark.parametrize("method", ["derive", "peek", "share"])
+def test_templates_cannot_call_the_methods_of_a_view_that_are_for_the_engine(method: str) -> None:
+    problem = refused(f"{{{{ resources.others.{method}(1, 2) }}}}", resources=Site("").context["resources"])
+
+    assert problem.message == "access is not allowed in templates"

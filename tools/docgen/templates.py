@@ -83,7 +83,7 @@ def _functions() -> Iterator[str]:
     yield _section(
         "`resources.NAME`",
         "Lookups in watched resources; each is recorded, and the fragment renders again when its result changes.",
-        _methods(ResourceView, without=("peek", "derive")),
+        _methods(ResourceView, without=("derive", "peek", "share")),
         skip=1,
     )
     yield _section(
