@@ -136,6 +136,29 @@ def test_an_object_that_is_nested_too_deeply_yields_nothing_for_descent() -> Non
     assert compile_path("..x").find(deep) == []
 
 
+@pytest.mark.parametrize("levels", [98, 99, 100, 101])
+@pytest.mark.parametrize("inner", [{"x": 1}, [{"x": 1}], 1])
+def test_descent_looks_into_as_many_levels_as_rfc_9535_does(levels: int, inner: Any) -> None:
+    for _level in range(levels):
+        inner = {"a": inner}
+    try:
+        expected = [node.value for node in jsonpath_rfc9535.finditer("$..x", inner)]
+    except jsonpath_rfc9535.JSONPathRecursionError:
+        expected = []
+
+    assert compile_path("..x").find(inner) == expected
+
+
+@given(documents, st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "c-d", "0"])), min_size=1, max_size=3))
+def test_names_after_descent_find_what_rfc_9535_finds(document: Any, path: list[tuple[bool, str]]) -> None:
+    expression = "$" + "".join(f"{'..' if descends else '.'}{name}" for descends, name in path)
+    standard = "$" + "".join(f"{'..' if descends else ''}['{name}']" for descends, name in path)
+
+    found = compile_path(expression).find(document)
+
+    assert found == [node.value for node in jsonpath_rfc9535.finditer(standard, document)]
+
+
 @given(documents, steps)
 def test_plain_paths_find_what_rfc_9535_finds(document: Any, path: list[str | int | Wildcard]) -> None:
     expression = written(path)

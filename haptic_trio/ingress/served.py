@@ -9,6 +9,7 @@ import msgspec
 from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.listeners.listeners import PARENT_INDEX, gateway_in
 from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, text_of
+from haptic_trio.gateway.routes.index_keys import ROUTE_KEYS
 from haptic_trio.jsonpath import Path
 
 ANY: Final = "*"
@@ -251,5 +252,6 @@ def _hosts_in(ingress: Any) -> list[str]:
 COMPUTED_KEYS: Final[Mapping[str, Path]] = {
     HOSTS_INDEX: Path(HOSTS_INDEX, None, _hosts_in),
     PARENT_INDEX: Path(PARENT_INDEX, None, gateway_in),
+    **ROUTE_KEYS,
 }
 """What `indexBy` may name beside JSONPaths."""
