@@ -1,4 +1,4 @@
-"""Sends traces over OTLP/HTTP, with OpenTelemetry's SDK, which the extra `otel` brings: import it where it is wanted.
+"""Sender of traces over OTLP/HTTP. It needs the extra `otel`, so it is imported only if traces are on.
 
 The SDK's own thread sends them, from a bounded buffer; what does not fit is
 dropped. Whatever the receiver does, nothing here waits for it, but for a

@@ -1,4 +1,4 @@
-"""Code generator for Jinja2 that compiles trust marks and limits into each template.
+"""Code generator for Jinja2 that makes literals of templates trusted text, and compiles limits into each template.
 
 - String literals are trusted, once per module; nothing is folded at compile
   time, since a folded operation would pass for a literal.

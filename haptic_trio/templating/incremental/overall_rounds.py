@@ -1,4 +1,4 @@
-"""Limit on the rounds of all password hashes together: of what asks for more, the youngest objects are rejected first.
+"""Limit on the rounds of all password hashes together; beyond it, the youngest objects are rejected first.
 
 What is part of a valid configuration keeps what it has, so that no object
 takes anything from those that are served. Room that is left goes to objects
