@@ -74,7 +74,8 @@ class Claims(msgspec.Struct, frozen=True):
     """Names of `defaults` sections that others refer to."""
     defaults: tuple[tuple[str, str], ...] = ()
     """If the page has `defaults` sections: base of each section, and its own name if it is a `defaults` section."""
-    has_macros: bool = False
+    has_branches: bool = False
+    """Whether a section begins inside an `.if`, or a section does not close each `.if` that it opens."""
 
 
 class Names:
@@ -140,7 +141,7 @@ def is_coherent(pages: Iterable[Claims], names: Names) -> bool:
         return False
     known: set[str] = set()
     for claims in pages:
-        if claims.has_macros or not (claims.defaults or claims.bases <= known):
+        if claims.has_branches or not (claims.defaults or claims.bases <= known):
             return False
         for base, name in claims.defaults:
             if (base and base not in known) or name in known:
@@ -150,6 +151,11 @@ def is_coherent(pages: Iterable[Claims], names: Names) -> bool:
                     return False
                 known.add(name)
     return True
+
+
+def is_balanced(macros: Iterable[Directive]) -> bool:
+    """Whether each `.if` among *macros* is closed, and nothing else is."""
+    return next(_check_nesting(macros), None) is None
 
 
 def check_coherence(

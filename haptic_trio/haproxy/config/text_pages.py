@@ -14,7 +14,7 @@ import msgspec
 
 from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.errors import Problem
-from haptic_trio.haproxy.config.coherence import Claims, Name
+from haptic_trio.haproxy.config.coherence import Claims, Name, is_balanced
 from haptic_trio.haproxy.config.section_text import Chunk, SectionCutter
 from haptic_trio.haproxy.model import Directive, Section
 
@@ -135,7 +135,7 @@ class TextPage:
             tuple(chain.from_iterable([one.names for one in outside])),
             frozenset([one.base for one in outside if one.base]),
             tuple([_links_of(one) for one in sections]) if has_defaults else (),
-            has_macros=has_macros,
+            has_branches=depth > 0 or not all(is_balanced(one.macros) for one in sections if one.macros),
         )
 
 
