@@ -8,20 +8,17 @@ iteration through callables and never wait for it.
 
 from collections.abc import Awaitable, Callable, Sequence
 
-import hypercorn.trio
 import msgspec
 import trio
-from hypercorn.config import Config as ServerConfig
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from haptic_trio.asgi.server import serve_asgi
+from haptic_trio.asgi.wire import Limits
 from haptic_trio.heartbeat import PulseState
-
-MOST_RECEIVED = 1 << 16
-"""Maximum bytes of one received websocket message."""
 
 
 class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,12 +104,4 @@ async def serve_app(
     *umask* is that of the unix socket. started() gives the bound addresses.
     Raises OSError if the address is in use.
     """
-    config = ServerConfig()
-    config.bind = [bind]
-    config.umask = umask
-    config.accesslog = None
-    config.loglevel = "ERROR"
-    config.graceful_timeout = 1.0
-    # Limits received messages: requests to the console are small.
-    config.websocket_max_message_size = MOST_RECEIVED
-    await hypercorn.trio.serve(app, config, mode="asgi", task_status=task_status)  # type: ignore[arg-type]
+    await serve_asgi(app, bind, limits=Limits(), umask=umask, task_status=task_status)

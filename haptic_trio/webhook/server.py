@@ -1,6 +1,5 @@
 """HTTPS server of the webhook, on a port of its own."""
 
-import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,8 @@ import msgspec
 import trio
 from starlette.types import ASGIApp
 
-from haptic_trio.dataplane.agent.https_server import HttpsConfig, serve_https
+from haptic_trio.asgi.server import serve_asgi
+from haptic_trio.asgi.wire import Limits
 from haptic_trio.dataplane.agent.tls import OpenFiles, RenewedContext, TlsFiles, TlsFilesError
 from haptic_trio.errors import Problem, leaves_of
 from haptic_trio.logs import get_logger
@@ -24,7 +24,6 @@ IDLE_LIMIT: Final = 120.0
 """Seconds until an idle connection is closed; the API server closes its connections after 90."""
 RETRY_INTERVAL: Final = 10.0
 """Seconds between two attempts to open the port or the certificate files."""
-_BACKLOG: Final = 128
 
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,11 +91,10 @@ async def serve_webhook(
     """
     context = await trio.to_thread.run_sync(partial(RenewedContext, _files_of(options), server=True))
     doorkeeper = Doorkeeper(context.newest_trust, options.allowed) if options.authorities else None
-    config = _Config(options.listen, context, handshake_limit=HANDSHAKE_LIMIT, idle_limit=IDLE_LIMIT)
-    config.backlog = _BACKLOG
+    limits = Limits(handshake=HANDSHAKE_LIMIT, idle=IDLE_LIMIT)
     app: ASGIApp = make_app(admission, metrics, doorkeeper)
     async with trio.open_nursery() as nursery:
-        binds = await nursery.start(serve_https, app, config)
+        binds = await nursery.start(partial(serve_asgi, app, options.listen, limits=limits, context=context))
         task_status.started(tuple(f"{bind}{PATH}" for bind in binds))
 
 
@@ -104,18 +102,3 @@ def _files_of(options: WebhookOptions) -> TlsFiles | OpenFiles:
     if options.authorities is None:
         return OpenFiles(certificate=options.certificate, key=options.key)
     return TlsFiles(certificate=options.certificate, key=options.key, authorities=options.authorities)
-
-
-class _Config(HttpsConfig):
-    def open_sockets(self, binds: list[str], type_: int) -> list[socket.socket]:
-        # Hypercorn does not close a socket that it cannot bind, and binding is retried.
-        return [_bind(bind) for bind in binds] if type_ == socket.SOCK_STREAM else []
-
-
-def _bind(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
-    bound.setblocking(False)
-    return bound

@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 import trio
 
+from haptic_trio.asgi.server import serve_asgi
+from haptic_trio.asgi.wire import Limits
 from haptic_trio.dataplane.agent.api import Agent
 from haptic_trio.dataplane.agent.blobs import BlobStore
 from haptic_trio.dataplane.agent.events import Observer
-from haptic_trio.dataplane.agent.https_server import HttpsConfig, serve_https
 from haptic_trio.dataplane.agent.limits import Guard
 from haptic_trio.dataplane.agent.messages import AgentLimits, Worker
 from haptic_trio.dataplane.agent.routes import HEARTBEAT, make_agent_app
@@ -82,10 +83,12 @@ async def serve_agent(
         allowed=options.allowed,
         trust=context.newest_trust,
     )
-    config = HttpsConfig(options.listen, context, handshake_limit=HANDSHAKE_LIMIT, idle_limit=IDLE_LIMIT)
+    connections = Limits(handshake=HANDSHAKE_LIMIT, idle=IDLE_LIMIT)
     async with trio.open_nursery() as nursery:
         await nursery.start(observer.run)
-        addresses: Sequence[str] = await nursery.start(serve_https, app, config)
+        addresses: Sequence[str] = await nursery.start(
+            partial(serve_asgi, app, options.listen, limits=connections, context=context)
+        )
         task_status.started(ServedAgent(tuple(addresses), observer))
 
 

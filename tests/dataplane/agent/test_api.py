@@ -342,10 +342,7 @@ async def test_an_endpoint_that_fails_is_a_clear_error(tmp_path: Path) -> None:
         assert (rejection.code, rejection.message) == (ErrorCode.HAPROXY_UNREACHABLE, "told to fail")
 
 
-async def test_a_client_that_reads_nothing_does_not_keep_the_agent_from_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("haptic_trio.dataplane.agent.https_server.UNREAD_LIMIT", 300)
+async def test_a_client_that_reads_nothing_does_not_keep_the_agent_from_ending(tmp_path: Path) -> None:
     large = build_generation(TWO.text, [make_file(FileKind.FILE, "general/x", os.urandom(16 << 20))])
     endpoint = MemoryEndpoint("local", running=large)
     async with trio.open_nursery() as nursery:
