@@ -52,7 +52,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         """Name of the Event, equal for equal notices."""
         regarding = self.regarding
         identity = repr((regarding.kind, regarding.uid, self.reason, self.note))
-        return f"{regarding.name[:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        # A name that is cut must not end with a dot or a hyphen before the dot.
+        return f"{regarding.name[:200].rstrip('.-')}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
     @property
     def namespace(self) -> str:
@@ -140,6 +141,37 @@ class NoticeKey(msgspec.Struct, frozen=True):
     name: str
 
 
+class Turns:
+    """Keys of notices that wait to be written: namespaces take turns, so that many of one delay no other."""
+
+    def __init__(self, *, most: int = 500) -> None:
+        """At most *most* keys of a namespace wait."""
+        self._most = most
+        self._waiting: dict[str, dict[NoticeKey, None]] = {}
+        """By namespace, the next one first."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def put(self, key: NoticeKey) -> bool:
+        """Add *key*; False if too many of its namespace wait."""
+        waiting = self._waiting.setdefault(key.namespace, {})
+        if key not in waiting and len(waiting) >= self._most:
+            return False
+        waiting[key] = None
+        return True
+
+    def take(self) -> NoticeKey:
+        """Remove and return the next key."""
+        namespace = next(iter(self._waiting))
+        waiting = self._waiting.pop(namespace)
+        key = next(iter(waiting))
+        del waiting[key]
+        if waiting:
+            self._waiting[namespace] = waiting
+        return key
+
+
 class NoticeBoard:
     """Pending notices with their numbers of occurrences, rate-limited for each object."""
 
@@ -167,6 +199,10 @@ class NoticeBoard:
     def pending(self, key: NoticeKey) -> tuple[Notice, int] | None:
         """Return the pending notice *key* and its number of occurrences, or None."""
         return self._pending.get(key)
+
+    def drop(self, key: NoticeKey) -> None:
+        """Forget the notice *key*."""
+        self._pending.pop(key, None)
 
     def note_written(self, key: NoticeKey, times: int) -> bool:
         """Record that *times* occurrences were written; return whether more are pending."""

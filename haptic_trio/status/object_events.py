@@ -10,7 +10,7 @@ import trio
 from haptic_trio.channels import ConfigSeen, Latest
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import NotFoundError
-from haptic_trio.k8s.errors import AbsentKindError, AlreadyExistsError, InvalidError
+from haptic_trio.k8s.errors import AbsentKindError, AlreadyExistsError, ForbiddenError, InvalidError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.messages import ConfigInvalid, ConfigValidated, ValidationFailed
@@ -21,6 +21,7 @@ from haptic_trio.status.kubernetes_events import (
     Notice,
     NoticeBoard,
     NoticeKey,
+    Turns,
     event_of,
     regarding_of,
     repeated,
@@ -29,7 +30,7 @@ from haptic_trio.status.writer import find_object
 from haptic_trio.templating.values.subjects import ObjectWarning
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
-from haptic_trio.workqueue.outcome import PermanentError, RequeueAfter
+from haptic_trio.workqueue.outcome import PermanentError
 
 BURST: Final = 50
 INTERVAL: Final = 0.5
@@ -162,7 +163,8 @@ class EventWriter:
         self._reported: dict[ResourceRef, QuarantinedObject] = {}
         self._board = NoticeBoard()
         # Two limits, so that rejections do not wait behind many warnings, such as while no Service has endpoints.
-        self._for_rejections, self._for_warnings = Allowance(burst, interval), Allowance(burst, interval)
+        self._for_rejections = _Pace(Allowance(burst, interval))
+        self._for_warnings = _Pace(Allowance(burst, interval))
         self._controller: Controller[NoticeKey] = (
             Controller(self._reconcile, name="events", metrics=metrics).with_backoff(0.5, 60.0).with_shutdown(0)
         )
@@ -171,6 +173,8 @@ class EventWriter:
         """Write until cancelled; objects that are already in quarantine are reported at once."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._controller.run)
+            for pace in (self._for_rejections, self._for_warnings):
+                nursery.start_soon(pace.release, self._controller.enqueue)
             nursery.start_soon(self._follow, validated, validated.version)
             nursery.start_soon(self._follow, rejections, rejections.version)
             nursery.start_soon(self._follow_invalid)
@@ -222,26 +226,28 @@ class EventWriter:
 
     def _put(self, notice: Notice) -> None:
         key = self._board.put(notice, trio.current_time())
-        if key is not None:
-            self._controller.enqueue(key)
+        if key is not None and not self._pace_of(notice).put(key):
+            self._board.drop(key)
 
-    async def _reconcile(self, key: NoticeKey) -> RequeueAfter | None:
+    def _pace_of(self, notice: Notice) -> "_Pace":
+        return self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_warnings
+
+    async def _reconcile(self, key: NoticeKey) -> None:
         found = self._board.pending(key)
         if found is None:
-            return None
+            return
         notice, times = found
-        allowance = self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_warnings
-        if wait := allowance.take(trio.current_time()):
-            return RequeueAfter(wait)
         try:
             await self._write(key, notice, times)
         except (NotFoundError, AbsentKindError):
             # The namespace is being deleted, or the Event has just expired: the next attempt creates a new one.
             pass
-        except InvalidError as error:
-            self._board.note_written(key, times)
+        except (InvalidError, ForbiddenError) as error:
+            # Forbidden: the namespace is being deleted, or its quota is used up, which its owner can keep so for ever.
+            self._board.drop(key)
             raise PermanentError(error) from error
-        return RequeueAfter(0) if self._board.note_written(key, times) else None
+        if self._board.note_written(key, times):
+            self._pace_of(notice).put(key)
 
     async def _write(self, key: NoticeKey, notice: Notice, times: int) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -251,3 +257,28 @@ class EventWriter:
         except AlreadyExistsError:
             present = await self._server.get(EVENTS, key.namespace, key.name)
             await self._server.replace(repeated(present, times, now=now))
+
+
+class _Pace:
+    """Keys that wait for a rate limit."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._turns = Turns()
+        self._arrived = trio.Event()
+
+    def put(self, key: NoticeKey) -> bool:
+        """Add *key*; False if too many of its namespace wait."""
+        self._arrived.set()
+        return self._turns.put(key)
+
+    async def release(self, enqueue: Callable[[NoticeKey], None]) -> NoReturn:
+        """Call *enqueue* with one key after the other, at the limited rate, until cancelled."""
+        while True:
+            while not self._turns:
+                self._arrived = trio.Event()
+                await self._arrived.wait()
+            if wait := self._allowance.take(trio.current_time()):
+                await trio.sleep(wait)
+            else:
+                enqueue(self._turns.take())

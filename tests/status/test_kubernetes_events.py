@@ -1,5 +1,7 @@
 """Events say a thing once, count it when it is said again, and an object is not heard for ever."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,9 @@ from haptic_trio.status.kubernetes_events import (
     EventType,
     Notice,
     NoticeBoard,
+    NoticeKey,
     Regarding,
+    Turns,
     event_of,
     repeated,
     shorten,
@@ -89,3 +93,28 @@ def test_object_with_too_much_to_say_is_not_heard_for_a_while_and_others_are() -
     assert received == [True, True, True, False, False]
     assert board.put(notice(name="api"), 0) is not None
     assert board.put(notice("later"), 61) is not None
+
+
+def test_namespaces_take_turns_and_one_cannot_have_any_number_of_notices() -> None:
+    turns = Turns(most=3)
+    kept = [turns.put(NoticeKey("many", f"event-{number}")) for number in range(5)]
+    turns.put(NoticeKey("few", "event"))
+    again = turns.put(NoticeKey("many", "event-0"))
+
+    taken = []
+    while turns:
+        taken.append(turns.take())
+
+    assert (kept, again) == ([True, True, True, False, False], True)
+    assert [key.namespace for key in taken] == ["many", "few", "many", "many"]
+    assert [key.name for key in taken if key.namespace == "many"] == ["event-0", "event-1", "event-2"]
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "a" * 199 + "." + "b" * 50, "a" * 198 + "--" + "b" * 50, "web"])
+def test_the_name_of_an_event_is_a_name_of_kubernetes(name: str) -> None:
+    regarding = Regarding(api_version="v1", kind="Service", namespace="default", name=name)
+    notice = Notice(regarding=regarding, type=EventType.NORMAL, reason="R", action="A", note="")
+
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", notice.name)
+    assert not re.search(r"\.\.|-\.|\.-", notice.name)
+    assert len(notice.name) <= 253

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +10,8 @@ import trio
 
 from haptic_trio.channels import ConfigSeen, Latest
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.resource import Resource, ResourceRef
+from haptic_trio.k8s.errors import ForbiddenError
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.messages import ConfigInvalid, ConfigValidated, Phases, Reason, ValidationFailed
 from haptic_trio.status.kubernetes_events import EVENTS
@@ -234,3 +236,74 @@ async def test_event_that_cannot_be_written_now_is_written_later(board: Board) -
     board.end_cycle(WEB)
 
     await board.server.until(lambda: board.reasons() == ["Quarantined"])
+
+
+class Fair:
+    """A writer whose server is a list, and which forbids Events in one namespace."""
+
+    def __init__(self, *names: tuple[str, str]) -> None:
+        self.tries: list[str] = []
+        self.written: list[str] = []
+        self.quarantined: list[Held] = []
+        self.validated: Latest[Any] = Latest()
+        stores = Stores([Store("ingresses", ["metadata.name"])])
+        stores["ingresses"].replace([ingress(name, namespace=namespace) for namespace, name in names])
+        self.writer = EventWriter(
+            self,
+            stores,
+            quarantined=lambda: self.quarantined,
+            configuration=Latest(),
+            invalid=Latest(),
+            instance="me",
+        )
+
+    def hold(self, *names: tuple[str, str]) -> None:
+        self.quarantined += [Held(ResourceRef("Ingress", *name)) for name in names]
+        self.validated.put(None)
+
+    async def create(self, resource: Resource) -> Resource:
+        namespace = resource["metadata"]["namespace"]
+        self.tries.append(namespace)
+        await trio.sleep(0.005)
+        if namespace == "closed":
+            raise ForbiddenError("create events", "exceeded quota", status=403)
+        self.written.append(namespace)
+        return resource
+
+    async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
+        raise AssertionError
+
+    async def replace(self, resource: Resource) -> Resource:
+        raise AssertionError
+
+
+async def test_events_of_a_namespace_do_not_wait_behind_many_of_another(
+    nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    many = [("many", f"web-{number}") for number in range(300)]
+    fair = Fair(*many, ("few", "web"))
+    nursery.start_soon(fair.writer.run, fair.validated, Latest())
+    await trio.testing.wait_all_tasks_blocked()
+    fair.hold(*many)
+    await trio.sleep(1)
+    fair.hold(("few", "web"))
+    await trio.sleep(5)
+    nursery.cancel_scope.cancel()
+
+    assert "few" in fair.written
+    assert fair.written.count("many") >= 50
+
+
+async def test_events_that_the_owner_of_a_namespace_forbids_are_not_tried_again(
+    nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    """As in a namespace whose quota allows no Event, or that is being deleted."""
+    fair = Fair(("closed", "web"), ("few", "web"))
+    nursery.start_soon(fair.writer.run, fair.validated, Latest())
+    await trio.testing.wait_all_tasks_blocked()
+    fair.hold(("closed", "web"), ("few", "web"))
+    await trio.sleep(600)
+    nursery.cancel_scope.cancel()
+
+    assert sorted(fair.tries) == ["closed", "few"]
+    assert fair.written == ["few"]
