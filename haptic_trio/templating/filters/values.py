@@ -40,7 +40,8 @@ _TARGET: Final = re.compile(r"(?:https?://[A-Za-z0-9.\[\]:$_-]+)?(?:/[A-Za-z0-9.
 _REWRITE: Final = re.compile(r"/[A-Za-z0-9._~:/@!&()*+,;=%$-]*").fullmatch
 _VARIABLE: Final = re.compile(r"\$(\w*)")
 _VARIABLES: Final = {"request_uri": "%[pathq]", "host": "%[var(txn.host)]", "scheme": "%[var(txn.scheme)]"}
-# HAProxy hashes what each request says, and nothing else meanwhile: 10,000 rounds take it 7 ms.
+# HAProxy hashes what each request says, and nothing else meanwhile: 10,000 rounds take it 4 to 7 ms for a usual
+# password, and 35 ms for one of 511 bytes, the longest that it hashes.
 _MOST_ROUNDS_OF_HASH: Final = 10_000
 _CRYPT: Final = re.compile(
     r"\$(?:1|[56](?:\$rounds=([0-9]{4,9}))?)\$[./A-Za-z0-9]{1,16}\$(?:[./A-Za-z0-9]{22}|[./A-Za-z0-9]{43}|[./A-Za-z0-9]{86})"
