@@ -78,9 +78,14 @@ def make_app(
         state = report()
         return _json(state, ok=state.is_ready, reasons=state.missing)
 
+    scraping = trio.Lock()
+
     async def metrics(_request: Request) -> Response:
-        await prepare()
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        # One at a time: other tasks run between two scrapes, however many clients ask.
+        async with scraping:
+            await prepare()
+            content = generate_latest(registry)
+        return Response(content, media_type=CONTENT_TYPE_LATEST)
 
     return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics), *more])
 

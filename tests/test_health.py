@@ -1,5 +1,6 @@
 """Health, readiness and metrics as a probe sees them, over real HTTP."""
 
+import itertools
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 import trio
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 
 from haptic_trio.cli.serving.probes import health_of
 from haptic_trio.health import HealthReport, make_app, serve_app
@@ -100,6 +101,42 @@ async def test_metrics_are_served_by_name_with_their_values(probe: Probe) -> Non
     assert 'haptic_reconciliation_total{outcome="deployed"} 1.0' in lines
     assert "haptic_leader_election_is_leader 1.0" in lines
     assert probe.prepared == 1
+
+
+class Collected:
+    """A collector that notes in which round of the event loop it is asked."""
+
+    def __init__(self) -> None:
+        self.round = 0
+        self.rounds: list[int] = []
+
+    def collect(self) -> list[Metric]:
+        self.rounds.append(self.round)
+        return []
+
+    async def count_rounds(self) -> None:
+        while True:
+            self.round += 1
+            await trio.lowlevel.checkpoint()
+
+
+async def test_other_tasks_run_between_two_scrapes_however_many_clients_ask() -> None:
+    registry, collected = CollectorRegistry(), Collected()
+    report = HealthReport(iteration=3, stage=5, is_ready=True, is_leader=True, components=())
+    app = make_app(lambda: report, registry)
+    registry.register(collected)
+    collected.rounds.clear()
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x")
+    async with client, trio.open_nursery() as nursery:
+        nursery.start_soon(collected.count_rounds)
+        async with trio.open_nursery() as asking:
+            for _ in range(30):
+                asking.start_soon(client.get, "/metrics")
+        nursery.cancel_scope.cancel()
+
+    assert len(collected.rounds) == 30
+    # A round may begin with either of two tasks.
+    assert all(later - earlier >= 1 for earlier, later in itertools.pairwise(collected.rounds[::2]))
 
 
 async def test_unknown_path_is_not_found(probe: Probe) -> None:
