@@ -8,12 +8,11 @@ the plan then has no operations. `haptic_trio.haproxy.plan.split` decides
 which changes are applied before a reload.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries
-from haptic_trio.haproxy.model import FileChange, FileKind, Generation, Section
+from haptic_trio.haproxy.model import Directive, FileChange, FileKind, Generation, Section
 from haptic_trio.haproxy.plan.backends import add_backend, delete_backend
 from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of
 from haptic_trio.haproxy.plan.certificates import CertificatePlanner
@@ -22,7 +21,6 @@ from haptic_trio.haproxy.plan.diff import (
     SectionChange,
     diff_configs,
     diff_files,
-    same_words,
 )
 from haptic_trio.haproxy.plan.maps import plan_entries
 from haptic_trio.haproxy.plan.operations import Plan
@@ -31,9 +29,16 @@ from haptic_trio.haproxy.plan.steps import Phase, Step, order_steps
 
 FIRST_GENERATION: Final = "first generation"
 
+MAX_CHANGED_SERVERS: Final = 1_000
+"""A change of more servers than this needs a reload, which takes less time: all other changes of an endpoint wait while
+commands are sent to it."""
+TOO_MANY: Final = f"servers: more than {MAX_CHANGED_SERVERS:,} changed"
+MAX_REASONS: Final = 20
+
 OLDEST: Final = capabilities_of((2, 8))
 """Capabilities of the oldest supported HAProxy."""
 
+_SERVING: Final = frozenset({"backend", "listen"})
 _FILE_NAMES: Final = {
     FileKind.MAP: "map",
     FileKind.CERT: "certificate",
@@ -54,7 +59,17 @@ def make_plan(running: Generation | None, desired: Generation, *, capabilities: 
     _plan_config(running, desired, diff, capabilities, steps, reasons)
     changes = diff_files(running.files, desired.files)
     _plan_files(running, desired, changes, capabilities, steps, reasons)
+    if len(reasons) > MAX_REASONS:
+        # Reasons are shown and logged: one object may have thousands.
+        reasons[MAX_REASONS:] = [f"{len(reasons) - MAX_REASONS:,} more"]
     return Plan(reasons=tuple(reasons)) if reasons else Plan(operations=order_steps(steps))
+
+
+def count_servers(change: SectionChange | Section) -> int:
+    """Return how many lines of servers *change* alters or adds at most, in a section that may have servers."""
+    if isinstance(change, SectionChange):
+        return max(len(change.removed), len(change.added)) if change.desired.kind in _SERVING else 0
+    return len(change.directives) if change.kind in _SERVING else 0
 
 
 def name_section(section: Section) -> str:
@@ -73,6 +88,11 @@ def _plan_config(
     # If sections depend on `.if`, the text does not determine the sections of the process.
     plain = not (running.config.branched or desired.config.branched)
     before, after = running.config.bases, desired.config.bases
+    added = diff.added if capabilities.backends else ()
+    counts = [*(count_servers(one) for one in added), *(count_servers(one) for one in diff.changed)]
+    if sum(counts) > MAX_CHANGED_SERVERS:
+        reasons.append(TOO_MANY)
+        plain = False
     for section in diff.removed:
         found = delete_backend(before, section, capabilities) if plain else None
         _take(found, [f"{name_section(section)} removed"], steps, reasons)
@@ -82,7 +102,7 @@ def _plan_config(
     if diff.reordered:
         reasons.append("order of sections changed")
     for change in diff.changed:
-        has_servers = plain and change.running.kind in {"backend", "listen"}
+        has_servers = plain and change.running.kind in _SERVING
         found = plan_servers(before, change.running, change.desired, capabilities) if has_servers else None
         _take(found, _reasons_for(change) if found is None else [], steps, reasons)
 
@@ -97,19 +117,25 @@ def _take(found: list[Step] | None, why: list[str], steps: list[Step], reasons: 
 def _reasons_for(change: SectionChange) -> list[str]:
     name = name_section(change.desired)
     reasons = [f"{name}: header changed"] if change.header_changed else []
-    removed = Counter(_subject(one.words) for one in change.removed)
-    added = Counter(_subject(one.words) for one in change.added)
+    removed, added = _by_subject(change.removed), _by_subject(change.added)
     for subject in dict.fromkeys([*removed, *added]):
         if subject not in added:
             what = "removed"
         elif subject not in removed:
             what = "added"
-        elif _is_same_set(change, subject):
+        elif _is_same_set(removed[subject], added[subject]):
             what = "moved"
         else:
             what = "changed"
         reasons.append(f"{name}: {subject} {what}")
     return reasons or [f"{name}: order of lines changed"]
+
+
+def _by_subject(lines: Iterable[Directive]) -> dict[str, list[Directive]]:
+    found: dict[str, list[Directive]] = {}
+    for line in lines:
+        found.setdefault(_subject(line.words), []).append(line)
+    return found
 
 
 def _subject(words: tuple[str, ...]) -> str:
@@ -118,10 +144,9 @@ def _subject(words: tuple[str, ...]) -> str:
     return f"directive '{words[0]}'"
 
 
-def _is_same_set(change: SectionChange, subject: str) -> bool:
-    before = [one for one in change.removed if _subject(one.words) == subject]
-    after = [one for one in change.added if _subject(one.words) == subject]
-    return len(before) == len(after) and all(any(same_words(one, other) for other in after) for one in before)
+def _is_same_set(before: Sequence[Directive], after: Sequence[Directive]) -> bool:
+    words = {(line.words, line.raw) for line in after}
+    return len(before) == len(after) and all((line.words, line.raw) in words for line in before)
 
 
 def _plan_files(

@@ -11,31 +11,43 @@ These changes wait for the reload:
   that none of its servers had, or if their inherited settings change;
 - servers that name a file which the process does not have in its new version;
 - maps, lists and other files selected by `split_files`;
+- servers of the largest backends, if more than `MAX_CHANGED_SERVERS` change;
 - removed backends, since rules may refer to them until the reload.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from haptic_trio.chunked import Splice, spliced
+from haptic_trio.chunked import Paged, Splice, differences, spliced
 from haptic_trio.haproxy.config.parser import read_section
 from haptic_trio.haproxy.config.servers import ServerLine, ServerSettings, read_server
 from haptic_trio.haproxy.config.writer import write_directive
-from haptic_trio.haproxy.model import AuxFile, Config, Directive, Generation, Section, make_generation
+from haptic_trio.haproxy.model import (
+    BY_LINE,
+    AuxFile,
+    Config,
+    Directive,
+    Files,
+    Generation,
+    Section,
+    make_generation,
+)
 from haptic_trio.haproxy.plan.backends import add_backend
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.diff import SectionChange, diff_configs
 from haptic_trio.haproxy.plan.operations import AddServer, Operation
-from haptic_trio.haproxy.plan.plan import OLDEST, make_plan
+from haptic_trio.haproxy.plan.plan import MAX_CHANGED_SERVERS, OLDEST, TOO_MANY, count_servers, make_plan
 from haptic_trio.haproxy.plan.servers import plan_servers
 from haptic_trio.haproxy.plan.split_files import SERVING_KINDS, choose_files
 from haptic_trio.haproxy.plan.steps import Step
 from haptic_trio.haproxy.sections import index_names, place_in
 
 _Key: TypeAlias = tuple[str, str]
+T = TypeVar("T")
 
 _FEW_PAGES: Final = 8
+_FEW_BYTES: Final = 64 << 10
 
 # Lines that apply to all servers of a section.
 _SHARED: Final = frozenset({"default-server", "mode"})
@@ -71,20 +83,42 @@ def split_plan(running: Generation | None, desired: Generation, capabilities: Ca
     if effective is None or ahead is None or ahead.reasons or not ahead.operations:
         return SplitPlan(None, (), whole.reasons)
     rest = make_plan(effective, desired, capabilities=capabilities)
-    if not rest.reasons:
-        return SplitPlan(desired, (*ahead.operations, *rest.operations), ())
-    return SplitPlan(effective, ahead.operations, rest.reasons)
+    if rest.reasons or TOO_MANY in whole.reasons:
+        return SplitPlan(effective, ahead.operations, rest.reasons or (TOO_MANY,))
+    return SplitPlan(desired, (*ahead.operations, *rest.operations), ())
 
 
 def is_near(running: Generation, desired: Generation) -> bool:
-    """Whether the two share almost all of their pages, so that the split takes about a millisecond."""
-    return all(
-        len({id(page) for page in one.pages} ^ {id(page) for page in other.pages}) <= _FEW_PAGES
-        for one, other in (
-            (running.config.sections, desired.config.sections),
-            (running.files.paged, desired.files.paged),
-        )
+    """Whether the two share almost all of their text, so that the split takes a few milliseconds."""
+    sections = running.config.sections, desired.config.sections
+    files = running.files.paged, desired.files.paged
+    return (
+        _share_pages(*sections)
+        and _share_pages(*files)
+        and sum(len(section.text) for section in _changed(*sections))
+        + sum(_changed_bytes(file, running.files, desired.files) for file in _changed(*files))
+        <= _FEW_BYTES
     )
+
+
+def _share_pages(one: Paged[Any], other: Paged[Any]) -> bool:
+    return len({id(page) for page in one.pages} ^ {id(page) for page in other.pages}) <= _FEW_PAGES
+
+
+def _changed(one: Paged[T], other: Paged[T]) -> list[T]:
+    """Return the items that only one of them has, by identity."""
+    old, new = differences(one, other)
+    shared = {id(item) for item in old} & {id(item) for item in new}
+    return [item for item in (*old, *new) if id(item) not in shared]
+
+
+def _changed_bytes(file: AuxFile, running: Files, desired: Files) -> int:
+    """Return the size of what is in *file*, of one of the two, and not in the file of that path of the other."""
+    others = [one for files in (running, desired) if (one := files.get(file.path)) is not None and one is not file]
+    if file.kind not in BY_LINE or not others:
+        return file.size
+    pieces, _ = differences(file.lines.pages, others[0].lines.pages)
+    return sum(len(piece.text) for piece in pieces)
 
 
 def _make_effective(running: Generation, desired: Generation, capabilities: Capabilities) -> Generation | None:
@@ -93,8 +127,11 @@ def _make_effective(running: Generation, desired: Generation, capabilities: Capa
         return None
     chooser = _SectionChooser(running, desired, capabilities)
     diff = diff_configs(running.config, desired.config)
-    replaced = {change.running.key: found for change in diff.changed if (found := chooser.replace(change)) is not None}
-    added = [section for section in diff.added if chooser.can_add(section)]
+    # The smallest first: a backend with very many changes keeps no other one waiting.
+    changes = sorted(diff.changed, key=count_servers)
+    replaced = {change.running.key: new for change in changes if (new := chooser.replace(change)) is not None}
+    found = {section.key for section in sorted(diff.added, key=count_servers) if chooser.can_add(section)}
+    added = [section for section in diff.added if section.key in found]
     config = _put_together(running.config, replaced, added)
     missing = {section.name for section in diff.added if section.kind in SERVING_KINDS}
     missing -= {section.name for section in added}
@@ -127,34 +164,46 @@ class _SectionChooser:
         self._capabilities = capabilities
         self._before = running.config.bases
         self._after = desired.config.bases
+        self._room = MAX_CHANGED_SERVERS
 
     def can_add(self, section: Section) -> bool:
         # Checked first: before HAProxy 3.4 no backend can be added.
         if not self._capabilities.backends or section.kind != "backend" or not self._inherits_same(section, section):
             return False
-        return self._has_files(add_backend(self._before, self._after, section, self._capabilities))
+        count = count_servers(section)
+        return count <= self._room and self._take(
+            add_backend(self._before, self._after, section, self._capabilities), count
+        )
 
     def replace(self, change: SectionChange) -> Section | None:
         """Return the section that can replace the running one without a reload; None if it stays unchanged."""
         before, after = change.running, change.desired
-        if before.kind not in SERVING_KINDS or not self._inherits_same(before, after):
+        count = count_servers(change)
+        if before.kind not in SERVING_KINDS or count > self._room or not self._inherits_same(before, after):
             return None
-        if self._can_become(before, after):
+        if self._can_become(before, after, count):
             return after
         mixed = _with_servers_of(before, after)
-        return mixed if mixed is not None and self._can_become(before, mixed) else None
+        return mixed if mixed is not None and self._can_become(before, mixed, count) else None
 
-    def _can_become(self, before: Section, after: Section) -> bool:
-        return self._has_files(plan_servers(self._before, before, after, self._capabilities))
+    def _can_become(self, before: Section, after: Section, count: int) -> bool:
+        return self._take(plan_servers(self._before, before, after, self._capabilities), count)
 
     def _inherits_same(self, before: Section, after: Section) -> bool:
         """Whether servers inherit the same settings from the bases of *before* and *after*."""
         one, other = ServerSettings(self._before, before).bases, ServerSettings(self._after, after).bases
         return _shared(one) == _shared(other)
 
-    def _has_files(self, steps: Sequence[Step] | None) -> bool:
-        """Whether there are *steps*, and the process has the files named by the servers that they add."""
-        return steps is not None and all(
+    def _take(self, steps: Sequence[Step] | None, count: int) -> bool:
+        """Whether *steps* exist and can be applied; *count* servers take their room from then on."""
+        if steps is None or not self._has_files(steps):
+            return False
+        self._room -= count
+        return True
+
+    def _has_files(self, steps: Sequence[Step]) -> bool:
+        """Whether the process has the files named by the servers that *steps* add."""
+        return all(
             _is_same(self._running.files.get(word), self._desired.files.get(word))
             for _, operation in steps
             if isinstance(operation, AddServer)

@@ -1,9 +1,13 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from haptic_trio.chunked import Paged
 from haptic_trio.haproxy.config.parser import parse_config
-from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
+from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.plan.operations import (
     Operation,
     Plan,
@@ -224,3 +228,44 @@ def test_a_plan_never_has_both_reasons_and_operations_and_is_empty_for_no_change
     plan = _server_plan(f"s {before}", f"s {after}")
     assert not (plan.reasons and plan.operations)
     assert before != after or plan == Plan()
+
+
+def test_reasons_take_linear_time_and_are_limited() -> None:
+    def of(mode: str, first: int) -> str:
+        servers = "".join(
+            f"  server s{number} 10.0.{number // 250}.{number % 250 + first}:80\n" for number in range(4_000)
+        )
+        return f"backend app\n  mode {mode}\n{servers}"
+
+    read = 0
+
+    class Counting(tuple[str, ...]):
+        __slots__ = ()
+
+        def __getitem__(self, index: Any) -> Any:
+            nonlocal read
+            read += 1
+            return super().__getitem__(index)
+
+    def counting(generation: Generation) -> Generation:
+        sections = [
+            replace(one, directives=tuple(replace(line, words=Counting(line.words)) for line in one.directives))
+            for one in generation.config.sections
+        ]
+        return replace(generation, config=Config(Paged.of(sections)))
+
+    reasons = make_plan(counting(_generation(of("tcp", 1))), counting(_generation(of("http", 2)))).reasons
+
+    assert reasons[1:3] == ("backend app: directive 'mode' changed", "backend app: server 's0' changed")
+    assert (len(reasons), reasons[-1]) == (21, "3,982 more")
+    assert read < 500_000
+
+
+def test_a_change_of_very_many_servers_needs_a_reload() -> None:
+    def of(first: int, count: int) -> str:
+        return "backend app\n  mode http\n" + "".join(
+            f"  server s{n} 10.{first}.{n // 250}.{n % 250}:80\n" for n in range(count)
+        )
+
+    assert len(_plan(of(1, 1_000), of(2, 1_000)).operations) == 1_000
+    assert _plan(of(1, 1_001), of(2, 1_001)).reasons[0] == "servers: more than 1,000 changed"

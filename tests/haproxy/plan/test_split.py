@@ -30,7 +30,7 @@ from haptic_trio.haproxy.plan.operations import (
     StoreCertificate,
 )
 from haptic_trio.haproxy.plan.plan import make_plan
-from haptic_trio.haproxy.plan.split import SplitPlan, split_plan
+from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
 
 LTS, NEWEST = capabilities_of((2, 8)), capabilities_of((3, 4))
 MAP, LIST = "maps/p.map", "ssl/l.list"
@@ -316,3 +316,40 @@ def test_the_effective_generation_is_between_running_and_desired(
     old, new = (dict(parse_map_file(one.files[MAP].content)) for one in (running, found.effective))
     fresh = {value for key, value in new.items() if old.get(key) != value}
     assert fresh & names(desired) <= names(found.effective)
+
+
+def many_servers(backend: str, first: int, count: int) -> str:
+    lines = (f"  server s{number} 10.{first}.{number // 250}.{number % 250}:80\n" for number in range(count))
+    return f"backend {backend}\n  mode http\n" + "".join(lines)
+
+
+def test_a_backend_with_very_many_changes_keeps_no_other_one_waiting() -> None:
+    def of(first: int) -> Generation:
+        sizes = {"big": 600, "other": 580, "web": 2}
+        return make_generation(
+            parse_config("".join(many_servers(name, first, size) for name, size in sizes.items())), []
+        )
+
+    running, desired = of(1), of(2)
+    found = split_plan(running, desired)
+
+    assert found.effective is not None
+    assert {operation.backend for operation in found.operations if isinstance(operation, SetServerAddress)} == {
+        "other",
+        "web",
+    }
+    assert found.reasons == ("servers: more than 1,000 changed",)
+    assert split_plan(found.effective, desired) == SplitPlan(
+        desired, split_plan(found.effective, desired).operations, ()
+    )
+
+
+def test_much_changed_text_is_not_near() -> None:
+    def of(servers: int, entries: int, first: int) -> Generation:
+        text = "frontend f\n  use_backend %[path,map(maps/a.map)]\n" + many_servers("app", first, servers)
+        content = "".join(f"/{first}/{number} app\n" for number in range(entries))
+        return make_generation(parse_config(text), [make_file(FileKind.MAP, "maps/a.map", content)])
+
+    assert is_near(of(100, 100, 1), of(100, 100, 2))
+    assert not is_near(of(3_000, 100, 1), of(3_000, 100, 2))
+    assert not is_near(of(100, 10_000, 1), of(100, 10_000, 2))
