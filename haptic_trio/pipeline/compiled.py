@@ -39,6 +39,7 @@ class CompiledTemplates:
             fragment_seconds=settings.fragment_timeout,
             fragment_bytes=settings.max_fragment_bytes,
             namespace_bytes=settings.max_namespace_bytes,
+            backend_servers=settings.max_backend_servers,
             namespace_servers=settings.max_namespace_servers,
             namespace_table_entries=settings.max_namespace_table_entries,
             namespace_rounds=settings.max_namespace_hash_rounds,

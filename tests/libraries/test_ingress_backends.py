@@ -1,12 +1,14 @@
 """Which endpoints stand behind a route."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.pipeline import render as rendering
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
 from tests.libraries.conftest import Cluster
@@ -196,30 +198,46 @@ def test_a_new_host_path_or_endpoint_changes_no_line_but_its_own(cluster: Cluste
     assert moved.files == before.files
 
 
-def test_the_servers_of_a_namespace_are_limited() -> None:
-    def many(name: str, namespace: str, ports: int, endpoints: int) -> list[Resource]:
-        listed: list[dict[str, Any]] = [
-            {"name": f"p{number}", "port": 1000 + number, "protocol": "TCP"} for number in range(ports)
-        ]
-        addresses = (endpoint(f"10.0.0.{number}") for number in range(endpoints))
-        return [
-            ingress(name, rule(f"{name}.{namespace}.test", path("/", name, 1000)), namespace=namespace),
-            service(name, *listed, namespace=namespace),
-            endpoint_slice(
-                name, *addresses, ports={port["name"]: port["port"] for port in listed}, namespace=namespace
-            ),
-        ]
+def many(name: str, namespace: str, ports: int, endpoints: int) -> list[Resource]:
+    """Return an Ingress, and a Service with *ports* and *endpoints*."""
+    listed: list[dict[str, Any]] = [
+        {"name": f"p{number}", "port": 1000 + number, "protocol": "TCP"} for number in range(ports)
+    ]
+    addresses = (endpoint(f"10.0.0.{number}") for number in range(endpoints))
+    return [
+        ingress(name, rule(f"{name}.{namespace}.test", path("/", name, 1000)), namespace=namespace),
+        service(name, *listed, namespace=namespace),
+        endpoint_slice(name, *addresses, ports={port["name"]: port["port"] for port in listed}, namespace=namespace),
+    ]
 
+
+def render_limited(objects: Iterable[Resource], **limits: int) -> rendering.Rendered:
+    """Return the render of *objects*, each of them or none of it, with *limits*."""
     config = library_config("base", "ssl", "ingress")
-    config = replace(config, templating=replace(config.templating, max_namespace_servers=120))
+    config = replace(config, templating=replace(config.templating, **limits))
     stores = make_stores(config)
-    for one in [*(one for name in "abc" for one in many(name, "attacker", 10, 5)), *many("web", "victim", 2, 50)]:
+    for one in objects:
         for name, watched in config.watched_resources.items():
             if KINDS[watched.resources] == one["kind"]:
                 stores[name].upsert(one)
-    rendered = Renderer(config).render_here(stores)
+    return Renderer(config).render_here(stores)
+
+
+def test_the_servers_of_a_namespace_are_limited() -> None:
+    attacker = [one for name in "abc" for one in many(name, "attacker", 10, 5)]
+    rendered = render_limited([*attacker, *many("web", "victim", 2, 50)], max_namespace_servers=120)
 
     assert {str(rejection.subject): rejection.problem.message for rejection in rendered.rejections} == {
         "Service attacker/c": "the output of all objects of the namespace attacker has more than 120 servers"
     }
     assert rendered.text.count("    server ") == 200
+
+
+def test_the_servers_of_a_backend_are_limited() -> None:
+    objects = [*many("large", "attacker", 2, 31), *many("wide", "attacker", 10, 30), *many("web", "victim", 2, 30)]
+    rendered = render_limited(objects, max_backend_servers=30)
+
+    assert {str(rejection.subject): rejection.problem.message for rejection in rendered.rejections} == {
+        "Service attacker/large": "a backend has more than 30 servers"
+    }
+    assert rendered.text.count("    server ") == 360

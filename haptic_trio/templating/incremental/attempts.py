@@ -160,12 +160,22 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
     run.tick()
     if output.size > run.limits.fragment_bytes:
         raise run.too_large()
+    _check_backends(run.limits.backend_servers, output)
     run.note_success(key.fragment)
     try:
         run.shares.claim(key, run.produced.get(key), output, run.claimed, is_closing=run.is_closing)
     except LimitReachedError:
         run.ask(question_of_room(key.namespace))
         raise
+
+
+def _check_backends(limit: int, output: FragmentOutput) -> None:
+    # Most outputs have too few servers for a look at their sections.
+    if output.servers > limit and output.largest_backend > limit:
+        raise LimitReachedError(
+            f"a backend has more than {limit:,} servers",
+            "use a Service with fewer endpoints, or raise templating.maxBackendServers",
+        )
 
 
 def _find_good(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:

@@ -49,6 +49,11 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         return self.text.count("\n    server ")
 
     @property
+    def largest_backend(self) -> int:
+        """Servers of the section that has most."""
+        return max(section.count("\n    server ") for section in self.text.split("\nbackend "))
+
+    @property
     def table_entries(self) -> int:
         """Entries of stick tables, if clients fill them: HAProxy keeps about 250 bytes for each."""
         if "\n    stick-table " not in self.text:
