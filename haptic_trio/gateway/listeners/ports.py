@@ -46,6 +46,8 @@ class ServedListener(msgspec.Struct, frozen=True):
     secrets: tuple[Resource, ...]
     lines: tuple[tuple[Resource, tuple[str, ...], tuple[str, ...]], ...] = ()
     """Lines of the crt-list: a Secret, the hosts that it serves, and the hosts excluded from its wildcards."""
+    listener_set: tuple[str, str] | None = None
+    """Namespace and name of the ListenerSet that adds it; None if it is the Gateway's own."""
 
 
 class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +242,9 @@ def _served(gateway: Resource, listener: Listener, resources: Lookups) -> Served
         secrets, _ = certificates_of(resources, listener.source, kind=listener.kind, namespace=listener.namespace)
         if not secrets:
             return None
-    return ServedListener(listener.key, "*" if listener.hostname == ANY else listener.hostname, secrets)
+    hostname = "*" if listener.hostname == ANY else listener.hostname
+    owner = (listener.namespace, listener.owner) if listener.kind == "ListenerSet" else None
+    return ServedListener(listener.key, hostname, secrets, listener_set=owner)
 
 
 class PortHosts:
