@@ -38,7 +38,7 @@ def test_no_reader_of_certificates_fails_for_an_unknown_version(pair: tuple[byte
     certificate, key = pair
     encoded = [base64.b64encode(one).decode() for one in pair]
 
-    assert not listener_certificates._is_pair(*encoded)
+    assert listener_certificates._find_fault(*encoded) == "certificate 1 cannot be read"
     assert listener_certificates.names_of({"data": {"tls.crt": encoded[0]}}) is None
     assert names_in(certificate) is None
     assert expiry._expiry_of(certificate) is None

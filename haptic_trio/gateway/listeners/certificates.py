@@ -1,14 +1,14 @@
 """Certificates that a listener can serve, and the reasons against the others."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from haptic_trio.gateway.grants import is_granted
-from haptic_trio.gateway.objects import Lookups, Resource, derived, dig, items_of, single, text_of
+from haptic_trio.gateway.objects import Lookups, Resource, derived, items_of, single, text_of
 from haptic_trio.x509 import bundles
 from haptic_trio.x509.bundles import names_in
 
@@ -38,29 +38,23 @@ def secret_of(lookups: Lookups, reference: Any, *, kind: str, namespace: str) ->
     secret = single(lookups, "tlsSecrets", target, name)
     if secret is None:
         return CertificateProblem("InvalidCertificateRef", f"the TLS Secret {target}/{name} does not exist")
-    if not is_pair(secret):
-        return CertificateProblem(
-            "InvalidCertificateRef", f"the Secret {target}/{name} has no certificate with a matching private key"
-        )
+    if fault := _find_fault(text_of(secret, "data", "tls.crt"), text_of(secret, "data", "tls.key")):
+        return CertificateProblem("InvalidCertificateRef", f"the Secret {target}/{name} cannot be used: {fault}")
     return secret
 
 
-def is_pair(secret: Resource) -> bool:
-    """Whether *secret* holds a certificate and the private key that belongs to it."""
-    data = dig(secret, "data")
-    if not isinstance(data, Mapping):
-        return False
-    return _is_pair(text_of(data, "tls.crt"), text_of(data, "tls.key"))
-
-
 @lru_cache(maxsize=4_096)
-def _is_pair(certificate: str, key: str) -> bool:
+def _find_fault(certificate: str, key: str) -> str:
+    """Return why HAProxy cannot use a certificate and a private key in Base64; empty if it can."""
     try:
         parts = [base64.b64decode(one, validate=True).decode() for one in (certificate, key)]
-        bundles.bundle_of(*parts, is_pair=True)
     except ValueError:
-        return False
-    return True
+        return "tls.crt and tls.key must be PEM in Base64"
+    try:
+        bundles.bundle_of(*parts, is_pair=True)
+    except bundles.BundleError as exc:
+        return str(exc)
+    return ""
 
 
 def names_of(secret: Resource) -> frozenset[str] | None:

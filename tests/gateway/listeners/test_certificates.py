@@ -9,9 +9,11 @@ import pytest
 import trustme
 from cryptography import x509
 
+from haptic_trio.gateway.listeners.certificates import CertificateProblem, secret_of
 from haptic_trio.gateway.listeners.ports import PortHosts, ServedListener, with_lines
 from haptic_trio.k8s.resource import Resource
-from tests.gateway.objects import gateway, made, route, rule
+from tests.attacks.credentials import weak_pairs
+from tests.gateway.objects import gateway, made, route, rule, stores_of
 from tests.gateway.serving import secret, served
 from tests.support.ports import free_port
 
@@ -91,3 +93,30 @@ def test_names_of_other_listeners_are_left_out() -> None:
 
     assert [name for name in names if "example" in name] == ["*.b.example", "c.example"]
     assert excluded == ("x.b.example",)
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        ({"tls.crt": "*", "tls.key": ""}, "tls.crt and tls.key must be PEM in Base64"),
+        ({"tls.crt": "QQ=="}, "the value is not a sequence of well-formed PEM blocks"),
+        ({}, "the value is not a sequence of well-formed PEM blocks"),
+        (None, "the value is not a sequence of well-formed PEM blocks"),
+    ],
+    ids=["no Base64", "no PEM", "empty", "none"],
+)
+def test_a_secret_that_cannot_be_used_is_reported_with_the_reason(data: Any, fault: str) -> None:
+    assert problem_of({**secret("pair", ("", "")), "data": data}) == f"the Secret web/pair cannot be used: {fault}"
+
+
+def test_a_weak_certificate_is_reported_with_its_weakness() -> None:
+    found = problem_of(secret("pair", weak_pairs()["RSA key of 1024 bits"]))
+
+    assert found.startswith("the Secret web/pair cannot be used: certificate 1 has a weak key: RSA needs 2048 bits")
+
+
+def problem_of(found: Resource) -> str:
+    problem = secret_of(stores_of(found), {"name": "pair"}, kind="Gateway", namespace="web")
+    assert isinstance(problem, CertificateProblem)
+    assert problem.reason == "InvalidCertificateRef"
+    return problem.message
