@@ -29,7 +29,7 @@ def objects(size: int) -> Iterator[Resource]:
         yield ingress(name, rule(f"{name}.example.com", path("/", name, 80)))
 
 
-async def calls_to_parse(libraries: tuple[str, ...], size: int) -> int:
+async def calls_to_parse(binary: Path, libraries: tuple[str, ...], size: int) -> int:
     """Return the calls that the parser makes for another address of one endpoint among *size* Services."""
     config = library_config(*libraries)
     stores = stores_of(config)
@@ -38,7 +38,7 @@ async def calls_to_parse(libraries: tuple[str, ...], size: int) -> int:
             if KINDS[watched.resources] == resource["kind"]:
                 stores[name].upsert(resource)
     renderer, quarantine = Renderer(config), Quarantine()
-    validator = Validator(Path("/nowhere/haproxy"), check_timeout=10)
+    validator = Validator(binary, check_timeout=10)
     await validator.parse(await renderer.render(stores, quarantine.recall()))
     stores["endpointSlices"].upsert(slice_of(size // 2, "10.0.0.2"))
     rendered = await renderer.render(stores, quarantine.recall())
@@ -48,8 +48,9 @@ async def calls_to_parse(libraries: tuple[str, ...], size: int) -> int:
     return work.calls
 
 
+@pytest.mark.haproxy
 @pytest.mark.parametrize("libraries", [LIBRARIES, ("base", "ssl", "ingress")], ids=["all", "default"])
-async def test_parser_reads_only_what_an_endpoint_changes(libraries: tuple[str, ...]) -> None:
-    small, large = [await calls_to_parse(libraries, size) for size in (70, 700)]
+async def test_parser_reads_only_what_an_endpoint_changes(haproxy_binary: Path, libraries: tuple[str, ...]) -> None:
+    small, large = [await calls_to_parse(haproxy_binary, libraries, size) for size in (70, 700)]
 
     assert large < 2 * small
