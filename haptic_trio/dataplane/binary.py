@@ -4,6 +4,7 @@ import functools
 import importlib
 import os
 import re
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,6 +19,8 @@ PROBE_LIMIT = 10.0
 OLDEST: Final = (2, 8)
 NEWEST: Final = (3, 4)
 """Supported versions of a remote HAProxy; a later one is accepted with a warning."""
+_MOST_DESCRIPTORS: Final = 1_000_000_000
+""""Unlimited", as a number that HAProxy can compare."""
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\b")
 
@@ -38,11 +41,17 @@ class HaproxyVersion(msgspec.Struct, frozen=True):
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment of an HAProxy process: only PATH.
+    """Return the environment of an HAProxy process: PATH, and how many file descriptors the system allows at most.
 
     A configuration can expand environment variables, and those of the controller contain secrets.
     """
-    return {"PATH": os.environ.get("PATH", os.defpath)}
+    return {"PATH": os.environ.get("PATH", os.defpath), "HAPTIC_TRIO_DESCRIPTORS": str(most_descriptors())}
+
+
+def most_descriptors() -> int:
+    """Return the hard limit of the system on the file descriptors of a process."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
 
 
 def find_haproxy(explicit: str | None = None) -> Path:

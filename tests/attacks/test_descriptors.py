@@ -1,0 +1,137 @@
+"""Very many requests to servers that never answer: other namespaces and the control socket keep file descriptors."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import h2.connection
+import h2.events
+import pytest
+from h2.config import H2Configuration
+
+from haptic_trio.k8s.resource import Resource
+from tests.attacks.rig import HOST, NGINX, Rig, rig
+from tests.features.harness import Site
+from tests.gateway.objects import made
+from tests.support.haproxy import haproxy_binary, instance_root
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
+from tests.support.ports import free_port
+from tests.support.traffic import PATIENCE
+
+__all__ = ["haproxy_binary", "instance_root"]
+
+pytestmark = pytest.mark.haproxy
+
+DESCRIPTORS: Final = 1_000
+CLIENTS: Final = 12
+"""For each of the attacker's hosts; with 100 requests each they need more descriptors than there are."""
+STREAMS: Final = 100
+HOSTS: Final = ("shared.attacker.test", "own.attacker.test", "other.attacker.test", "route.attacker.test")
+"""What leads to the silent server: two backends of a namespace, one of another namespace, and a route."""
+
+
+class Crowd:
+    """A connection with as many requests as it can carry."""
+
+    def __init__(self, port: int, host: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self._http = h2.connection.H2Connection(H2Configuration(client_side=True))
+        self._http.initiate_connection()
+        fields = [(":method", "GET"), (":scheme", "http"), (":authority", host), (":path", "/")]
+        for number in range(STREAMS):
+            self._http.send_headers(2 * number + 1, fields, end_stream=True)
+        self._socket.sendall(self._http.data_to_send())
+
+    def rejected(self) -> int:
+        """Return how many requests have been answered once HAProxy has read all of them."""
+        self._http.ping(b"the last")
+        found = 0
+        while True:
+            self._socket.sendall(self._http.data_to_send())
+            received = self._socket.recv(65_536)
+            assert received
+            for event in self._http.receive_data(received):
+                if isinstance(event, h2.events.ResponseReceived):
+                    assert dict(event.headers or [])[b":status"] == b"503"
+                    found += 1
+                elif isinstance(event, h2.events.PingAckReceived):
+                    return found
+
+    def close(self) -> None:
+        """End the connection, and its requests."""
+        self._socket.close()
+
+
+@contextmanager
+def silence() -> Iterator[int]:
+    """Listen on a port whose connections the kernel accepts, and nothing ever reads; yields it."""
+    with socket.create_server(("127.0.0.1", 0), backlog=4_096) as listener:
+        yield listener.getsockname()[1]
+
+
+def silent(port: int, gateway: int) -> Iterator[Resource]:
+    """Yield what the attacker has in two namespaces."""
+    for namespace in ("attacker-1", "attacker-2"):
+        yield service("mute", namespace=namespace)
+        yield endpoint_slice("mute", endpoint("127.0.0.1"), ports=port, namespace=namespace)
+    annotated: dict[str, Any] = {"annotations": {f"{NGINX}proxy-connect-timeout": "5"}}
+    yield ingress("shared", rule(HOSTS[0], path("/", "mute")), namespace="attacker-1")
+    yield ingress("own", rule(HOSTS[1], path("/", "mute")), namespace="attacker-1", **annotated)
+    yield ingress("other", rule(HOSTS[2], path("/", "mute")), namespace="attacker-2")
+    listeners = [{"name": "http", "port": gateway, "protocol": "HTTP"}]
+    spec = {"gatewayClassName": "haptic", "listeners": listeners}
+    yield made("Gateway", "own", namespace="attacker-1", spec=spec)
+    to = {"backendRefs": [{"name": "mute", "port": 80}]}
+    spec = {"parentRefs": [{"name": "own"}], "hostnames": [HOSTS[3]], "rules": [to]}
+    yield made("HTTPRoute", "route", namespace="attacker-1", spec=spec)
+
+
+@pytest.mark.parametrize("limit", ["setting", "system"])
+async def test_silent_servers_leave_descriptors_for_other_namespaces(
+    instance_root: Path, haproxy_binary: Path, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(instance_root, free_port())
+    site.write_class()
+    if limit == "system":
+        monkeypatch.setattr("haptic_trio.dataplane.binary.most_descriptors", lambda: DESCRIPTORS)
+    settings = {"fdHardLimit": DESCRIPTORS} if limit == "setting" else {}
+    async with rig(site, haproxy_binary, **settings) as found:
+        with silence() as port, ExitStack() as stack:
+            found.apply("silent", list(silent(port, found.free)))
+            await found.change()
+            await _see_routes(found)
+            before = await _process(found)
+            crowds = [
+                Crowd(found.ports["free" if host == HOSTS[3] else "http"], host)
+                for host in HOSTS
+                for _ in range(CLIENTS)
+            ]
+            for crowd in crowds:
+                stack.callback(crowd.close)
+            rejected = [crowd.rejected() for crowd in crowds]
+
+            # The rest waits for an answer, more than half of what the servers of all namespaces may take.
+            assert DESCRIPTORS / 4 < len(HOSTS) * CLIENTS * STREAMS - sum(rejected) < DESCRIPTORS / 2
+            # The control socket, and requests of others on all ports.
+            for _ in range(3):
+                await found.change()
+            for name in ("http", "https", "gateway"):
+                assert (await found.ask(HOST, "/login", port=name)).status == 200
+            # A new process would have had descriptors for all that.
+            assert await _process(found) == before
+
+
+async def _process(found: Rig) -> list[tuple[int, int]]:
+    """Return the pid of each HAProxy, and how often it has been reloaded."""
+    return [(info.pid, info.reloads) for info in await found.running.describe()]
+
+
+async def _see_routes(found: Rig) -> None:
+    """Return once every host of the attacker has a backend: its server takes the request, and says nothing."""
+    for host in HOSTS:
+        port = "free" if host == HOSTS[3] else "http"
+        request = f"OPTIONS / HTTP/1.0\r\nHost: {host}\r\n\r\n".encode()
+        while await found.send(request, port=port, within=1):
+            pass
