@@ -110,7 +110,11 @@ class Latest(Generic[T]):
             event.set()
 
     async def wait_newer(self, seen: int) -> tuple[int, T]:
-        """Return the newest version and its value as soon as the version exceeds *seen*; safe to cancel."""
+        """Return the newest version and its value as soon as the version exceeds *seen*; safe to cancel.
+
+        Always a checkpoint, so a loop over it lets other tasks run.
+        """
+        await trio.lowlevel.checkpoint()
         while self._version <= seen:
             await self._changed.wait()
         value: Any = self._value
@@ -124,7 +128,11 @@ class News:
         self._seen = {cell: cell.version for cell in cells}
 
     async def wait(self) -> list[Any]:
-        """Return the new values in the order of the cells, as soon as there is one; safe to cancel."""
+        """Return the new values in the order of the cells, as soon as there is one; always a checkpoint.
+
+        Safe to cancel: values are taken after the last checkpoint.
+        """
+        await trio.lowlevel.checkpoint()
         while not (found := self._take()):
             event = trio.Event()
             for cell in self._seen:

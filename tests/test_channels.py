@@ -7,9 +7,9 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
-from haptic_trio.channels import EVENT_BUFFER, Channels, ConfigSeen, EventBuffer, Latest
+from haptic_trio.channels import EVENT_BUFFER, Channels, ConfigSeen, EventBuffer, Latest, News
 from haptic_trio.messages import DriftSuspected
 
 
@@ -98,6 +98,42 @@ async def test_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> None
     cell.put("a")
 
     assert await cell.wait_newer(0) == (1, "a")
+
+
+async def test_wait_for_a_present_value_is_a_checkpoint_that_may_be_cancelled() -> None:
+    cell = Latest[str]()
+    news = News((cell,))
+    cell.put("a")
+
+    for wait in (partial(cell.wait_newer, 0), news.wait):
+        with assert_checkpoints(), trio.CancelScope() as waiting:
+            waiting.cancel()
+            await wait()
+        assert waiting.cancelled_caught
+
+    with assert_checkpoints():
+        assert await cell.wait_newer(0) == (1, "a")
+    with assert_checkpoints():
+        assert await news.wait() == ["a"]
+
+
+async def test_loop_over_a_cell_that_is_never_read_completely_lets_its_writer_run(nursery: trio.Nursery) -> None:
+    cell, read = Latest[int](), list[int]()
+    cell.put(0)
+
+    async def write() -> None:
+        for number in range(1, 4):
+            cell.put(number)
+            await trio.lowlevel.checkpoint()
+
+    nursery.start_soon(write)
+    # A loop without a checkpoint never sees the last value; the bound ends such a test.
+    for _ in range(100):
+        _, value = await cell.wait_newer(0)
+        read.append(value)
+
+    assert read == sorted(read)
+    assert read[-1] == 3
 
 
 @given(st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=30))
