@@ -1,6 +1,6 @@
 """An API server that is a function of the test's, without sockets, for tests with a virtual clock."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import httpx
@@ -55,7 +55,7 @@ def stream(*chunks: bytes, seconds: float) -> httpx.Response:
 class ScriptedServer:
     """Answers by a function, and notes each request with its time."""
 
-    def __init__(self, respond: Callable[[httpx.Request], httpx.Response]) -> None:
+    def __init__(self, respond: Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]) -> None:
         self._respond = respond
         self.requests: list[tuple[float, httpx.Request]] = []
         self.discovery: list[httpx.Response] = []
@@ -70,7 +70,8 @@ class ScriptedServer:
         self.requests.append((trio.current_time(), request))
         if request.url.path == "/api/v1":
             return self.discovery.pop(0) if self.discovery else answer(KINDS)
-        return self._respond(request)
+        response = self._respond(request)
+        return response if isinstance(response, httpx.Response) else await response
 
     @asynccontextmanager
     async def connected(

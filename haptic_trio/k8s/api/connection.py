@@ -5,6 +5,7 @@ the old one, which is closed after the last of them. There is no limit on
 connections: each watch has one of its own.
 """
 
+import math
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -167,7 +168,8 @@ class Connection:
                 if session.credentials.server_name:
                     request.extensions |= {"sni_hostname": session.credentials.server_name}
                 self.requests += 1
-                async with aclosing(await session.client.send(request, stream=True)) as response:
+                async with aclosing(await self._open_response(session, request)) as response:
+                    self.outage.note_answer()
                     is_answered = response.status_code < 500 and response.status_code not in _UNSURE
                     if response.is_success:
                         self.outage.end()
@@ -187,6 +189,12 @@ class Connection:
             if attempt == 2 or not isinstance(error, UnauthorizedError):
                 raise error
             await self._renew(session, shown)
+
+    async def _open_response(self, session: _Session, request: httpx.Request) -> httpx.Response:
+        # A watch may be silent for longer than a server needs to begin its answer. Other answers come here whole.
+        with trio.move_on_after(_ANSWER_LIMIT if request.extensions[GOES_ON] else math.inf):
+            return await session.client.send(request, stream=True)
+        raise httpx.ReadTimeout(f"no answer within {_ANSWER_LIMIT:g} s", request=request)
 
     async def _fresh_session(self, what: str) -> _Session:
         """Return the session; its token is read again, or it is replaced, if the files have changed."""

@@ -183,8 +183,14 @@ class KindWatch:
         return has_news
 
     async def _next_batch(self, batches: AsyncIterator[list[RawEvent]], *, is_listing: bool) -> list[RawEvent] | None:
-        with trio.move_on_after(self._pace.initial_silence if is_listing else math.inf) as waiting:
+        limit = self._pace.initial_silence if is_listing else math.inf
+        with trio.move_on_after(limit) as waiting, self._connection.outage.end_if_hanging() as hang:
             return await anext(batches, None)
+        if hang.cancelled_caught:
+            error = UnreachableError(f"watch {self._type}", "the server answers no request and sends no data")
+            # Probes have failed for a while, so this is no short interruption.
+            self._report_problems((Problem(message=str(error), hint=error.hint),))
+            raise error
         assert waiting.cancelled_caught
         self._streaming.is_possible = False
         return None

@@ -225,8 +225,59 @@ async def test_quiet_kind_costs_a_request_in_five_to_ten_minutes(autojump_clock:
     watches = [request for _at, request in server.requests if is_watch(request)]
     assert 6 <= len(watches) <= 13
     assert len({request.url.params["timeoutSeconds"] for request in watches}) > 2
-    assert len(server.requests) == len(watches) + 2
+    # Without other requests, a probe shows at intervals that the server does not hang.
+    probes = server.times("/readyz")
+    assert len(server.requests) == len(watches) + len(probes) + 2
+    assert all(delay >= 15 for delay in delays(probes))
     assert seen == [Listed(())]
+
+
+class HangingServer:
+    """A server with a quiet kind that from second *began* to *until* accepts requests and does not answer."""
+
+    def __init__(self, *, began: float, until: float) -> None:
+        self.began = began
+        self.until = until
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.began <= trio.current_time() < self.until:
+            await trio.sleep_forever()
+        if not is_watch(request):
+            return answer({"metadata": {"resourceVersion": "10"}, "items": []})
+        return stream(seconds=1000)
+
+
+@pytest.mark.parametrize("began", [1.0, 14.0, 16.0, 29.0, 31.0, 50.0])
+async def test_server_that_hangs_is_noticed_within_40_seconds_without_a_list_afterwards(
+    autojump_clock: MockClock, began: float
+) -> None:
+    server, reports = ScriptedServer(HangingServer(began=began, until=began + 100)), Reports()
+    async with watching(server, reports) as seen:
+        await trio.sleep_until(began - 0.5)
+        assert len(server.times("watch=true")) == 1
+        await trio.sleep_until(began + 40)
+        # The watch is given up, reported, and requested again.
+        assert len(server.times("watch=true")) >= 2
+        assert "answers no request" in reports.messages
+        await trio.sleep_until(began + 135)
+        assert began + 100 <= server.times("watch=true")[-1]
+        assert not reports.messages
+
+    assert len(server.times("limit=500")) == 1
+    assert seen == [Listed(())]
+
+
+async def test_failing_probes_do_not_end_a_watch_of_a_server_that_answers(autojump_clock: MockClock) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/readyz":
+            return status(500, "InternalError")
+        return stream(seconds=1000) if is_watch(request) else answer(EMPTY)
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()):
+        await trio.sleep(85)
+
+    assert len(server.times("watch=true")) == 1
 
 
 async def test_watches_that_end_at_once_are_slowed_down(autojump_clock: MockClock) -> None:
