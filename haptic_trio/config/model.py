@@ -196,7 +196,7 @@ class TemplatingConfig(_Model, frozen=True):
     """Limit on text and files of one fragment of an object, in bytes. An object that exceeds it is quarantined."""
     max_namespace_bytes: Annotated[int, msgspec.Meta(ge=1)] = 64 * 1024 * 1024
     """Limit on text and files of all objects of one namespace, in bytes. Objects that exceed it are quarantined."""
-    max_backend_servers: Annotated[int, msgspec.Meta(ge=1)] = 5_000
+    max_backend_servers: Annotated[int, msgspec.Meta(ge=1)] = 20_000
     """Limit on the servers of one backend: the endpoints of a Service. HAProxy 2.8 takes quadratic time for the servers
     of a backend, whenever it reads a configuration and when their addresses change: 0.1 s of CPU time for 5,000, 2.8 s
     for 20,000 (measured). An object with more is quarantined."""

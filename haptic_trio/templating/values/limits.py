@@ -54,7 +54,7 @@ class RenderLimits(msgspec.Struct, frozen=True):
     """Of text and files of one fragment."""
     namespace_bytes: int = 64 * 1024 * 1024
     """Of text and files of all fragments of one namespace's objects."""
-    backend_servers: int = 5_000
+    backend_servers: int = 20_000
     """Of one backend."""
     namespace_servers: int = 100_000
     """In the outputs of all fragments of one namespace's objects."""
