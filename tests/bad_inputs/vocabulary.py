@@ -16,6 +16,8 @@ _TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _EXPRESSION = re.compile(r"%(?:\{[^}]*\})?\[[^\]]*\]")
 _CALL = re.compile(r"(?:^|,)([A-Za-z0-9_.-]+)")
 _ARGUMENTS = re.compile(r"\([^()]*\)")
+_VARIABLE = re.compile(r'"?\$HAPTIC_TRIO_DESCRIPTORS"?')
+"""The variable of the environment that the templates use, as a whole word."""
 _PARSED = SectionCache()
 _SERVER = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9.]+)):([0-9]{1,5})")
 
@@ -72,7 +74,7 @@ def _in_section(section: Section) -> Iterator[str]:
 def _in_line(line: Directive) -> Iterator[str]:
     # `.if` and its like stand in templates without the dot, too.
     words = (line.words[0].lstrip("."), *line.words[1:])
-    if line.raw:
+    if any(_VARIABLE.sub("", line.words[at]) != "" for at in line.raw):
         yield "a reference to the environment"
     if words[0] not in tokens():
         yield f"the keyword {words[0]!r}"

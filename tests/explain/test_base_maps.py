@@ -25,7 +25,9 @@ from tests.support.ports import free_port
 from tests.support.proxy import check, running
 from tests.support.traffic import ask
 
-REPORT = '    http-request return status 200 content-type text/plain lf-string "%[var(txn.backend)]"\n'
+REPORT = (
+    '    http-request return status 200 content-type text/plain lf-string "%[var(txn.backend)]" if { always_true }\n'
+)
 HOSTS = (
     "a.example.com",
     "A.Example.com",

@@ -147,6 +147,7 @@ def test_names_that_no_api_server_accepts_stay_names() -> None:
     )
 
     assert [line for line in rendered.text.splitlines() if line.startswith("backend ")] == [
+        "backend forwarded-requests from profile-http",
         "backend default_good_80 from profile-http",
         next(line for line in rendered.text.splitlines() if line.startswith("backend x:20y_a:0a")),
         "backend no-route from profile-http",
@@ -163,7 +164,7 @@ def test_names_of_any_length_and_look_are_accepted(cluster: Cluster) -> None:
     )
 
     assert rendered.rejections == ()
-    assert rendered.text.count("\nbackend ") == len(names) + 1
+    assert rendered.text.count("\nbackend ") == len(names) + 2
     assert cluster.check(rendered) == ""
 
 
