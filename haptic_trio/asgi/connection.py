@@ -62,12 +62,14 @@ class Connection:
             await session.run(scope, bytes(request.target), received=self._http.trailing_data[0])
             return False
         exchange = _Exchange(self, is_head=request.method == b"HEAD")
+        error: Exception | None = None
         try:
             await self._app(scope, exchange.receive, exchange.send)
-        finally:
-            if self._http.our_state is h11.SEND_RESPONSE:
-                # The application has failed, or was cancelled: this has no effect in the second case.
-                await self.send(_FAILED, h11.EndOfMessage())
+        except Exception as exc:  # noqa: BLE001  raised below, after the answer
+            error = exc
+        await self._end_answer()
+        if error is not None:
+            raise error
         return await self._can_continue()
 
     async def send(self, *events: Any) -> None:
@@ -80,6 +82,11 @@ class Connection:
                 raise DisconnectedError from None
             raise
         await self._wire.send(data)
+
+    async def _end_answer(self) -> None:
+        """Answer with 500 if the application has not begun an answer."""
+        if self._http.our_state is h11.SEND_RESPONSE:
+            await self.send(_FAILED, h11.EndOfMessage())
 
     async def next_body_event(self) -> Any:
         """Return the next part of the body, its end, or None if the client broke off."""

@@ -45,14 +45,18 @@ class WebSocketSession:
         self._early = received
         if not await self._begin(scope, target):
             return
+        error: Exception | None = None
         try:
             await self._app(
                 {**scope, "type": "websocket", "subprotocols": [], "extensions": {"websocket.http.response": {}}},
                 self._receive,
                 self._send,
             )
-        finally:
-            await self._end()
+        except Exception as exc:  # noqa: BLE001  raised below, after the end of the session
+            error = exc
+        await self._end()
+        if error is not None:
+            raise error
         await self._wire.linger()
 
     async def _begin(self, scope: Scope, target: bytes) -> bool:
