@@ -69,8 +69,7 @@ def test_waiting_threads_and_sleeps_are_not_slow_steps() -> None:
     found: list[SlowStep] = []
 
     async def wait() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.to_thread.run_sync, keep_busy)
+        await trio.to_thread.run_sync(keep_busy)
 
     trio.run(wait, instruments=[SlowSteps(found.append, prefix="trio.")])
 

@@ -139,9 +139,10 @@ async def test_comparison_of_a_cancelled_caller_is_made_for_the_next_one(monkeyp
     async def ask() -> None:
         found.append(await planner.split(ONE, TWO, NEWEST))
 
+    first = trio.CancelScope()
     async with trio.open_nursery() as nursery:
-        with trio.CancelScope() as first:
-            nursery.start_soon(cancel_when, begun, first)
+        nursery.start_soon(cancel_when, begun, first)
+        with first:
             await ask()
         assert found == []
         nursery.start_soon(ask)
