@@ -157,6 +157,16 @@ class MasterProcess:
         with contextlib.suppress(trio.ClosedResourceError):
             await trio.lowlevel.wait_readable(self._pidfd)
 
+    def record(self, binary: Path, sockets: Path) -> ProcessRecord:
+        """Return the record of this process, an instance of *binary* with its sockets in *sockets*."""
+        return ProcessRecord(
+            pid=self.pid,
+            start_time=self.start_time,
+            boot_id=read_boot_id(),
+            binary=str(binary),
+            sockets=str(sockets),
+        )
+
     def reap(self) -> str:
         """Reap an exited process; return how it ended (known for children only)."""
         try:

@@ -22,7 +22,6 @@ from haptic_trio.dataplane.local.process import (
     ProcessRecord,
     find_masters,
     find_record,
-    read_boot_id,
     read_record,
     spawn,
     write_record,
@@ -327,6 +326,11 @@ class Supervisor:
         self._try_record(process)
         return process
 
+    def _keep_record(self, process: MasterProcess) -> None:
+        # With a full disk, the record of the former process has stayed.
+        if read_record(self._record_path) != process.record(self.binary, self._sockets):
+            self._record(process)
+
     def _try_record(self, process: MasterProcess) -> None:
         """Write the record of *process*; without it, the process is found by its command line."""
         try:
@@ -335,14 +339,7 @@ class Supervisor:
             self._log.warning("cannot write the record of haproxy", pid=process.pid, error=str(exc))
 
     def _record(self, process: MasterProcess) -> None:
-        record = ProcessRecord(
-            pid=process.pid,
-            start_time=process.start_time,
-            boot_id=read_boot_id(),
-            binary=str(self.binary),
-            sockets=str(self._sockets),
-        )
-        write_record(self._record_path, record)
+        write_record(self._record_path, process.record(self.binary, self._sockets))
 
     async def _wait_ready(self, process: MasterProcess) -> None:
         with trio.move_on_after(START_LIMIT):
@@ -378,16 +375,15 @@ class Supervisor:
             self._sockets.rmdir()
 
     async def _keep_up(self) -> None:
-        """At intervals, shorten the log file, write a lost record of the process again, and count old workers."""
+        """At intervals, shorten the log file, replace a lost or wrong record of the process, and count old workers."""
         while True:
             await trio.sleep(UPKEEP_INTERVAL)
             if self.pid:
                 await self.old_workers.observe(self.master)
             try:
                 await trio.to_thread.run_sync(self.output.shorten)
-                process = self._process
-                if process is not None and await trio.to_thread.run_sync(read_record, self._record_path) is None:
-                    await trio.to_thread.run_sync(self._record, process)
+                if self._process is not None:
+                    await trio.to_thread.run_sync(self._keep_record, self._process)
             except OSError as exc:
                 self._log.warning("cannot write the files of the instance", error=str(exc))
 

@@ -261,6 +261,36 @@ async def test_a_lost_record_is_written_again(
         await until(is_back)
 
 
+async def test_record_of_the_former_process_is_replaced_once_there_is_space(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "UPKEEP_INTERVAL", 0.05)
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(answering(free_port(), "one"))
+        path = instance_root / "instances/local-1/process.json"
+        before = read_record(path)
+
+        def fail(*_arguments: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(supervisor_module, "write_record", fail)
+            os.kill((await agent.describe()).pid, signal.SIGKILL)
+
+            async def is_restarted() -> bool:
+                return before is not None and (await agent.describe()).pid not in {0, before.pid}
+
+            await until(is_restarted)
+            assert read_record(path) == before
+        pid = (await agent.describe()).pid
+
+        async def is_replaced() -> bool:
+            record = read_record(path)
+            return record is not None and record.pid == pid
+
+        await until(is_replaced)
+
+
 async def test_a_damaged_map_is_not_loaded(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     former, newest = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
