@@ -170,7 +170,11 @@ async def test_people_ask_for_drains_rotations_and_sizes(site: Site, haproxy_bin
         ):
             assert words in await trio.to_thread.run_sync(invoke, site.state, *question)
 
-        await story.wait(lambda: any(fact.size == 1 for fact in story.events.all(FleetChanged)))
+        def is_settled() -> bool:
+            newest = story.events.all(FleetChanged)[-1]
+            return (newest.size, {state: count for state, count in newest.states.items() if count}) == (1, {"ready": 1})
+
+        await story.wait(is_settled)
         async with httpx.AsyncClient(base_url=story.running.serving.addresses[0], trust_env=False) as client:
             ready = (await client.get("/readyz")).json()
             metrics = (await client.get("/metrics")).text
