@@ -18,6 +18,7 @@ from haptic_trio.dataplane.local.check import (
     CheckReport,
     CheckTimeoutError,
     ConfigRejectedError,
+    Priority,
     check_config,
 )
 from haptic_trio.errors import Problem
@@ -87,10 +88,11 @@ class Validator:
         try:
             async with self._one_at_a_time:
                 try:
-                    report = await self._run_check(generation, self._check_timeout, idle=idle)
+                    priority = Priority.IDLE if idle else Priority.LOW
+                    report = await self._run_check(generation, self._check_timeout, priority)
                 except CheckTimeoutError:
                     limit = (CHECK_TIMES - 1) * self._check_timeout
-                    report = await self._run_check(generation, limit, idle=False, eager=True)
+                    report = await self._run_check(generation, limit, Priority.NORMAL)
         except ConfigRejectedError as exc:
             rejection = _rejection("check", exc.problems, rendered)
             if isinstance(exc, CheckCrashedError) and not rejection.suspects:
@@ -119,7 +121,7 @@ class Validator:
         try:
             async with self._one_at_a_time:
                 limit = CHECK_TIMES * self._check_timeout
-                report = await self._run_check(generation, limit, idle=False, eager=True, most_cpu=most)
+                report = await self._run_check(generation, limit, Priority.NORMAL, most_cpu=most)
                 return report.cpu_seconds
         except CheckCostlyError:
             return inf
@@ -129,14 +131,13 @@ class Validator:
             raise UndecidedError("check", (_undecided(exc),)) from exc
 
     async def _run_check(
-        self, generation: Generation, limit: float, *, idle: bool, eager: bool = False, most_cpu: float = inf
+        self, generation: Generation, limit: float, priority: Priority, *, most_cpu: float = inf
     ) -> CheckReport:
         return await check_config(
             self._binary,
             generation,
             limit=limit,
-            background=idle,
-            eager=eager,
+            priority=priority,
             root=self._scratch,
             directory=self._directory,
             most_cpu=most_cpu,

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,14 @@ CRASHES = frozenset(
 """Signals of a crash; others, such as SIGKILL, come from outside."""
 KEPT_ACCEPTANCES = 16
 """Accepted generations that are cached."""
+
+
+class Priority(Enum):
+    """Share of the processors that a check gets beside other processes."""
+
+    IDLE = auto()
+    LOW = auto()
+    NORMAL = auto()
 
 
 class ConfigRejectedError(ProblemsError):
@@ -188,8 +197,7 @@ async def check_config(
     generation: Generation,
     *,
     limit: float,
-    background: bool = False,
-    eager: bool = False,
+    priority: Priority = Priority.LOW,
     root: Path | None = None,
     directory: CheckDirectory | None = None,
     memory: int | None = None,
@@ -199,13 +207,12 @@ async def check_config(
 
     Line numbers refer to the rendered haproxy.cfg. The files are written to
     *directory*, or to a private one below *root* (the system's temporary
-    directory by default), which is removed before this returns. A check runs
-    at low priority, with *background* at idle priority, and with *eager* at
-    normal priority. Accepted generations are cached. Raises
-    CheckCrashedError, a ConfigRejectedError, if HAProxy crashes twice,
-    CheckTimeoutError after *limit* seconds, CheckCostlyError after *most_cpu*
-    seconds of CPU time, CheckMemoryError if *memory* (bytes of address space)
-    is not enough, and CheckFailedError if `haproxy -c` cannot be run.
+    directory by default), which is removed before this returns. Accepted
+    generations are cached. Raises CheckCrashedError, a ConfigRejectedError, if
+    HAProxy crashes twice, CheckTimeoutError after *limit* seconds,
+    CheckCostlyError after *most_cpu* seconds of CPU time, CheckMemoryError if
+    *memory* (bytes of address space) is not enough, and CheckFailedError if
+    `haproxy -c` cannot be run.
     """
     if (known := find_acceptance(binary, generation)) is not None:
         await trio.lowlevel.checkpoint()
@@ -222,8 +229,7 @@ async def check_config(
                 binary,
                 [path / PRELUDE_NAME, path / CONFIG_NAME],
                 limit=limit,
-                background=background,
-                eager=eager,
+                priority=priority,
                 memory=memory,
                 most_cpu=most_cpu,
             )
@@ -239,8 +245,7 @@ async def run_check(
     configs: Sequence[Path],
     *,
     limit: float,
-    background: bool = False,
-    eager: bool = False,
+    priority: Priority = Priority.LOW,
     memory: int | None = None,
 ) -> tuple[Problem, ...]:
     """Run `haproxy -c` over *configs* and return its warnings; raises as `check_config` does, and OSError.
@@ -248,9 +253,7 @@ async def run_check(
     A check that crashes is repeated with twice the *memory*, so that a random
     crash or a lack of memory does not count as an error of the configuration.
     """
-    problems, _ = await _run_twice(
-        binary, configs, limit=limit, background=background, eager=eager, memory=memory, most_cpu=math.inf
-    )
+    problems, _ = await _run_twice(binary, configs, limit=limit, priority=priority, memory=memory, most_cpu=math.inf)
     return problems
 
 
@@ -259,8 +262,7 @@ async def _run_twice(
     configs: Sequence[Path],
     *,
     limit: float,
-    background: bool,
-    eager: bool,
+    priority: Priority,
     memory: int | None,
     most_cpu: float,
 ) -> tuple[tuple[Problem, ...], float]:
@@ -270,8 +272,7 @@ async def _run_twice(
         _run_bounded,
         binary,
         configs,
-        background=background,
-        eager=eager,
+        priority=priority,
         most_cpu=most_cpu,
         note_unfinished=spent.append,
     )
@@ -305,8 +306,7 @@ async def _run_bounded(
     binary: Path,
     configs: Sequence[Path],
     *,
-    background: bool,
-    eager: bool,
+    priority: Priority,
     memory: int | None,
     most_cpu: float,
     note_unfinished: Callable[[float], None],
@@ -320,8 +320,7 @@ async def _run_bounded(
         _limit(process.pid, resource.RLIMIT_CORE, 0)
         if memory is not None:
             _limit(process.pid, resource.RLIMIT_AS, memory)
-        if not eager:
-            _lower_priority(process.pid, background=background)
+        _set_priority(process.pid, priority)
         assert process.stdout is not None
         output, is_costly = "", False
         async with process.stdout as stream, trio.open_nursery() as nursery:
@@ -367,11 +366,12 @@ def _limit(pid: int, what: int, wanted: int) -> None:
         resource.prlimit(pid, what, (limit, limit))
 
 
-def _lower_priority(pid: int, *, background: bool) -> None:
+def _set_priority(pid: int, priority: Priority) -> None:
     # Not permitted, or the process has ended: without effect on the result.
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, 10)
-        if background:
+        if priority is not Priority.NORMAL:
+            os.setpriority(os.PRIO_PROCESS, pid, 10)
+        if priority is Priority.IDLE:
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 

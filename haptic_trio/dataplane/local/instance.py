@@ -45,6 +45,7 @@ from haptic_trio.dataplane.local.check import (
     CheckFailedError,
     CheckTimeoutError,
     ConfigRejectedError,
+    Priority,
     check_config,
     find_acceptance,
     run_check,
@@ -293,7 +294,7 @@ class LocalAgent:
             return
         try:
             await check_config(
-                self._supervisor.binary, generation, limit=CHECK_LIMIT, background=True, directory=directory
+                self._supervisor.binary, generation, limit=CHECK_LIMIT, priority=Priority.IDLE, directory=directory
             )
         except (ConfigRejectedError, CheckTimeoutError, CheckFailedError) as exc:
             if not isinstance(exc, ConfigRejectedError):

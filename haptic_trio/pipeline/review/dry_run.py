@@ -17,6 +17,7 @@ from haptic_trio.dataplane.local.check import (
     CheckFailedError,
     CheckTimeoutError,
     ConfigRejectedError,
+    Priority,
     check_config,
     find_acceptance,
 )
@@ -189,7 +190,9 @@ class DryRuns:
         return (), ""
 
     async def _run_check(self, generation: Generation, limit: float) -> None:
-        await check_config(self._binary, generation, limit=limit, eager=True, root=self._scratch, memory=MOST_MEMORY)
+        await check_config(
+            self._binary, generation, limit=limit, priority=Priority.NORMAL, root=self._scratch, memory=MOST_MEMORY
+        )
 
 
 def new_rejections(before: Iterable[Rejection], after: Iterable[Rejection]) -> Iterator[Fault]:

@@ -15,6 +15,7 @@ from haptic_trio.dataplane.local.check import (
     CheckMemoryError,
     CheckTimeoutError,
     ConfigRejectedError,
+    Priority,
     check_config,
     find_acceptance,
     judge_output,
@@ -73,7 +74,7 @@ async def test_warnings_are_reported_and_do_not_reject(root: Path, haproxy_binar
         "defaults\n    mode http\n    timeout client 1s\n\nfrontend web\n    bind 127.0.0.1:1\n"
         "    default_backend app\n\nbackend app\n    server one 127.0.0.1:2\n"
     )
-    report = await check_config(haproxy_binary, careless, limit=10, root=root, background=True)
+    report = await check_config(haproxy_binary, careless, limit=10, root=root, priority=Priority.IDLE)
     assert "timeout" in report.warnings[0].message
 
 
