@@ -185,19 +185,24 @@ class EventWriter:
         while True:
             seen, outcome = await cell.wait_newer(seen)
             self._compare()
-            seen_config = self._configuration.value
-            if isinstance(outcome, ValidationFailed) and seen_config is not None and seen_config.config_map:
-                self._put(rejected(seen_config.config_map, outcome.problems, is_verdict=outcome.is_verdict))
+            if isinstance(outcome, ValidationFailed):
+                self._put_rejection(outcome)
 
     async def _follow_invalid(self) -> NoReturn:
         """Report the present configuration if it is invalid, which may have been so before this replica led."""
         seen = 0
         while True:
             seen, invalid = await self._invalid.wait_newer(seen)
-            seen_config = self._configuration.value
-            # The ConfigMap may have been deleted, or corrected since.
-            if seen_config is not None and seen_config.config_map and seen_config.version == invalid.version:
-                self._put(rejected(seen_config.config_map, invalid.problems, is_verdict=invalid.is_verdict))
+            present = self._configuration.value
+            # It may have been corrected since.
+            if present is not None and present.version == invalid.version:
+                self._put_rejection(invalid)
+
+    def _put_rejection(self, rejection: ValidationFailed | ConfigInvalid) -> None:
+        present = self._configuration.value
+        # The ConfigMap may have been deleted.
+        if present is not None and present.config_map:
+            self._put(rejected(present.config_map, rejection.problems, is_verdict=rejection.is_verdict))
 
     def _compare(self) -> None:
         quarantined_now = {item.ref: item for item in self._quarantined()}
@@ -226,11 +231,14 @@ class EventWriter:
 
     def _put(self, notice: Notice) -> None:
         key = self._board.put(notice, trio.current_time())
-        if key is not None and not self._pace_of(notice).put(key):
-            self._board.drop(key)
+        if key is not None:
+            self._queue(key, notice)
 
-    def _pace_of(self, notice: Notice) -> "_Pace":
-        return self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_warnings
+    def _queue(self, key: NoticeKey, notice: Notice) -> None:
+        """Have the notice *key* written in its turn; drop it if too many of its namespace wait."""
+        pace = self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_warnings
+        if not pace.put(key):
+            self._board.drop(key)
 
     async def _reconcile(self, key: NoticeKey) -> None:
         found = self._board.pending(key)
@@ -247,7 +255,7 @@ class EventWriter:
             self._board.drop(key)
             raise PermanentError(error) from error
         if self._board.note_written(key, times):
-            self._pace_of(notice).put(key)
+            self._queue(key, notice)
 
     async def _write(self, key: NoticeKey, notice: Notice, times: int) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
