@@ -1,14 +1,15 @@
 """JSONPath in the syntax of Kubernetes, compiled once and applied often.
 
-Plain paths (names, indexes, wildcards), and names after `..`, become a
-closure; everything else, such as a filter, is handed to the RFC 9535 implementation. Both accept the
-same spellings: `metadata.name`, `.metadata.name`, `$.metadata.name`,
-`{.metadata.name}`, names in brackets (`labels['kubernetes.io/service-name']`)
-and dots escaped as kubectl wants them (`labels.kubernetes\\.io/service-name`).
+Plain paths (names, indexes, wildcards), and names after `..`, become a closure;
+everything else, such as a filter, is handed to the RFC 9535 implementation.
+Both accept the same spellings: `metadata.name`, `.metadata.name`,
+`$.metadata.name`, `{.metadata.name}`, names in brackets
+(`labels['kubernetes.io/service-name']`) and dots escaped as kubectl wants them
+(`labels.kubernetes\\.io/service-name`).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -291,7 +292,7 @@ def _descending_find(segments: list[_Segment]) -> Find:
             for segment in segments:
                 if segment.descendant is None:
                     assert segment.step is not None
-                    values = [found for value in values for found in _find_many(value, (segment.step,))]
+                    values = [inner for value in values for inner in _find_many(value, (segment.step,))]
                 else:
                     found: list[Any] = []
                     for value in values:
@@ -306,19 +307,14 @@ def _descending_find(segments: list[_Segment]) -> Find:
 
 def _descend(value: Any, name: str, found: list[Any], depth: int) -> None:
     """Add the values of *name* in *value* and everything in it to *found*, outer ones first."""
-    if type(value) is dict or isinstance(value, Mapping):
-        if depth > _MOST_LEVELS:
-            raise _TooDeepError
-        if name in value:
-            found.append(value[name])
-        inner: Iterable[Any] = value.values()
-    elif type(value) is list:
-        if depth > _MOST_LEVELS:
-            raise _TooDeepError
-        inner = value
-    else:
+    is_mapping = type(value) is dict or isinstance(value, Mapping)
+    if not is_mapping and type(value) is not list:
         return
-    for item in inner:
+    if depth > _MOST_LEVELS:
+        raise _TooDeepError
+    if is_mapping and name in value:
+        found.append(value[name])
+    for item in value.values() if is_mapping else value:
         # Most values are scalars.
         if type(item) is not str and type(item) is not int:
             _descend(item, name, found, depth + 1)
