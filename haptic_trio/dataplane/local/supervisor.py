@@ -327,19 +327,18 @@ class Supervisor:
         return process
 
     def _keep_record(self, process: MasterProcess) -> None:
+        """Write the record of *process* unless it is there; raises OSError."""
+        record = process.record(self.binary, self._sockets)
         # With a full disk, the record of the former process has stayed.
-        if read_record(self._record_path) != process.record(self.binary, self._sockets):
-            self._record(process)
+        if read_record(self._record_path) != record:
+            write_record(self._record_path, record)
 
     def _try_record(self, process: MasterProcess) -> None:
         """Write the record of *process*; without it, the process is found by its command line."""
         try:
-            self._record(process)
+            self._keep_record(process)
         except OSError as exc:
             self._log.warning("cannot write the record of haproxy", pid=process.pid, error=str(exc))
-
-    def _record(self, process: MasterProcess) -> None:
-        write_record(self._record_path, process.record(self.binary, self._sockets))
 
     async def _wait_ready(self, process: MasterProcess) -> None:
         with trio.move_on_after(START_LIMIT):

@@ -3,7 +3,8 @@
 import errno
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -245,14 +246,24 @@ async def test_an_haproxy_is_adopted_on_a_full_disk(
             assert await fetch(port) == (200, "one")
 
 
+@asynccontextmanager
+async def kept_up(
+    root: Path, binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[LocalAgent, Path, ProcessRecord]]:
+    """Run an instance whose files are looked after all the time; yield it with its record and the path of that."""
+    monkeypatch.setattr(supervisor_module, "UPKEEP_INTERVAL", 0.05)
+    async with instances(root, binary) as (agent,):
+        await agent.activate(answering(free_port(), "one"))
+        path = root / "instances/local-1/process.json"
+        record = read_record(path)
+        assert record is not None
+        yield agent, path, record
+
+
 async def test_a_lost_record_is_written_again(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor_module, "UPKEEP_INTERVAL", 0.05)
-    async with instances(instance_root, haproxy_binary) as (agent,):
-        await agent.activate(answering(free_port(), "one"))
-        path = instance_root / "instances/local-1/process.json"
-        before = read_record(path)
+    async with kept_up(instance_root, haproxy_binary, monkeypatch) as (_agent, path, before):
         path.write_bytes(bytes(100))
 
         async def is_back() -> bool:
@@ -264,11 +275,7 @@ async def test_a_lost_record_is_written_again(
 async def test_record_of_the_former_process_is_replaced_once_there_is_space(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor_module, "UPKEEP_INTERVAL", 0.05)
-    async with instances(instance_root, haproxy_binary) as (agent,):
-        await agent.activate(answering(free_port(), "one"))
-        path = instance_root / "instances/local-1/process.json"
-        before = read_record(path)
+    async with kept_up(instance_root, haproxy_binary, monkeypatch) as (agent, path, before):
 
         def fail(*_arguments: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -278,7 +285,7 @@ async def test_record_of_the_former_process_is_replaced_once_there_is_space(
             os.kill((await agent.describe()).pid, signal.SIGKILL)
 
             async def is_restarted() -> bool:
-                return before is not None and (await agent.describe()).pid not in {0, before.pid}
+                return (await agent.describe()).pid not in {0, before.pid}
 
             await until(is_restarted)
             assert read_record(path) == before
